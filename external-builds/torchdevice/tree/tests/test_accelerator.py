@@ -121,7 +121,10 @@ def test_casts_of_functions_with_a_backward_of_their_own() -> None:
         def backward(ctx, gradient):
             return gradient * 2, None
 
-    x, count = torch.ones(2, device="cuda", requires_grad=True), torch.ones(1, dtype=torch.long, device="cuda")
+    x, count = (
+        torch.ones(2, device="cuda", requires_grad=True),
+        torch.ones(1, dtype=torch.long, device="cuda"),
+    )
     with torch.autocast("cuda"):
         Twice.apply(x, count).float().sum().backward()
     assert seen == [(torch.float16, torch.int64, False)]
@@ -141,8 +144,17 @@ def test_default_device() -> None:
 @pytest.mark.parametrize("kind", [torch.nn.LazyLinear, torch.nn.LazyConv1d, torch.nn.LazyBatchNorm1d])
 def test_modules_without_a_shape_are_sent(kind, place: torch.device) -> None:
     arguments = {torch.nn.LazyLinear: (3,), torch.nn.LazyConv1d: (3, 1), torch.nn.LazyBatchNorm1d: ()}[kind]
-    for module in (kind(*arguments).to("cuda:1"), kind(*arguments).cuda(1), kind(*arguments, device="cuda:1")):
-        assert module(torch.ones(2, 4, 5 if kind is torch.nn.LazyConv1d else 4)[..., :4].to(place).contiguous()).device == place
+    for module in (
+        kind(*arguments).to("cuda:1"),
+        kind(*arguments).cuda(1),
+        kind(*arguments, device="cuda:1"),
+    ):
+        assert (
+            module(
+                torch.ones(2, 4, 5 if kind is torch.nn.LazyConv1d else 4)[..., :4].to(place).contiguous()
+            ).device
+            == place
+        )
         assert module.weight.device == place
         assert type(module) is kind.cls_to_become
 

@@ -238,6 +238,61 @@ def test_memory_that_is_pinned() -> None:
     assert torch.ones(2).cuda().new_zeros(2, device="cpu", pin_memory=True).is_cpu
 
 
+def test_pinned_memory_is_known() -> None:
+    data = torch.ones(2)
+    pinned = data.pin_memory()
+    assert pinned.is_pinned()
+    assert pinned.data_ptr() != data.data_ptr()
+    assert pinned.pin_memory() is pinned
+    for tensor in (pinned[:1], torch.zeros(2, pin_memory=True), torch.empty_like(data, pin_memory=True)):
+        assert tensor.is_pinned()
+    for tensor in (data, pinned + 1, pinned.clone(), pinned.cuda()):
+        assert not tensor.is_pinned()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_loaders_pin(workers: int) -> None:
+    data = torch.utils.data.TensorDataset(torch.arange(8.0))
+    loader = torch.utils.data.DataLoader(data, batch_size=4, pin_memory=True, num_workers=workers)
+    assert [(batch.is_pinned(), batch.sum().item()) for (batch,) in loader] == [(True, 6.0), (True, 22.0)]
+
+
+@pytest.mark.parametrize("pin", [False, True])
+def test_what_backward_needs_is_kept_on_the_cpu(pin: bool) -> None:
+    x = torch.ones(3, device="cuda:1", requires_grad=True)
+    with torch.autograd.graph.save_on_cpu(pin_memory=pin):
+        y = (x * x).exp() * x
+    y.sum().backward()
+    assert x.grad.device == torch.device("cuda:1")
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda a: kept.append(a.device) or a.cpu(), lambda a: a.cuda(1)
+    ):
+        z = x * x
+    z.sum().backward()
+    assert kept == [torch.device("cuda:1")] * 2
+
+
+def test_results_on_several_devices_of_one_function() -> None:
+    seen = []
+
+    class Split(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.to("cuda:0", copy=True), x.to("cuda:1", copy=True)
+
+        @staticmethod
+        def backward(ctx, first, second):
+            seen.extend([first.device, second.device])
+            return first + second.to(first.device)
+
+    x = torch.ones(2, device="cuda:0", requires_grad=True)
+    first, second = Split.apply(x)
+    (first.sum() + second.sum().to("cuda:0")).backward()
+    assert seen == [torch.device("cuda:0"), torch.device("cuda:1")]
+    assert x.grad.tolist() == [2, 2]
+
+
 def test_sequences_that_are_packed() -> None:
     lengths = torch.tensor([3, 2])
     packed = nn.utils.rnn.pack_padded_sequence(torch.ones(3, 2, 4).cuda(), lengths)

@@ -121,7 +121,9 @@ def _install(route: Route) -> interceptor.UndoLog:
     planned = [
         (entry, *_replacement(entry, route))
         for entry in matrix.entries()
-        if entry.feature in on and (entry.in_strict or not route.strict)
+        if entry.feature in on
+        and (entry.in_strict or not route.strict)
+        and not f"{entry.owner}.".startswith(f"torch.{route.target}.")  # what computes is torch's own
     ]
     interceptor.make_lasting_tables()
     patches.leave()  # a mode that another thread's `disable` could not take away

@@ -20,6 +20,9 @@ from torchdevice.router import Route
 
 Function = Callable[..., Any]
 
+# What a GPU may be called; each leads where "cuda" does, unless it is what computes here.
+GPUS = frozenset({"cuda", "hip", "mps", "mtia", "xpu"})
+
 # Before anything is patched: `torch.device` and `torch.Generator` are stand-ins later.
 RealDevice = torch.device
 RealGenerator = torch.Generator
@@ -56,7 +59,7 @@ def shown(index: int) -> torch.device:
 def translate(value: Any) -> Any:
     """The device that stands in for `value`, whatever form it has: a string, a `torch.device`, an ordinal.
 
-    What does not mean CUDA comes back as it is, also what no device can be: torch says so itself.
+    What does not mean a GPU comes back as it is, also what no device can be: torch says so itself.
 
     Raises:
         RuntimeError: an ordinal beyond the devices of the route.
@@ -90,14 +93,18 @@ def _translate(value: Any, route: Route) -> Any:
             device = RealDevice(value)
         except RuntimeError:  # not a device: torch says so, in its own words
             return value
-        if device.type != "cuda":
+        if not _leads_elsewhere(device, route):
             return value
         _check_ordinal(device.index or 0, route)
         return route.target
-    if isinstance(value, RealDevice) and value.type == "cuda":
+    if isinstance(value, RealDevice) and _leads_elsewhere(value, route):
         _check_ordinal(value.index or 0, route)
         return RealDevice(route.target)
     return value
+
+
+def _leads_elsewhere(device: torch.device, route: Route) -> bool:
+    return device.type in GPUS and device.type != route.target
 
 
 def _check_ordinal(index: int, route: Route) -> None:

@@ -48,9 +48,11 @@ def ordinal(device: Any = None) -> int:
         device = RealDevice(device)
     if isinstance(device, RealDevice):
         target = translation.translate("cuda")
-        if device.type not in ("cuda", target) or (device.type == "cpu" and translation.is_strict()):
+        if device.type not in (*translation.GPUS, target) or (
+            device.type == "cpu" and translation.is_strict()
+        ):
             raise ValueError(f"Expected a cuda device, but got: {device}")
-        index = device.index if device.type == "cuda" else None
+        index = device.index if device.type in translation.GPUS else None
         return ordinal(index)
     if not 0 <= device < _count():
         raise errors.invalid_ordinal(device, _count())
@@ -72,14 +74,14 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 
 def module_of(original: Function) -> Function:
-    """`torch.get_device_module("cuda")`, and without an argument, is torch.cuda, not the module of where it
-    leads."""
+    """The module of what is named, not of where it leads; without a name, torch.cuda."""
 
     @functools.wraps(original)
     def wrapper(device: Any = None) -> Any:
         asked = "cuda" if device is None and translation.route() is not None else device
-        is_cuda = isinstance(asked, str | RealDevice) and RealDevice(asked).type == "cuda"
-        return torch.cuda if is_cuda else original(device)
+        kind = RealDevice(asked).type if isinstance(asked, str | RealDevice) else ""
+        is_ours = kind in translation.GPUS and hasattr(torch, kind)
+        return getattr(torch, kind) if is_ours else original(device)
 
     return wrapper
 
@@ -172,6 +174,7 @@ class _Properties:
     is_integrated: int = 1
     is_multi_gpu_board: int = 0
     warp_size: int = 32
+    has_fp64: bool = True
     gcnArchName: str = "emulated"  # noqa: N815 - inductor's cache has it in its key
 
 

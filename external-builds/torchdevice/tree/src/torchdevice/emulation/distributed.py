@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from torchdevice import errors, translation
-from torchdevice.emulation import devices
+from torchdevice.emulation import devices, streams
 from torchdevice.translation import Function
 
 # torch's own words.
@@ -95,7 +95,12 @@ def _copies(tensors: Sequence[Any], asked: Iterable[Any]) -> list[list[Any]]:
     made: list[list[Any]] = []
     for index in map(devices.ordinal, asked):
         there = [tensor.to(translation.shown(index)) for tensor in tensors]
-        made.append([t if t is not tensor else t.clone() if made else t.view_as(t) for t, tensor in zip(there, tensors, strict=True)])
+        made.append(
+            [
+                t if t is not tensor else t.clone() if made else t.view_as(t)
+                for t, tensor in zip(there, tensors, strict=True)
+            ]
+        )
     return made
 
 
@@ -110,10 +115,10 @@ def broadcast(tensor: Any, devices: Any = None, *, out: Any = None) -> tuple[Any
     return tuple(copies[0] for copies in _copies([tensor], devices))
 
 
-@torch.no_grad()
 def broadcast_coalesced(tensors: Any, devices: Any, buffer_size: int = 10485760) -> list[list[Any]]:
     del buffer_size
-    return _copies(tensors, devices)
+    with torch.no_grad():
+        return _copies(tensors, devices)
 
 
 def reduce_add(inputs: Any, destination: Any = None) -> Any:
@@ -146,6 +151,11 @@ def scatter(
 def gather(tensors: Any, dim: int = 0, destination: Any = None, *, out: Any = None) -> Any:
     place = _destination(destination) if out is None else out.device
     return torch.cat([tensor.to(place) for tensor in tensors], dim, out=out)
+
+
+def _get_stream(device: torch.device) -> Any:
+    """Where DDP copies its input, and nothing that is kept in torch afterwards."""
+    return None if device.type == "cpu" else streams.Stream(device)
 
 
 def apply_broadcast(_original: Function) -> Function:

@@ -23,7 +23,7 @@ def _live() -> int:
     """The bytes of all storages on the device that computes, each counted once, that Python's tensors
     hold."""
     global _peak
-    shown = translation.shown(0).type
+    shown = translation.GPUS if translation.is_strict() else (translation.shown(0).type,)
     storages: dict[int, int] = {}
     for found in gc.get_objects():
         # The type is asked, not the object: proxies answer isinstance by running code of theirs.
@@ -31,7 +31,7 @@ def _live() -> int:
             issubclass(type(found), torch.Tensor)
             and not isinstance(found, FakeTensor)
             and found.layout is torch.strided
-            and found.device.type == shown
+            and found.device.type in shown
         ):
             with contextlib.suppress(NotImplementedError, RuntimeError):  # a wrapper without storage
                 storage = found.untyped_storage()
@@ -152,6 +152,17 @@ def empty_cache() -> None:
     """There is no cache."""
 
 
+def current_allocated_memory() -> int:
+    return _live()
+
+
+driver_allocated_memory = current_allocated_memory
+
+
+def recommended_max_memory() -> int:
+    return total()
+
+
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
     global _fraction
     devices.ordinal(device)
@@ -160,6 +171,13 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
     if not 0 <= fraction <= 1:
         raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~1")
     _fraction = fraction
+
+
+def set_fraction(fraction: float) -> None:
+    if not isinstance(fraction, float):
+        raise TypeError("Invalid type for fraction argument, must be `float`")
+    if not 0 <= fraction <= 2:  # of what Metal recommends
+        raise ValueError(f"Invalid fraction value: {fraction}. Allowed range: 0~2")
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:

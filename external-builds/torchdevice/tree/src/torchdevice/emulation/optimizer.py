@@ -11,6 +11,8 @@ import functools
 import inspect
 from typing import Any
 
+import torch  # noqa: F401 - TorchScript compiles torch's own functions by the globals of their wrappers
+
 from torchdevice import translation
 from torchdevice.translation import Function
 

@@ -175,6 +175,10 @@ def synchronize(device: Any = None) -> None:
     devices.ordinal(device)
 
 
+def complete() -> None:
+    """All work is done."""
+
+
 def ipc_collect() -> None:
     """Nothing was sent to other processes."""
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchdevice import errors
 from torchdevice.strict import places
-from torchdevice.translation import Function
+from torchdevice.translation import GPUS, Function
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ def type_name(tensor: torch.Tensor) -> str:
     """As torch writes the type of a tensor: `torch.cuda.FloatTensor`."""
     name: str = tensor.type()
     device = places.device_of(tensor)
-    return name.replace("torch.", "torch.cuda.", 1) if device.type == "cuda" else name
+    return name.replace("torch.", f"torch.{device.type}.", 1) if device.type in GPUS else name
 
 
 def type_in_cpp(tensor: torch.Tensor) -> str:

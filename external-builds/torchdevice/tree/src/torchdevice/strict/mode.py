@@ -11,7 +11,7 @@ from torch.utils import _device
 
 from torchdevice import errors, translation
 from torchdevice.strict import mixing, places
-from torchdevice.translation import Function
+from torchdevice.translation import GPUS, Function
 
 # What they make of an array has the array's memory.
 _SHARING = (torch.as_tensor, torch.asarray)
@@ -57,6 +57,7 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
             source = args[0] if args and isinstance(args[0], torch.Tensor) else None
             device = places.default() if source is None else places.device_of(source)
         check_generator(kwargs.get("generator"), device)
+        pinned = kwargs.get("pin_memory")
         if "pin_memory" in kwargs:
             kwargs = unpinned(kwargs, device)
         # Said for the CPU, too: `torch.set_default_device` is a mode below this one.
@@ -65,9 +66,11 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
         shared = any(_shares(result, source) for source in sources)
         if shared and places.device_of(result) != device:
             result = result.clone()
-        elif func in _SHARING and not sources and device.type == "cuda":  # an array's memory is the CPU's
+        elif func in _SHARING and not sources and device.type in GPUS:  # an array's memory is the CPU's
             result = result.detach().clone().requires_grad_(result.requires_grad)
         places.put_new(result, device)
+        if pinned:
+            setattr(result.untyped_storage(), places.PINNED, True)
         return result
 
     def compute(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -81,7 +84,7 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
             if "generator" in kwargs:
                 check_generator(kwargs["generator"], device)
             if "pin_memory" in kwargs:
-                kwargs = unpinned(kwargs, device)
+                return self._make(func, args, {**kwargs, "device": device})
         if mixed:
             return mixing.run(func, args, kwargs)
         result = func(*args, **kwargs)
@@ -139,7 +142,7 @@ def unpinned(kwargs: dict[str, Any], device: torch.device | None) -> dict[str, A
     Raises:
         RuntimeError: memory of a GPU was to be pinned.
     """
-    if kwargs["pin_memory"] and device is not None and device.type == "cuda":
+    if kwargs["pin_memory"] and device is not None and device.type in GPUS:
         raise errors.not_pinnable()
     return {**kwargs, "pin_memory": False}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 import threading
 import warnings
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 
 from torchdevice import errors, interceptor, translation
 from torchdevice.strict import legacy, mode, places, rules
-from torchdevice.translation import Function, RealDevice, RealGenerator
+from torchdevice.translation import GPUS, Function, RealDevice, RealGenerator
 
 
 class _OnGPU(torch.Generator):  # type: ignore[misc]
@@ -48,7 +49,7 @@ def leave() -> None:
         above.append(top)
     for other in reversed(above):
         torch.overrides._push_mode(other)
-    if ours is not None and getattr(_default_device(), "type", "") == "cuda":
+    if ours is not None and getattr(_default_device(), "type", "") in GPUS:
         torch.set_default_device(_here.default)  # or nothing could be made any more
 
 
@@ -73,6 +74,8 @@ def install(log: interceptor.UndoLog) -> None:
     for name in ("apply", "apply_boxed"):
         if hasattr(backward, name):
             log.replace(backward, name, _backward(getattr(backward, name)))
+    hooks = torch.autograd.graph.saved_tensors_hooks
+    log.replace(hooks, "__init__", _saved_hooks(hooks.__init__))
     group = _group_by_device(torch._C._group_tensors_by_device_and_dtype)
     log.replace(torch._C, "_group_tensors_by_device_and_dtype", group)
     legacy.install(log)
@@ -99,7 +102,7 @@ def _device(real: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _generator(real: Any, device: Any = "cpu") -> Any:
     place = places.logical(device)
-    if place.type != "cuda":
+    if place.type not in GPUS:
         return real(place)
     made = _OnGPU()
     made.device = place
@@ -145,7 +148,7 @@ def _restore_location(original: Function) -> Function:
     @functools.wraps(original)
     def wrapper(storage: Any, location: Any) -> Any:
         text = str(location)
-        if not text.startswith("cuda"):
+        if text.partition(":")[0] not in GPUS:
             return original(storage, location)
         restored = original(storage, "cpu")
         setattr(getattr(restored, "_untyped_storage", restored), places.KEPT, places.logical(text))
@@ -188,7 +191,7 @@ def _apply(original: Function) -> Function:
             given = [places.device_of(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
             for tensor in made:
                 if isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction):
-                    setattr(tensor.grad_fn, places.KEPT, (places.device_of(tensor), given))
+                    setattr(tensor.grad_fn, places.KEPT, ([places.device_of(other) for other in made], given))
         return result
 
     return wrapper
@@ -199,11 +202,11 @@ def _backward(original: Function) -> Function:
 
     @functools.wraps(original)
     def wrapper(self: Any, *gradients: Any) -> Any:
-        place, given = getattr(self, places.KEPT, (None, []))
-        if place is None:
+        found, given = getattr(self, places.KEPT, (None, []))
+        if found is None:
             return original(self, *gradients)
         with torch._C.DisableTorchFunction():
-            places.put_new(gradients, place)
+            gradients = tuple(itertools.starmap(_where, zip(gradients, found, strict=False)))
         result = original(self, *gradients)
         # With no mode on, what backward makes does not say where it is.
         if torch._C._len_torch_function_stack():
@@ -212,6 +215,37 @@ def _backward(original: Function) -> Function:
         return result
 
     return wrapper
+
+
+def _saved_hooks(original: Function) -> Function:
+    """Hooks that pack and unpack what backward needs: C++ calls them, in the middle of other calls."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, pack_hook: Function, unpack_hook: Function) -> None:
+        original(self, _seen(pack_hook), _seen(unpack_hook))
+
+    return wrapper
+
+
+def _seen(hook: Function) -> Function:
+    @functools.wraps(hook)
+    def wrapper(value: Any) -> Any:
+        ours = _here.mode
+        if ours is None or ours in torch.overrides._get_current_function_mode_stack():
+            return hook(value)
+        with ours:
+            return hook(value)
+
+    return wrapper
+
+
+def _where(gradient: Any, place: torch.device) -> Any:
+    """A gradient on the device of its result; C++ may give one tensor for results on several."""
+    places.put_new(gradient, place)
+    if isinstance(gradient, torch.Tensor) and places.device_of(gradient) != place:
+        gradient = gradient.clone()
+        places.put_new(gradient, place)
+    return gradient
 
 
 def _check_returned(node: str, result: Any, given: list[torch.device | None]) -> None:

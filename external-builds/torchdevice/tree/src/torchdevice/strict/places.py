@@ -16,10 +16,11 @@ import torch
 from torch.utils import _device
 
 from torchdevice import errors, translation
-from torchdevice.translation import RealDevice
+from torchdevice.translation import GPUS, RealDevice
 
 CPU = RealDevice("cpu")
 KEPT = "torchdevice"  # the attribute of a storage, or of a node of autograd's graph
+PINNED = "torchdevice_pinned"  # that of a storage whose memory the program has had pinned
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
@@ -30,14 +31,14 @@ def logical(value: Any) -> torch.device:
         RuntimeError: there is no such device, or torch cannot read the argument.
     """
     device = value if type(value) is RealDevice else _from(value)
-    if device.type != "cuda":
+    if device.type not in GPUS:
         return device
     route = translation.route()
     count = route.count if route else 0
     if device.index is None:
         from torchdevice.emulation import devices
 
-        return RealDevice("cuda", devices.current_device())
+        return RealDevice(device.type, devices.current_device())
     if device.index >= count:
         raise errors.invalid_ordinal(device.index, count)
     return device
@@ -50,7 +51,7 @@ def _from(value: Any) -> torch.device:
 
 def physical(device: torch.device) -> torch.device:
     """Where a tensor of a device really is."""
-    return CPU if device.type == "cuda" else device
+    return CPU if device.type in GPUS else device
 
 
 def default() -> torch.device:
@@ -75,7 +76,7 @@ def put(tensor: torch.Tensor, device: torch.device) -> None:
 
 def put_new(result: Any, device: torch.device) -> None:
     """Say of all tensors in a result where they are, except of those that know it already."""
-    if device.type != "cuda":
+    if device.type not in GPUS:
         return
     for tensor in tensors(result):
         storage = _storage(tensor)
@@ -111,7 +112,8 @@ def _storage(tensor: torch.Tensor) -> Any:
     if type(tensor) in _PLAIN:
         return _storage_of_plain(tensor)
     with torch._C.DisableTorchFunctionSubclass():
-        return _storage_of_plain(tensor)
+        local = getattr(tensor, "_local_tensor", None)  # of a DTensor
+        return _storage(local) if isinstance(local, torch.Tensor) else _storage_of_plain(tensor)
 
 
 def _storage_of_plain(tensor: torch.Tensor) -> Any:

@@ -13,7 +13,7 @@ import torch
 from torchdevice import errors
 from torchdevice.strict import mixing, places
 from torchdevice.strict.mode import StrictMode
-from torchdevice.translation import Function, RealDevice
+from torchdevice.translation import GPUS, Function, RealDevice
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -27,6 +27,16 @@ def device(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keyword
 def is_cuda(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> bool:
     """`x.is_cuda`."""
     return bool(places.device_of(args[0]).type == "cuda")
+
+
+def is_xpu(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> bool:
+    """`x.is_xpu`."""
+    return bool(places.device_of(args[0]).type == "xpu")
+
+
+def is_mps(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> bool:
+    """`x.is_mps`."""
+    return bool(places.device_of(args[0]).type == "mps")
 
 
 def is_cpu(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> bool:
@@ -128,7 +138,7 @@ def _moved(to_: Function, tensor: torch.Tensor, there: torch.device, *rest: Any,
 def numpy(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
     """`x.numpy()`."""
     place = places.device_of(args[0])
-    if place.type == "cuda":
+    if place.type in GPUS:
         if not kwargs.get("force"):
             raise errors.not_numpy(place)
         return func(args[0].detach().clone(), **kwargs)
@@ -136,11 +146,24 @@ def numpy(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) 
 
 
 def pin_memory(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywords) -> Any:
-    """`x.pin_memory()`."""
+    """`x.pin_memory()`: a copy, unless it is pinned."""
     del func
-    if places.device_of(args[0]).type == "cuda":
+    if places.device_of(args[0]).type in GPUS:
         raise errors.not_pinned(mixing.type_name(args[0]))
-    return args[0]
+    if _is_pinned(args[0]):
+        return args[0]
+    copied = args[0].clone()
+    setattr(copied.untyped_storage(), places.PINNED, True)
+    return copied
+
+
+def is_pinned(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> bool:
+    """`x.is_pinned()`."""
+    return _is_pinned(args[0])
+
+
+def _is_pinned(tensor: torch.Tensor) -> bool:
+    return bool(getattr(places._storage(tensor), places.PINNED, False))
 
 
 def grad(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywords) -> Any:
@@ -220,7 +243,7 @@ def deepcopy(_mode: StrictMode, func: Function, args: Arguments, _kwargs: Keywor
 def pack_padded_sequence(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
     """Lengths are on the CPU, always."""
     lengths = places.device_of(args[1])
-    if lengths.type == "cuda":
+    if lengths.type in GPUS:
         raise errors.lengths_on_gpu(lengths, args[1].type().split(".")[-1].removesuffix("Tensor"))
     result = func(*args, **kwargs)
     places.put_new(result[0], places.device_of(args[0]))  # the sizes of batches stay on the CPU
@@ -244,7 +267,7 @@ def ctc_loss(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keyword
 def tensor_split(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
     """Sections and indices are on the CPU, always."""
     sections = args[1] if len(args) > 1 else kwargs.get("tensor_indices_or_sections")
-    if isinstance(sections, torch.Tensor) and places.device_of(sections).type == "cuda":
+    if isinstance(sections, torch.Tensor) and places.device_of(sections).type in GPUS:
         raise errors.sections_on_gpu(places.device_of(sections))
     return func(*args, **kwargs)
 
@@ -261,6 +284,8 @@ def table() -> dict[Any, Any]:
         tensor.device.__get__: device,
         tensor.is_cuda.__get__: is_cuda,
         tensor.is_cpu.__get__: is_cpu,
+        tensor.is_xpu.__get__: is_xpu,
+        tensor.is_mps.__get__: is_mps,
         tensor.get_device: get_device,
         tensor.type: type_,
         tensor.to: to,
@@ -271,6 +296,7 @@ def table() -> dict[Any, Any]:
         tensor.new_tensor: new_tensor,
         torch._C._nn._parse_to: parse_to,
         tensor.pin_memory: pin_memory,
+        tensor.is_pinned: is_pinned,
         tensor.grad.__get__: grad,
         tensor.grad.__set__: set_grad,
         torch.autograd.backward: backward,
