@@ -21,7 +21,7 @@ import msgspec
 
 from cairn import datafile, stack
 from cairn.cli import main as program
-from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
+from cairn.cli import upstream
 from cairn.matrix import legs, matrix_toml
 from cairn.pipeline import bisect
 from cairn.pipeline.doctor import model
@@ -46,15 +46,15 @@ REFERENCE = Path(__file__).parent / "reference"
 
 GENERATED = "<!-- Written by `python3 dev.py docs` from the code; edit the code. -->\n"
 GENERATED_FOLDERS = ("commands", "formats", "schemas", "scripts")  # below docs/reference
-EVERYWHERE = {"-h", "-v", "-q", "--debug"}  # said once, on the page of all commands
+EVERYWHERE = {"-h", "-v", "-q", "--debug", "--json"}  # said once, on the page of all commands
 
 COMMANDS = """\
 # Commands
 
 {table}
 Every command takes `-h` (`--help`), `-q` (`--quiet`: results, warnings and errors alone), `-v` (`--verbose`:
-every line of the programs that are run) and `--debug` (the traceback of an error), before or after the
-command.
+every line of the programs that are run), `--json` (the answer as JSON) and `--debug` (the traceback of an
+error), before or after the command.
 Exit codes: [exit-codes.md](exit-codes.md).
 """
 
@@ -89,7 +89,7 @@ def pages() -> Mapping[str, str]:
     written: dict[str, str] = {}
     for kind, intro, parsers in (
         ("commands", COMMANDS, list(_below(program.make_parser(whole=True)))),
-        ("scripts", SCRIPTS, [each for one in _scripts() for each in _below(one)]),
+        ("scripts", SCRIPTS, [each for one in upstream.parsers() for each in _below(one)]),
     ):
         rows = []
         for parser in parsers:
@@ -135,21 +135,6 @@ def _first_sentence(text: str) -> str:
     return re.split(r"(?<=\.) ", _one_line(text), maxsplit=1)[0]
 
 
-def _scripts() -> Iterator[argparse.ArgumentParser]:
-    projects = stack.load(Path(__file__).resolve().parents[1] / "external-builds" / "pytorch").projects
-    yield build_prod_wheels._parser(Path("build_prod_wheels.py"), projects)
-    for name in ("torch", "audio", "vision", "triton", "apex"):
-        yield checkouts.pytorch_repo(name, Path(f"pytorch_{name}_repo.py"))
-    yield checkouts.checkout_from_manifest(Path("checkout_from_manifest.py"))
-    yield pytorch_tests.run_pytorch_smoke_tests(Path("run_pytorch_smoke_tests.py"))
-    yield pytorch_tests.run_pytorch_tests(Path("run_pytorch_tests.py"))
-    yield wheels.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
-    yield wheels.patch_fat_wheel(Path("windows_patch_fat_wheel.py"), windows=True)
-    yield wheels.sanity_check_wheel(Path("sanity_check_wheel.py"))
-    yield rocm.fetch_artifacts(Path("fetch_artifacts.py"))
-    yield rocm.build_python_packages(Path("build_python_packages.py"))
-
-
 def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     """File name, the class that reads it, and who writes and reads it."""
     yield "stack.toml", stack.Stack, "Written by hand; `--stack` of every command reads it."
@@ -192,7 +177,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         shards.Times,
         "How long tests took; upstream's files of that name are read as well.",
     )
-    yield "compat.json", CompatReport, "`cairn test compat` writes it; `compat diff` reads it."
+    yield "compat.json", CompatReport, "`cairn test compat` writes it; `cairn diff` reads it."
     yield (
         "skip-tests.toml",
         skip_files.SkipFile,

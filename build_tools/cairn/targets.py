@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cairn.errors import UsageError
+from cairn.errors import PrerequisiteError, UsageError
 from cairn.output import wording
 
 CPU = "cpu"
@@ -75,6 +75,30 @@ def families() -> dict[str, tuple[str, ...]]:
 def index_families() -> tuple[str, ...]:
     """The families that indexes and SDK packages are named after, in order of preference."""
     return tuple(_data()["indexes"])
+
+
+def discrete(names: Iterable[str]) -> tuple[str, ...]:
+    """These targets, each once, without graphics of processors where there is a card beside them."""
+    own = tuple(dict.fromkeys(names))
+    integrated = families()["igpu-all"]
+    return tuple(name for name in own if name not in integrated) or own
+
+
+def upstream_index(target: str) -> str:
+    """The address of upstream's index with builds for a target, or for `cpu`.
+
+    Raises:
+        PrerequisiteError: upstream builds nothing for it.
+    """
+    addresses = _data()["upstream"]
+    if target == CPU:
+        return str(addresses["cpu"])
+    family = next((name for name in index_families() if target in families()[name]), None)
+    if family is None:
+        raise PrerequisiteError(
+            f"upstream has no index with builds for {target}", tip="name one that has: --index-url URL"
+        )
+    return str(addresses["rocm"]).format(family=family)
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 
 from cairn import extras, isolation, owned, package_index, platforms, process
-from cairn.errors import NetworkError, PrerequisiteError, ProcessError
+from cairn.errors import CairnError, NetworkError, PrerequisiteError, ProcessError
 from cairn.isolation import Isolation
 from cairn.output import Progress
 
@@ -164,8 +164,24 @@ def share(environment: VirtualEnvironment, other: VirtualEnvironment) -> None:
 
 
 def pip_command(python: Path) -> tuple[str, ...]:
-    """Our pip, to install for an interpreter (or the folder of its environment), up to its own options."""
-    pip = (*extras.pip(), "--python", str(python), "--disable-pip-version-check")
+    """Our pip, to install for an interpreter (or the folder of its environment), up to its own options.
+
+    Where we have none, as in an environment of `uv tool install`, it is the interpreter's own.
+
+    Raises:
+        PrerequisiteError: it has none either.
+    """
+    try:
+        pip = (*extras.pip(), "--python", str(python), "--disable-pip-version-check")
+    except PrerequisiteError:
+        program = platforms.here.python_of(python) if python.is_dir() else python
+        pip = (str(program), "-m", "pip", "--disable-pip-version-check")
+        try:
+            process.run([program, "-I", "-m", "pip", "--version"], env=isolation.variables(Isolation.TOOL))
+        except CairnError as error:
+            raise PrerequisiteError(
+                f"there is no pip for {python}", tip=f"install one: {program} -m ensurepip"
+            ) from error
     return (*pip, "install", "--no-input", "--no-user")  # a configuration file may say `user = true`
 
 

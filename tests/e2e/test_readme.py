@@ -1,4 +1,4 @@
-"""What the README tells the reader to type is run here, as it stands."""
+"""What pages tell the reader to type is run here, as it stands."""
 
 import os
 import re
@@ -63,8 +63,8 @@ def test_step_by_step(project: Path, tmp_path: Path) -> None:
     made = "import dev; dev.ready('release') or dev.install('release')"
     subprocess.run([sys.executable, "-c", made], cwd=project, check=True)
 
-    headings = ("The same, step by step", "Wheels that are built already")
-    text = "".join(section(ROOT / "README.md", heading) for heading in headings)
+    headings = ("By hand", "Wheels that are built already")
+    text = "".join(section(ROOT / "docs/tutorial/step-by-step.md", heading) for heading in headings)
     script = script_of(text).replace("8383", str(free_port(tmp_path)))
     script += '\nwork/user/bin/python -c "import torch; print(torch.__version__, torch.__file__)"\n'
     env = clean_environment(tmp_path / "cache") | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}

@@ -256,7 +256,7 @@ def test_an_edit_rebuilds_what_it_touches_and_what_depends_on_it(trail: Trail, t
     done = cairn(
         *(
             "build",
-            "plan",
+            "--dry-run",
             "--json",
             "--stack",
             SAMPLE,

@@ -54,7 +54,7 @@ class BuildStep:
             folder was made with, and must be used with again (`cairn.build.inputs.leftovers`).
         key: of the cache, over everything that may change the wheel.
         inputs: what the key is a digest of; where the cache lacks it, also the edited files of the tree,
-            which are in no key (`cairn build plan --explain`).
+            which are in no key (`cairn build --explain`).
         private: the key means nothing outside of this tree, or of this machine.
         hit: the wheel, where the cache has it.
     """

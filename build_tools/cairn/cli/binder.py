@@ -115,14 +115,16 @@ def bind(
 ) -> None:
     """Have a parser take the options of a request, and carry it out; `how` is for `add_options`."""
     add_options(parser, request, **how)
-    parser.set_defaults(run=lambda options: carry_out(make(request, options), run))
+    parser.set_defaults(
+        run=lambda options: carry_out(make(request, options), run, json=getattr(options, "json", False))
+    )
 
 
-def carry_out(request: Request, run: Callable[[Request], Result]) -> int:
-    """Run a command, and show its answer; returns the exit code."""
+def carry_out(request: Request, run: Callable[[Request], Result], *, json: bool = False) -> int:
+    """Run a command, and show its answer, for programs if `json`; returns the exit code."""
     acting: Callable[[], AbstractContextManager[None]] = getattr(request, "acting", contextlib.nullcontext)
     with acting():
-        return show(run(request), json=getattr(request, "json", False))
+        return show(run(request), json=json)
 
 
 def add_options(

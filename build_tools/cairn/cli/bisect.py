@@ -47,7 +47,6 @@ class Bisect(common.StoreOptions):
     commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
     output_dir: Path = common.output_dir(default=_FOLDER)
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
     command: tuple[str, ...] = argument("-- COMMAND", "what tells good from bad", nargs="*")
 
 

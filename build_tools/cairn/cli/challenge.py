@@ -46,7 +46,6 @@ class ChallengeSet(signing.SignOptions, common.StackOptions, common.StoreOptions
     work_dir: Path = common.work_dir(Path("challenge"))
     jobs: int = compile_jobs()
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 def _challenge(request: ChallengeSet) -> Answer:

@@ -61,7 +61,6 @@ class CheckoutCommand(common.StackOptions, PlaceOptions):
     root_checkout_dir: Path | None = common.root_checkout_dir()
     torch_dir: Path | None = torch_dir()
     how: CheckoutOptions = part(CheckoutOptions)
-    json: bool = common.json()
 
 
 def answer(checkouts: Sequence[Checkout]) -> Answer:

@@ -23,7 +23,7 @@ class Group:
         module: the one below `cairn.cli` that has all of the commands.
         modules: those that have some of them; any other command has one of its own name, in the room of the
             group.
-        formerly: by a name that a command had: the one it has.
+        formerly: by a name that a command had: the words for it.
     """
 
     about: str
@@ -51,7 +51,6 @@ _MANIFEST = Group(
         "create": "write the manifest of a stack's checkouts",
         "checkout": "make the checkouts that a manifest froze, and prove by their trees that they are the "
         "same",
-        "diff": "the older name of `cairn diff`",
         "verify": "compare checkouts with a manifest",
     },
 )
@@ -81,31 +80,17 @@ _ROCM = Group(
     },
 )
 
-_BUILD_CACHE = Group(
-    about="look at the cache of built wheels, and keep it small",
-    description="Look at the cache of built wheels, and keep it small: that of this machine, or the one that "
-    "--cache-store names.",
-    example="cairn build cache show",
-    default="show",
-    module="build.cache",
-    commands={
-        "show": "list the wheels, the last used first",
-        "trim": "remove what was used longest ago",
-    },
-)
-
 _BUILD = Group(
     about="build wheels from checkouts",
     description="Build the wheels of a stack from its checkouts; what has not changed is not built.",
-    example="cairn build --stack external-builds/pytorch --install-rocm --index-url "
-    "https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out",
+    example="cairn build torch --gpu auto",
     default="run",
     commands={
         "run": "build the wheels; without the name of a command, this one is meant",
-        "plan": "show what would be built, and what comes from the cache",
-        "cache": _BUILD_CACHE,
+        "cache": "show the cache of built wheels, and keep it small",
         "log": "show the log of a project, or what the last build did",
     },
+    formerly={"plan": "run --dry-run"},
 )
 
 _WHEEL = Group(
@@ -113,12 +98,11 @@ _WHEEL = Group(
     description="Look at, compare, check and change built wheels. No wheel is ever changed in place.",
     example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
     modules={
-        "wheel.show": ("show", "diff"),
+        "wheel.show": ("show",),
         "wheel.change": ("set-version", "repair", "fat", "split", "join"),
     },
     commands={
         "show": "show a wheel's name, tags, requirements, sizes, targets and needed libraries",
-        "diff": "the older name of `cairn diff`",
         "verify": "check everything that a published wheel must satisfy, and list every breach",
         "set-version": "write wheels under new versions",
         "repair": "give wheels the platform tag that their symbols justify, and the libraries that nothing "
@@ -127,20 +111,6 @@ _WHEEL = Group(
         "alone, and that works without any ROCm SDK package",
         "split": "write a host wheel without device code, and one device wheel for each target",
         "join": "write a wheel of a host wheel and device wheels that were split from it",
-    },
-)
-
-_TEST_COMPAT = Group(
-    about="measure what PyTorch's compatibility pages for ROCm claim, row by row",
-    description="Measure what PyTorch's compatibility pages for ROCm claim, row by row, and compare what was "
-    "measured.",
-    example="cairn test compat --smoke-dir smoke",
-    default="run",
-    module="test.compat",
-    commands={
-        "run": "probe every row in a process of its own, and write the tables with what was measured",
-        "diff": "show what changed between two reports, of two wheels or of two nights",
-        "rows": "count the rows of each table of the pages",
     },
 )
 
@@ -167,7 +137,7 @@ _TEST = Group(
         "suite": "run a project's own tests on a set, or on what is installed, and judge them",
         "shards": "cut a suite into shards that take equally long, and print the matrix for GitHub Actions",
         "merge": "judge the shards of a suite together, and write one record of them",
-        "compat": _TEST_COMPAT,
+        "compat": "measure what PyTorch's compatibility pages for ROCm claim, row by row",
         "consumers": "look up whether what other wheels use of one set is in another, before it is promoted",
         "report": "show what test runs came to: verdict, modules, failures, flaky and slow tests, skips, "
         "history",
@@ -235,9 +205,11 @@ _RELEASE = Group(
     modules={
         "release.key_and_version": ("new-version",),
         "release.history": ("rollback", "yank", "retain", "log"),
+        "ci.night_wheels": ("night",),
     },
     commands={
         "promote": "bring a set and all it needs to a different channel, if every demand on it holds",
+        "night": "bring a night that was tested to a different channel, every leg or none",
         "new-version": "write the wheels of a set under the versions of its next stage",
         "record": _RELEASE_RECORD,
         "rollback": "give an index the state that it had before",
@@ -332,6 +304,17 @@ _TRUST = Group(
     },
 )
 
+MOVED = {
+    "wheel diff": "diff",
+    "manifest diff": "diff",
+    "test compat diff": "diff",
+    "test compat run": "test compat",
+    "test compat rows": "test compat --rows",
+    "build cache show": "build cache",
+    "build cache trim": "build cache --trim",
+}
+"""Commands that are elsewhere now, which are taken for one release, with a hint."""
+
 PROGRAM = Group(
     about="build, test and promote PyTorch wheels for AMD GPUs (ROCm)",
     example="cairn ci run --stack external-builds/sample/stack.toml",
@@ -349,7 +332,7 @@ PROGRAM = Group(
         "diff": "show what changed between two wheels, sets, nights or manifests, and what it breaks",
         "trust": _TRUST,
         "bisect": "find the first bad set between two nights, and the commits that came with it",
-        "install": "print the lines that install a release on this machine",
+        "install": "install torch for the GPUs of this machine, and prove that it works",
         "image": _IMAGE,
         "doctor": "check a machine for a build, an installation or tests",
         "matrix": "list what is built and tested when, and on which runners",

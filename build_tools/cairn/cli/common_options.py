@@ -1,8 +1,8 @@
 """Options that several commands share, as fields of their requests: one name and one wording each.
 
 Those that belong together are requests to inherit from: `StackOptions`, `StoreOptions`. The others are
-functions, each of which declares one field: `json: bool = common.json()`. A completer (`complete_…`) is what
-argcomplete calls with the beginning of the word at the cursor, and with what was given before it.
+functions, each of which declares one field: `index: str = common.index("dev")`. A completer (`complete_…`) is
+what argcomplete calls with the beginning of the word at the cursor, and with what was given before it.
 """
 
 from __future__ import annotations
@@ -82,11 +82,12 @@ LINE_OF_CHECKOUTS = "that of the checkouts"
 _SDK_EXTRAS = ("libraries", "devel")  # of the `rocm` package: those that a build needs
 
 
-def stack(*, required: bool = True) -> Any:
-    """`--stack`."""
+def stack(*, required: bool = True, default: Path | None = None) -> Any:
+    """`--stack`, which must be given where it is `required` and has no default."""
     return option(
-        "a stack.toml, or the folder that has one",
-        required=required,
+        "a stack.toml, or the folder that has one" + (" (default: %(default)s)" if default else ""),
+        required=required and default is None,
+        default=default,
         convert=converters.any_path,
         completer=complete_stack_folders,
     )
@@ -381,6 +382,14 @@ class SdkOptions:
         return fill(SdkRequest, self, source=fill(PackageSource, self))
 
 
+def topology_dir() -> Any:
+    """`--topology-dir`."""
+    return option(
+        "a copy of a machine's /sys/class/kfd/kfd/topology/nodes, to choose for that machine",
+        convert=converters.folder,
+    )
+
+
 def python(what: str, default: str = "Cairn's own") -> Any:
     """`--python`, an interpreter; `what` says which it is."""
     return option(f"interpreter {what} (default: {default})", convert=converters.program)
@@ -403,11 +412,6 @@ def translate() -> Any:
         metavar="WHEEL",
         convert=converters.file,
     )
-
-
-def json() -> Any:
-    """`--json`."""
-    return flag("print the answer as JSON")
 
 
 def dry_run() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -34,8 +35,6 @@ class List:
         cairn config list
     """
 
-    json: bool = common.json()
-
 
 def _list(_request: List) -> Answer:
     from cairn import settings
@@ -55,7 +54,6 @@ class Get:
     """
 
     name: str = argument("NAME", _KEY_HELP)
-    json: bool = common.json()
 
 
 def _get(request: Get) -> Answer:
@@ -121,8 +119,6 @@ class Debug:
 
         cairn config debug
     """
-
-    json: bool = common.json()
 
 
 def _debug(_request: Debug) -> Answer:
@@ -225,14 +221,15 @@ def _actions(section: str, name: str) -> list[argparse.Action]:
     Raises:
         UsageError: there is none.
     """
-    if section.partition(" ")[0].endswith(".py"):  # upstream's scripts have parsers of their own
-        return []
+    from cairn.cli import upstream
     from cairn.cli.main import make_parser
     from cairn.settings import NOT_SETTINGS
 
     actions: dict[str, list[argparse.Action]] = {}
     commands: list[str] = []
-    for name_of_command, all_actions in _walk(make_parser(whole=True)):
+    for name_of_command, all_actions in itertools.chain(
+        _walk(make_parser(whole=True)), *map(_walk, upstream.parsers())
+    ):
         commands.append(name_of_command)
         if f"{name_of_command} ".startswith(f"{section} ".lstrip()):
             for action in filter(setting_values.can_be_set, all_actions):
@@ -243,9 +240,9 @@ def _actions(section: str, name: str) -> list[argparse.Action]:
             tip=wording.did_you_mean(section, [c for c in commands if c], what="the commands are"),
         )
     if name not in actions or name in NOT_SETTINGS:
-        if not section and name in setting_names.FREE | setting_names.GUARDED:
-            return []  # an option of the scripts alone
-        where = f"`cairn {section}`" if section else "any command"
+        where = "any command"
+        if section:
+            where = f"`{section}`" if section.partition(" ")[0].endswith(".py") else f"`cairn {section}`"
         close = wording.nearest(name, actions)
         raise UsageError(
             f"{name!r} is no option of {where}",

@@ -1,4 +1,4 @@
-"""`cairn diff`: what changed between two wheels, sets, nights or manifests, and whom it breaks."""
+"""`cairn diff`: what changed between two wheels, sets, nights, manifests or reports, and whom it breaks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from cairn.output import console
 if TYPE_CHECKING:
     from cairn.pipeline.difference import SetDifference
     from cairn.sources.manifest.changelog import Changelog
+    from cairn.testing.compat.report import Change
     from cairn.wheels.interface.difference import Difference
     from cairn.wheels.interface.sections import Section
 
-Kind = Literal["wheel", "manifest", "set", "stored"]
+Kind = Literal["wheel", "manifest", "set", "compat", "stored"]
+_KINDS: tuple[Kind, ...] = ("set", "compat", "manifest")
 _MOST = 40  # lines of one kind in the terminal
 _HEAD = 4096  # bytes in which a JSON file of ours names its schema
 
@@ -39,14 +41,13 @@ class Diff(common.OptionalStoreOptions):
     """
 
     old: str = argument(
-        "OLD", "a wheel, a manifest.json, a set.json beside its wheels, a set's id, or a date"
+        "OLD", "a wheel, a manifest.json, a compat.json, a set.json beside its wheels, a set's id, or a date"
     )
     new: str = argument("NEW", "the same, newer")
     index: str = common.index("staging")
     python: bool = switch("compare the public Python names of wheels too", default=True)
     commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
     html: Path | None = option("write a page for browsers too", convert=converters.new_file)
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,24 +76,27 @@ def run(request: Diff) -> Answer:
     kind = kinds.pop()
     if kind == "manifest":
         return _manifests(request)
+    if kind == "compat":
+        return _reports(request)
     return _wheels(request) if kind == "wheel" else _sets(request, stored=kind == "stored")
 
 
 def _kind_of(text: str, request: Diff) -> Kind:
     path = Path(text)
-    if path.is_dir() and (path / "set.json").is_file():
-        return "set"
+    inside = [kind for kind in _KINDS if (path / f"{kind}.json").is_file()]
+    if inside:  # a folder; a set has its manifest beside it
+        return inside[0]
     if path.is_file():
         if path.suffix == ".whl":
             return "wheel"
         with path.open("rb") as file:
             head = file.read(_HEAD)
-        for kind, schema in (("manifest", b'"cairn.manifest/'), ("set", b'"cairn.set/')):
-            if schema in head:
-                return kind  # type: ignore[return-value]
+        for kind in _KINDS:
+            if f'"cairn.{kind}/'.encode() in head:
+                return kind
         if path.suffix == ".json" and b'"cairn.' not in head:
             return "manifest"  # its reader says what the file is instead, such as a manifest of TheRock's
-        raise UsageError(f"{text} is neither a wheel nor a manifest.json nor a set.json")
+        raise UsageError(f"{text} is neither a wheel nor a manifest.json, a set.json or a compat.json")
     if request.store is None:
         raise UsageError(f"there is no file {text}", tip="for the sets of a store give --store and --index")
     return "stored"
@@ -107,6 +111,28 @@ def _manifests(request: Diff) -> Answer:
     if request.html:
         changelog.write_page(request.html, changes)
     return Answer(changes, changelog.lines(changes))
+
+
+def _reports(request: Diff) -> Answer:
+    from cairn.testing.compat import report
+
+    difference = report.diff(report.read(Path(request.old)), report.read(Path(request.new)))
+    text = [
+        f"{name}: {before or '-'} -> {after or '-'}" for name, (before, after) in difference.tested.items()
+    ]
+    text += map(_compat_line, difference.changes)
+    return Answer(difference, text or ["no difference"])
+
+
+def _compat_line(change: Change) -> str:
+    from cairn.testing.compat import tables
+
+    sides = [
+        f"{measured.support} ({hardware})" if (hardware := tables.seen(measured)) else measured.support
+        for measured in (change.before, change.after)
+        if measured is not None
+    ]
+    return f"{change.kind}: {change.table}/{change.name}: {' -> '.join(sides)}"
 
 
 def _wheels(request: Diff) -> Answer:

@@ -48,7 +48,6 @@ class Doctor(common.OptionalStack):
         "judge the machine that the answer of `cairn doctor --json` in FILE describes",
         convert=converters.file,
     )
-    json: bool = common.json()
 
 
 def _doctor(request: Doctor) -> Answer:

@@ -77,7 +77,6 @@ class Build(Image):
     )
     push: bool = flag("push it to where its tags say; prints its digest")
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
     rest: tuple[str, ...] = ()
 
 
@@ -109,8 +108,6 @@ class Print(Image):
 
     cairn image print no_rocm_image_ubuntu24_04 --engine docker
     """
-
-    json: bool = common.json()
 
 
 def _build(request: Build) -> Answer | list[Piece]:

@@ -1,4 +1,4 @@
-"""`cairn install`: the lines that install a release on this machine, or the installation itself."""
+"""`cairn install`: install torch and what belongs to it for the GPUs of this machine, and prove it there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cairn.cli import common_options as common
 from cairn.cli import signing
 from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
-from cairn.errors import UsageError
+from cairn.errors import PrerequisiteError, UsageError
 from cairn.options import Exclusive, option
 from cairn.output import console
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cairn.release.pages.targets_file import Installer
     from cairn.release.trust.anchor import Anchor
 
-_PLACE = Exclusive(required=True)
+_PLACE = Exclusive()
 _GPU = Exclusive()
 
 
@@ -30,11 +30,13 @@ _GPU = Exclusive()
 class Install(signing.RootOptions):
     """Options of `cairn install`.
 
-    The GPUs of this machine are found, and what is for them is chosen from an index; the lines are for pip
-    and for uv. What was not tested on such a GPU is said to be untested. Where the store has a root, the
-    choice is held against what its promoter signed, and --run installs nothing but that.
+    The GPUs of this machine are found, and what is for them is installed into the environment that you work
+    in, never into Cairn's own; at the end the GPU computes something. --dry-run prints the lines for pip and
+    for uv instead. Without an index, here or in the settings, it is AMD's own of nightly builds. What was not
+    tested on such a GPU is said to be untested. Where the store has a root, nothing but what its promoter
+    signed is installed.
 
-        cairn install --index-url https://wheels.example/release/simple/ --gpu "RX 7900 XTX"
+        cairn install --gpu "RX 7900 XTX"
     """
 
     index_url: str | None = common.index_url(group=_PLACE)
@@ -50,46 +52,72 @@ class Install(signing.RootOptions):
         default="auto",
         formerly=("--product", "--target"),
     )
-    topology_dir: Path | None = option(
-        "a copy of a machine's /sys/class/kfd/kfd/topology/nodes, to choose for that machine",
-        convert=converters.folder,
-        group=_GPU,
-    )
+    topology_dir: Path | None = common.topology_dir()
     line: str | None = common.line("the first that the index offers")
     python: Path | None = option(
-        "interpreter to install for, or the folder of its environment (default: the active "
-        "environment's; to print lines, else the first on PATH)",
+        "interpreter to install for, or the folder of its environment (default: the active environment's, "
+        "or one that is asked for)",
         metavar="FILE",
         convert=converters.file_or_folder,
     )
     installer: Installer | None = option(
-        "install with it, into the environment of that interpreter; never into Cairn's own unless "
-        "--python names that",
-        "--run",
+        "what installs (default: pip, or uv where there is none)",
         choices=("pip", "uv"),
+        formerly=("--run",),
     )
-    json: bool = common.json()
+    json: bool = False
+    dry_run: bool = common.dry_run()
 
 
-def _install(request: Install) -> Iterator[Answer]:
+def _install(request: Install) -> Iterator[Answer | Piece]:
     from cairn.pipeline import install
     from cairn.release.index import keys
     from cairn.store.opening import open_folder
 
     gpus = _gpus_by_name(request)
-    destination = install.destination(request.python, to_change=bool(request.installer))
+    destination = _destination(request)
     machine = install.this_machine(destination.interpreter, gpus=gpus, topology=request.topology_dir)
-    if (url := request.index_url) is None:
-        url = keys.index_url(open_folder(str(request.store)).url, keys.checked_index(request.index))
+    if (url := request.index_url) is None and request.store is not None:
+        url = keys.index_url(open_folder(request.store).url, keys.checked_index(request.index))
     prepared = install.prepare(url, machine, python=destination.to_name, line=request.line)
     trusted = install.signed_by(prepared)
     plain = _plain(prepared, destination) | {"root": trusted.fingerprint if trusted else None}
-    yield Answer(plain, itertools.chain(_text(prepared, destination), _of_root(trusted)))
-    if request.installer:
-        python = destination.interpreter.path
-        name = f"install with {request.installer} into {python.parent.parent}"
-        with console.current().stage(name) as stage:
-            install.run(prepared, request.installer, python, on_line=stage.update)
+    if request.dry_run:
+        yield Answer(plain, itertools.chain(_text(prepared, destination), _of_root(trusted)))
+        return
+    yield from (piece for piece in _text(prepared, destination) if not isinstance(piece, str))
+    yield from _of_root(trusted)
+    python = destination.interpreter.path
+    with console.current().stage(f"install into {python.parent.parent}") as stage:
+        install.run(prepared, request.installer, python, on_line=stage.update)
+    with console.current().stage("try what was installed") as stage:
+        proof = install.prove(prepared, python, on_line=stage.update)
+    # A GPU that was named may be in a different machine, as where an image is made.
+    error = (
+        None
+        if proof.works or request.gpu not in ("auto", "cpu")
+        else PrerequisiteError(proof.text, tip=proof.tip)
+    )
+    text: list[Piece] = [proof.text] if proof.works else [] if error else [Warn(f"{proof.text}: {proof.tip}")]
+    yield Answer(plain | {"proof": proof}, text, error=error)
+
+
+def _destination(request: Install) -> Destination:
+    """The Python to install for; who sits before a terminal is asked where there is none."""
+    from cairn import venv
+    from cairn.pipeline import install
+
+    try:
+        return install.destination(request.python, to_change=not request.dry_run)
+    except install.NoEnvironmentError as error:
+        if request.json or not console.current().can_ask():
+            raise
+        folder = Path(console.current().ask(f"{error}. A folder for one, made if missing", "torch-env"))
+    if not folder.is_dir():
+        first = install.destination(None, to_change=False)
+        venv.create(folder, python=first.interpreter.path)
+        console.current().info(f"made {folder}: `source {folder}/bin/activate` is how to work in it")
+    return install.destination(folder, to_change=True)
 
 
 def _gpus_by_name(request: Install) -> tuple[str, ...] | None:
@@ -126,7 +154,7 @@ def _of_root(trusted: Anchor | None) -> Iterator[Piece]:
     if trusted is None:
         return
     yield Note(f"as signed under the root {trusted.fingerprint}")
-    yield Note("the lines above trust the server; --run installs nothing but what was signed")
+    yield Note("pip and uv by themselves trust the server; cairn installs nothing but what was signed")
     if trusted.is_new:
         yield Warn("this machine meets that root for the first time: compare it with what the releaser says")
 

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from cairn import __version__
 from cairn.cli import binder, topics
-from cairn.cli.commands import PROGRAM, Group
+from cairn.cli.commands import MOVED, PROGRAM, Group
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
+from cairn.output import console
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -28,7 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _meant(words: Sequence[str]) -> Sequence[str]:
-    """Read `cairn help build` as `cairn build --help`, and `cairn version` as `cairn --version`."""
+    """Read `help build` as `build --help`, `version` as `--version`, and old names as those of today."""
+    for old, new in MOVED.items():
+        at = [place for place, word in enumerate(words) if not word.startswith("-")][: len(old.split())]
+        if [words[place] for place in at] == old.split():
+            console.current().warn(f"cairn: {old} is now {new}; the old name goes after 2027-06-01")
+            return [*new.split(), *(word for place, word in enumerate(words) if place not in at)]
     if list(words[:1]) == ["help"]:
         return topics.words_for(words[1:])
     return ["--version"] if list(words) == ["version"] else words
@@ -63,7 +69,7 @@ def _add_commands(parser: Parser, group: Group, room: str) -> None:
     parser.description = group.description or f"{binder.sentence(group.about)}."
     parser.epilog = f"example: {group.example}"
     parser.default_command = group.default
-    parser.formerly.update({old: (new,) for old, new in group.formerly.items()})
+    parser.formerly.update({old: new.split() for old, new in group.formerly.items()})
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
     for name, entry in group.commands.items():
         below = commands.add_parser(name, help=entry if isinstance(entry, str) else entry.about)

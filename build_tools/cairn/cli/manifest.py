@@ -16,7 +16,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
-from cairn.options import argument, flag, option, part, repeated, switch
+from cairn.options import argument, flag, option, part, repeated
 from cairn.output import console, wording
 from cairn.sources.checkout.checkout_options import CheckoutOptions, as_of
 
@@ -38,7 +38,6 @@ _FROZEN = (
 class CheckoutPlaces:
     """Where the checkouts of a manifest are."""
 
-    json: bool = common.json()
     root_checkout_dir: Path | None = common.root_checkout_dir()
     checkout: tuple[str, ...] = repeated("a checkout that is elsewhere", metavar="NAME=FOLDER")
 
@@ -87,20 +86,6 @@ class Again(OfManifest):
     """
 
     how: CheckoutOptions = part(CheckoutOptions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Diff:
-    """Options of `cairn manifest diff`.
-
-    cairn manifest diff monday.json tuesday.json --html changelog.html
-    """
-
-    before: Path = argument("BEFORE", "the older manifest.json", convert=converters.file)
-    after: Path = argument("AFTER", "the newer manifest.json", convert=converters.file)
-    commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
-    json: bool = common.json()
-    html: Path | None = option("write a page for browsers too", convert=converters.new_file)
 
 
 def _create(request: Create) -> Answer:
@@ -272,16 +257,6 @@ def _answer(
     )
 
 
-def _diff(request: Diff) -> Answer:
-    from cairn.cli import diff
-
-    console.current().warn("cairn manifest diff is called cairn diff now; this name goes after 2027-06-01")
-    old, new = str(request.before), str(request.after)
-    return diff.run(
-        diff.Diff(old=old, new=new, commits=request.commits, html=request.html, json=request.json)
-    )
-
-
 def _some(problems: Sequence[str]) -> str:
     more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     return "; ".join(problems[:_SHOWN]) + more
@@ -346,6 +321,5 @@ def _folders(stack: Stack | None, request: CheckoutPlaces, own: Mapping[str, str
 COMMANDS = {
     "create": command(Create, _create),
     "checkout": command(Again, _checkout, omit=_FROZEN),
-    "diff": command(Diff, _diff),
     "verify": command(OfManifest, _verify),
 }

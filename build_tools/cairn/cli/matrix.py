@@ -44,7 +44,6 @@ class MatrixRequest:
         "limits of GitHub's they come near, in place of the legs"
     )
     allow_empty: bool = flag("only warn of an empty matrix; its `empty` says so")
-    json: bool = common.json()
 
 
 def _run(request: MatrixRequest) -> Answer:

@@ -40,7 +40,7 @@ class Parser(argparse.ArgumentParser):
     elsewhere: Mapping[str, Sequence[str]]
     """By a word that is no command here: what it is a command of, from here."""
 
-    general = frozenset({"verbose", "quiet", "debug"})
+    general = frozenset({"verbose", "quiet", "debug", "json"})
     """Where the values of the general options are kept."""
 
     fill_later: Callable[[], None] | None = None
@@ -57,6 +57,7 @@ class Parser(argparse.ArgumentParser):
             (("-v", "--verbose"), "show every line of the programs that are run"),
             (("-q", "--quiet"), "show nothing but results, warnings and errors"),
             (("--debug",), "show the traceback of an error"),
+            (("--json",), "print the answer as JSON"),
         ):
             group.add_argument(*names, action="store_true", default=argparse.SUPPRESS, help=text)
 

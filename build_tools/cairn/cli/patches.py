@@ -31,7 +31,6 @@ class Report:
     """
 
     checkout: Path = argument("CHECKOUT", "folder of a checkout", convert=converters.folder)
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -49,7 +49,6 @@ class Artifacts:
         "regular expressions that it must not match", nargs="*", metavar="PATTERN", default=()
     )
     allow_unverified: bool = flag("take archives without a sha256sum beside them")
-    json: bool = common.json()
 
     def wanted(self, *, groups: tuple[str, ...], targets: tuple[str, ...]) -> Wanted:
         """The artifacts for these groups and targets, by the patterns."""
@@ -200,7 +199,6 @@ class Install(common.SdkOptions):
         formerly=("--family",),
     )
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 def _install(request: Install) -> Answer | list[Piece] | None:
@@ -267,7 +265,6 @@ class Package:
     trim: bool = flag("leave what is for other targets than these out of the libraries")
     output_dir: Path = common.output_dir()
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 def _package(request: Package) -> Answer:

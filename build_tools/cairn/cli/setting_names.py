@@ -33,7 +33,7 @@ output output-dir output-path
 platform platforms pre project projects python-version pytorch-audio-dir pytorch-build-number
 pytorch-dir pytorch-rocm-arch pytorch-version pytorch-vision-dir
 quiet
-release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir
+release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir rows
 split stack submodules summary
 targets test-config test-timeout time-limit timeout times times-key title torch-dir tries trigger
 triton-dir
@@ -53,7 +53,7 @@ extract-concurrency
 find-links flatten floor forbid force from
 generation github-output gitrepo-origin good good-within gpu-policy
 hashes host
-image include index index-url install-rocm
+image include index index-url install-rocm installer
 keep keep-archives keep-last
 later leg library library-path like lock
 machine manifest manifest-url max-size mirror-lock mount-dir multi-gpu-runner
@@ -61,7 +61,7 @@ new-record night no-extract no-hipify notify num-shards
 offline older-than only only-skipped owner
 patience pip-cache-dir pip-config port prefix promote promoter provided push python pythons
 reason record region release remove repo-hashtag repository require require-device-code
-require-related-commit results resume retries reviewer rocm-index-url root root-key run
+require-related-commit results resume retries reviewer rocm-index-url root root-key
 run-github-repo run-id runner runs-on
 save-bundle sccache-no-wrap scheduler scheduler-file sdk set shard sibling sign-as-workflow sign-key
 skip-tests smoke-dir sources-dir staging store strict suite

@@ -57,8 +57,10 @@ class SettingValues:
         self._settings: dict[argparse.Action, Setting] = {}
         self._is_trusted = False  # the project's file
         actions = [action for action in parser._actions if can_be_set(action)]  # noqa: SLF001
+        # A group hands its general options on to its commands.
+        is_leaf = not any(isinstance(a, argparse._SubParsersAction) for a in parser._actions)  # noqa: SLF001
         has_own = any(action.dest not in parser.general for action in actions)
-        if has_own and {"-h", "--help"}.isdisjoint(words):
+        if (is_leaf or has_own) and {"-h", "--help"}.isdisjoint(words):
             self._find(actions)
 
     def _find(self, actions: Sequence[argparse.Action]) -> None:

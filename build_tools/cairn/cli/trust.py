@@ -72,7 +72,6 @@ class Init(common.StoreOptions):
     builder: tuple[Path, ...] = repeated("public key of a machine that builds", convert=converters.file)
     tester: tuple[Path, ...] = repeated("public key of a machine that tests", convert=converters.file)
     sign_key: Path | None = _promoters_key()
-    json: bool = common.json()
 
     def acting(self) -> AbstractContextManager[None]:
         """Sign as the promoter."""
@@ -121,7 +120,6 @@ class Change(signing.RootOptions, common.StoreOptions):
         convert=converters.new_file,
     )
     sign_key: Path | None = _promoters_key()
-    json: bool = common.json()
 
     def acting(self) -> AbstractContextManager[None]:
         """Sign as the promoter."""
@@ -168,8 +166,6 @@ class Show(signing.RootOptions, common.StoreOptions):
         cairn trust show --store ./store
     """
 
-    json: bool = common.json()
-
 
 def _show(request: Show) -> Answer:
     store = request.open_existing_store()
@@ -186,8 +182,6 @@ class Refresh(signing.SignOptions, common.StoreOptions):
 
         cairn trust refresh --store ./store --sign-key timestamp.key
     """
-
-    json: bool = common.json()
 
 
 def _refresh(request: Refresh) -> Answer:
@@ -218,7 +212,6 @@ class Adopt(signing.SignOptions, common.StoreOptions):
         "private key of a builder, which signs what was built (default: the promoter's, where it is one)",
         convert=converters.file,
     )
-    json: bool = common.json()
 
 
 def _adopt(request: Adopt) -> Answer:

@@ -138,6 +138,16 @@ class Console:
         if tip:
             self._err.line((f"  what to do: {_one_line(tip)}", ""))
 
+    def can_ask(self) -> bool:
+        """Whether somebody sits before a terminal who can answer."""
+        return sys.stdin.isatty() and sys.stderr.isatty() and not _in_ci()
+
+    def ask(self, question: str, default: str) -> str:
+        """Ask for one word; an empty answer is the default."""
+        sys.stderr.write(f"{_one_line(question)} [{default}]: ")
+        sys.stderr.flush()
+        return sys.stdin.readline().strip() or default
+
     def item(self, mark: Mark, text: str) -> None:
         """Print a marked paragraph as a result; on a terminal its lines stand below each other."""
         sign, style = _SIGNS[mark]

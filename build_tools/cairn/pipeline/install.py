@@ -1,13 +1,14 @@
 """Choose the set of an index to install on a machine, and the command line that installs it.
 
 `prepare` takes the address of an index and a description of the machine, and returns an `Installation`; `run`
-carries it out.
+carries it out, and `prove` has the GPU compute something.
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import shutil
 import sys
@@ -33,7 +34,7 @@ from cairn import (
     venv,
     web,
 )
-from cairn.errors import StoreError, UsageError
+from cairn.errors import CairnError, PrerequisiteError, ProcessError, StoreError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.release.index import keys, write
@@ -61,9 +62,48 @@ if TYPE_CHECKING:
     from cairn.store.protocol import Store
 
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
+_UPSTREAM = ("torch", "torchvision", "torchaudio")
 _MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
 _BASE_OF_CONDA = ("base", "root")
+_LOOK = "`cairn doctor --for install` says what keeps programs from it"
+_PROOF_TIMEOUT = 600.0  # seconds: the first call to a driver compiles, and torch may lie on a slow disk
+_MARK = "cairn-proof:"
+# Ones, so that each sum is known; a kernel that is missing for a GPU raises when the result is read.
+_PROOF = f"""\
+import json, sys
+import torch
+names = {{"cpu": "the CPU"}} if sys.argv[1] == "cpu" else {{}}
+for index in range(torch.cuda.device_count() if not names and torch.cuda.is_available() else 0):
+    seen = torch.cuda.get_device_properties(index)
+    target = getattr(seen, "gcnArchName", "").partition(":")[0]
+    if target in sys.argv[1].split(","):
+        names[f"cuda:{{index}}"] = f"{{seen.name}} ({{target}})"
+for device in names:
+    ones = torch.ones(512, 512, device=device)
+    if float((ones @ ones).sum()) != 512.0**3:
+        sys.exit(f"{{device}} multiplies matrices wrong")
+print({_MARK!r} + json.dumps([str(torch.__version__), list(names.values())]))
+"""
 _MAKE_ONE = "make one: python3 -m venv torch-env; then activate it, or name its Python with --python"
+
+
+class NoEnvironmentError(UsageError):
+    """There is no environment that the user works in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """Whether what was installed computes.
+
+    Attributes:
+        works: it did, on each GPU that torch sees, or on the CPU where it is for that.
+        text: what computed, or what went wrong, in one sentence.
+        tip: what to look at, where it does not.
+    """
+
+    works: bool
+    text: str
+    tip: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,13 +157,13 @@ class Installation:
 
 
 def prepare(
-    index_url: str, machine: Machine, *, python: Path | None = None, line: str | None = None
+    index_url: str | None, machine: Machine, *, python: Path | None = None, line: str | None = None
 ) -> Installation:
     """Choose the sets that a machine should install from an index.
 
     Args:
         index_url: of the simple pages of a channel, or of one index of it, or the folder these are in; a path
-            stands for the URL of a folder.
+            stands for the URL of a folder. None takes upstream's own index, of which Cairn knows no tests.
         machine: what to install on.
         python: the interpreter to name in the lines; None where they are for the active environment.
         line: the release line to take, where not the first that is offered.
@@ -133,6 +173,8 @@ def prepare(
         NetworkError: it cannot be reached.
         StoreError: its list of sets is missing or cannot be trusted.
     """
+    if index_url is None:
+        return _of_upstream(machine, python, line)
     if "://" not in index_url:  # pip and uv take a path as well, but only a URL can be put together
         index_url = files.expanded(index_url).absolute().as_uri()
     address = f"{index_url.rstrip('/').removesuffix('/simple')}/targets.json"
@@ -146,6 +188,50 @@ def prepare(
         python=python,
         gpus=tuple(shown(offered.entry(name)) for name in dict.fromkeys(machine.gpus) if name != targets.CPU),
         choice=choose(offered, machine, line=line),
+    )
+
+
+def _of_upstream(machine: Machine, python: Path | None, line: str | None) -> Installation:
+    if line is not None:
+        raise UsageError(
+            "release lines are of an index of Cairn's, and none is named", tip="name it: --index-url URL"
+        )
+    own = targets.discrete(machine.gpus) or (targets.CPU,)
+    by_url: dict[str, list[str]] = {}
+    for name in own:
+        by_url.setdefault(targets.upstream_index(name), []).append(name)
+    warnings = []
+    if not machine.gpus:
+        warnings.append("no GPU was found: this is the build for the CPU")
+    if left := [name for name in machine.gpus if name not in own]:
+        warnings.append(f"left out, as graphics of the processor: {', '.join(left)}; --gpu installs for it")
+    if len(by_url) > 1:
+        each = " and ".join(own)
+        warnings.append(f"no index is for {each} at once: install each into an environment of its own")
+    picks = []
+    for url, names in by_url.items():
+        offer = Offer(
+            index=url,
+            index_url=url,
+            family=targets.family_of(names),
+            line="",
+            python=machine.python,
+            platform=machine.platform,
+            packages=_UPSTREAM if names == [targets.CPU] else ("--pre", *_UPSTREAM),
+            versions={},
+            set_id="",
+            added="",
+        )
+        untested = f"{url} is upstream's: it does not say what was tested on which GPU"
+        picks.append(Pick(targets=tuple(names), offer=offer, untested=untested))
+    return Installation(
+        address=next(iter(by_url)),
+        machine=machine,
+        python=python,
+        gpus=tuple(
+            shown(TargetsFile(index="", targets=()).entry(name)) for name in own if name != targets.CPU
+        ),
+        choice=Choice(picks=tuple(picks), warnings=tuple(warnings)),
     )
 
 
@@ -175,7 +261,8 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
         to_change: something will be installed; else the first Python on PATH serves, to choose by.
 
     Raises:
-        UsageError: there is none, or it does not run.
+        NoEnvironmentError: there is none.
+        UsageError: it does not run.
     """
     active = _active_environment()
     if place is not None:
@@ -188,7 +275,7 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
         return Destination(interpreter=interpreters.ask(active), origin="the active environment")
     if to_change:
         problem = f"Cairn itself is installed in {sys.prefix}" if active else "no environment is active"
-        raise UsageError(f"{problem}: there is none to install into", tip=_MAKE_ONE)
+        raise NoEnvironmentError(f"{problem}: there is none to install into", tip=_MAKE_ONE)
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for name in ("python3", "python"):
             if (program := shutil.which(name, path=folder)) and not _is_ours(Path(program)):
@@ -229,7 +316,7 @@ def signed_by(prepared: Installation) -> Anchor | None:
         StoreError: one is not what the promoter signed: not offered, yanked, or untested and not said so.
     """
     for pick in prepared.choice.picks:
-        signed = _signed(prepared.index_url(pick))
+        signed = _signed(prepared.index_url(pick)) if pick.offer.set_id else None
         if signed is None:
             return None
         store, index = signed
@@ -265,7 +352,7 @@ def pages(index_url: str, pick: Pick) -> Iterator[str]:
 
     Installers take a file only if it has the hash that its page says, so that the bytes are those of the set.
     """
-    signed = _signed(index_url)
+    signed = _signed(index_url) if pick.offer.set_id else None
     if signed is None:
         yield index_url
         return
@@ -282,14 +369,23 @@ def pages(index_url: str, pick: Pick) -> Iterator[str]:
         yield keys.set_url(Path(folder).as_uri(), wheel_set.id)
 
 
-def run(prepared: Installation, installer: Installer, python: Path, *, on_line: Progress | None) -> None:
+def run(
+    prepared: Installation, installer: Installer | None, python: Path, *, on_line: Progress | None
+) -> None:
     """Install the chosen set, ignoring indexes from the user's configuration.
 
     Where the store has a root, nothing but the files of the set as it was signed is installed.
 
+    Args:
+        prepared: what was chosen.
+        installer: what installs; None takes pip, or uv where there is no pip.
+        python: the interpreter to install for.
+        on_line: receives each line of its output.
+
     Raises:
         UsageError: several sets were chosen, each for an environment of its own.
-        ProcessError: the installer refused.
+        PrerequisiteError: the installer is not here.
+        ProcessError: it refused.
     """
     pick, *others = prepared.choice.picks
     if others:
@@ -298,21 +394,57 @@ def run(prepared: Installation, installer: Installer, python: Path, *, on_line: 
             f"{' and '.join(each)} need an environment each",
             tip=f"name one of them, and --python: --gpu {each[0]}",
         )
-    with pages(prepared.index_url(pick), pick) as index_url:
-        _install(index_url, pick, installer, python, on_line=on_line)
-
-
-def _install(
-    index_url: str, pick: Pick, installer: Installer, python: Path, *, on_line: Progress | None
-) -> None:
-    words = targets_file.install_arguments(index_url, pick.offer.packages)
-    if installer == "pip":
-        command = [*venv.pip_command(python), "--isolated", *words]
-    else:
-        command = [venv.uv_program(), "pip", "install", "--no-config", "--python", str(python), *words]
-    with isolation.own_home(index_url) as home:
+    start = _installer(installer, python)
+    with pages(prepared.index_url(pick), pick) as index_url, isolation.own_home(index_url) as home:
+        command = [*start, *targets_file.install_arguments(index_url, pick.offer.packages)]
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
         process.run(command, env=env, on_line=on_line, hidden=isolation.credential_files())
+
+
+def _installer(named: Installer | None, python: Path) -> Sequence[str]:
+    if named != "uv":
+        try:
+            pip = venv.pip_command(python)
+            return (*pip[: pip.index("install")], "--isolated", *pip[pip.index("install") :])
+        except PrerequisiteError:
+            if named is not None:
+                raise
+    return (venv.uv_program(), "pip", "install", "--no-config", "--python", str(python))
+
+
+def prove(prepared: Installation, python: Path, *, on_line: Progress | None) -> Proof:
+    """Have what was installed multiply matrices, on every GPU that it sees; torch alone can be asked.
+
+    Args:
+        prepared: what was installed.
+        python: where.
+        on_line: receives each line of its output.
+    """
+    pick = prepared.choice.picks[0]
+    names = [word.partition("[")[0].partition("=")[0] for word in pick.offer.packages]
+    if "torch" not in names:
+        return Proof(works=True, text=f"installed: {', '.join(names)}")
+    try:
+        with isolation.own_home() as home:
+            done = process.run(
+                [python, "-I", "-c", _PROOF, ",".join(pick.targets)],
+                env=isolation.variables(isolation.Isolation.TEST, home),
+                on_line=on_line,
+                timeout=_PROOF_TIMEOUT,
+                hidden=isolation.credential_files(),
+            )
+        (line,) = (one for one in done.output.splitlines() if one.startswith(_MARK))
+        version, computed = json.loads(line.removeprefix(_MARK))
+    except (CairnError, ValueError) as error:
+        lines = error.output.strip().splitlines() if isinstance(error, ProcessError) else []
+        reason = lines[-1] if lines else error
+        return Proof(works=False, text=f"torch was installed and does not compute: {reason}", tip=_LOOK)
+    if not computed:
+        problem = f"torch {version} was installed and sees no GPU of {' or '.join(pick.targets)}"
+        return Proof(works=False, text=problem, tip=_LOOK)
+    return Proof(
+        works=True, text=f"it works: torch {version} has multiplied matrices on {', '.join(computed)}"
+    )
 
 
 def say(prepared: Installation) -> Iterator[str]:
@@ -321,6 +453,9 @@ def say(prepared: Installation) -> Iterator[str]:
         yield f"GPU{'s' if len(prepared.gpus) > 1 else ''}: {', '.join(prepared.gpus)}"
     for pick in prepared.choice.picks:
         offer = pick.offer
+        if not offer.set_id:
+            yield f"for {' and '.join(pick.targets)}: the newest of {offer.index}, UNTESTED"
+            continue
         name = next((word for word in offer.versions if word == "torch"), next(iter(offer.versions), ""))
         yield (
             f"for {' and '.join(pick.targets)}: {name} {offer.versions.get(name, '')}, line {offer.line}, of "

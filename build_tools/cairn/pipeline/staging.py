@@ -7,13 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from cairn import files
-from cairn.build import cache, job
+from cairn.build import cache, job, rocm_sdk
 from cairn.build.model import InstalledSdk, Job
+from cairn.output import console
+from cairn.release.index import keys
 from cairn.release.provenance.attest import Attester
 from cairn.release.publish import files as publish_files
 from cairn.release.publish import mirror, mirror_lock, wheel_set
 from cairn.release.publish.compatibility import Platform
+from cairn.release.serve import serving
 from cairn.stack import Stack
+from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
 from cairn.venv import PackageSource
 from cairn.wheels import build_statement, wheelset
@@ -37,6 +41,31 @@ def install_sdk(build: Job, dists: Sequence[Path], index_url: str, *, log: Path)
     """Install an SDK for a build, from an index that has its packages."""
     sdk = replace(build.sdk, source=PackageSource(index_url=index_url), digest=digest_of(dists))
     return job.install_rocm(replace(build, sdk=sdk), log=log)
+
+
+def install_own_sdk(
+    build: Job, targets: Sequence[str], work_dir: Path, *, logs: Path, index: str = "staging"
+) -> tuple[InstalledSdk, tuple[Path, ...]]:
+    """Make the ROCm SDK of a stack that brings its own, and install it from an index of its own.
+
+    Args:
+        build: what it is for.
+        targets: of the SDK.
+        work_dir: keeps the SDK and the index.
+        logs: the folder of the logs.
+        index: what the index is called.
+
+    Returns:
+        The installation, and the packages that were made.
+    """
+    with console.current().stage("make the ROCm SDK") as stage:
+        log = logs / "sdk.log"
+        dists = rocm_sdk.make(build.stack, tuple(targets), work_dir / "sdk", log=log, say=stage.update)
+    local = LocalStore(work_dir / "sdk-index" / digest_of(dists))
+    publish_sdk(local, index, dists)
+    with serving(local) as server:
+        index_url = keys.index_url(server.url, index)
+        return install_sdk(build, dists, index_url, log=logs / "install-sdk.log"), dists
 
 
 def stage_set(  # noqa: PLR0913 - each is one independent part of the request

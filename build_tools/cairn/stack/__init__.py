@@ -5,6 +5,7 @@
 
 from cairn.stack.model import Budget as Budget
 from cairn.stack.model import Consumer as Consumer
+from cairn.stack.model import Cost as Cost
 from cairn.stack.model import DeviceWheels as DeviceWheels
 from cairn.stack.model import Download as Download
 from cairn.stack.model import Environment as Environment

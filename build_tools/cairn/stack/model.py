@@ -291,6 +291,22 @@ class Budget(datafile.Value):
     loosened_requirements: int | None = None
 
 
+class Cost(datafile.Value):
+    """What a project takes, or the ROCm SDK, as far as somebody measured it; for orientation, no limit.
+
+    Attributes:
+        download: bytes that a first checkout, or the SDK, fetches.
+        disk: bytes that its checkout and its build leave.
+        cpu_hours: hours of one core that its build takes without any target.
+        hours_per_target: and for each target.
+    """
+
+    download: int = 0
+    disk: int = 0
+    cpu_hours: float = 0.0
+    hours_per_target: float = 0.0
+
+
 class Consumer(datafile.Value):
     """A project that depends on the stack's and is built elsewhere: whom a new set must not break.
 
@@ -329,6 +345,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         device_wheels: how its wheels are split.
         gate: what promotion demands of its sets.
         budgets: project to the most that its wheel may have, lose or gain; the gate refuses more.
+        costs: project, or `sdk`, to what it takes; said before a build by one line begins.
         consumers: who depends on its wheels. The gate refuses a set that breaks one which works with the last
             set of the index.
         pythons: versions of Python that its sets are built for, such as `3.11`; the build's where empty.
@@ -354,6 +371,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     device_wheels: DeviceWheels = msgspec.field(default_factory=DeviceWheels)
     gate: Gate = msgspec.field(default_factory=Gate)
     budgets: Mapping[str, Budget] = msgspec.field(default_factory=dict)
+    costs: Mapping[str, Cost] = msgspec.field(default_factory=dict)
     consumers: tuple[Consumer, ...] = ()
     pythons: tuple[str, ...] = ()
     platforms: tuple[str, ...] = ()

@@ -29,6 +29,7 @@ def digest_of(stack: Stack) -> str:
     for, and a set names its line, and the commits by its manifest.
     """
     plain = msgspec.to_builtins(msgspec.structs.replace(stack, folder="", line=""))
+    del plain["costs"]  # they are told, and decide nothing
     for project in plain["projects"]:
         del project["origin"], project["hashtag"]
     for owner, names in _ADDED.items():

@@ -15,8 +15,29 @@ from cairn import venv
 from cairn.cli.main import main
 from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
+from helpers.hardware import RX7900, kernel_nodes
 from helpers.pages import PLATFORM, PYTHON
 from helpers.release import make_set, make_wheel, move, stage_set
+
+# What `cairn install` asks of torch at its end: a GPU, a matrix, and a product of it.
+TORCH = """\
+import os
+VERSION = __version__ = "{version}"
+class Ones:
+    def __init__(self, *size, device): self.device = device
+    def __matmul__(self, other): return self
+    def sum(self):
+        if os.environ.get("USER") == "nokernel":
+            raise RuntimeError("HIP error: no kernel image is available")
+        return 512.0**3
+ones = Ones
+class cuda:
+    is_available = staticmethod(lambda: os.environ.get("USER") != "nogpu")
+    device_count = staticmethod(lambda: 2)
+    def get_device_properties(index):
+        class Properties: name = "RX 7900 XTX"; gcnArchName = ("gfx1036", "gfx1100")[index]
+        return Properties
+"""
 
 
 @pytest.fixture
@@ -26,7 +47,8 @@ def released(store: LocalStore, tmp_path: Path) -> LocalStore:
         ("2.9.0", ("gfx1100", "gfx1101"), "gfx110X-all", "release/gfx110X-all"),
         ("2.10.0", ("gfx942",), "gfx94X-dcgpu", "release"),
     ):
-        torch = make_wheel(tmp_path / version, "torch", version)
+        content = TORCH.replace("{version}", version)
+        torch = make_wheel(tmp_path / version, "torch", version, content=content)
         vision = make_wheel(tmp_path / version, "torchvision", f"0.{version}", requires=[f"torch=={version}"])
         made = make_set([torch, vision], family=family, targets=targets, python=PYTHON, platform=PLATFORM)
         sealed = stage_set(store, "staging", made, [torch, vision])
@@ -37,16 +59,35 @@ def released(store: LocalStore, tmp_path: Path) -> LocalStore:
 
 
 @pytest.mark.parametrize("installer", ["pip", "uv"])
-def test_what_is_for_a_gpu_is_installed(
-    released: LocalStore, tmp_path: Path, capsys: pytest.CaptureFixture[str], installer: str
+def test_what_is_for_a_gpu_is_installed_and_proved(
+    released: LocalStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    installer: str,
 ) -> None:
     environment = venv.create(tmp_path / "environment")
     with serving(released, port=0) as server:
         words = ["--index-url", f"{server.url}/release/simple/", "--python", str(environment.python)]
-        assert main(["install", *words, "--gpu", "RX 7900 XTX", "--run", installer]) == 0
-        printed = capsys.readouterr().out
-    for line in printed.splitlines():
-        assert line.endswith(f"--index-url {server.url}/release/gfx110X-all/simple/ torch torchvision")
+        words += ["--installer", installer]
+        assert main(["install", *words, "--gpu", "RX 7900 XTX"]) == 0
+        # The GPU beside it, which the wheels have no code for, is not asked.
+        proof = "it works: torch 2.9.0 has multiplied matrices on RX 7900 XTX (gfx1100)\n"
+        assert capsys.readouterr().out == proof
+        nodes = kernel_nodes(tmp_path, RX7900)
+        for user, problem in (
+            ("nogpu", "sees no GPU of gfx1100"),
+            ("nokernel", "no kernel image is available"),
+        ):
+            monkeypatch.setenv("USER", user)
+            assert main(["install", *words, "--topology-dir", str(nodes)]) == 3
+            printed = capsys.readouterr()
+            assert problem in printed.err
+            assert "what to do: `cairn doctor --for install`" in printed.err
+            # That GPU may be in the machine that an image is made for.
+            assert main(["install", *words, "--gpu", "gfx1100", "--json"]) == 0
+            proof = json.loads(capsys.readouterr().out)["proof"]
+            assert (proof["works"], problem in proof["text"]) == (False, True)
     ask = "import torch, torchvision; print(torch.VERSION, torchvision.VERSION)"
     done = subprocess.run([environment.python, "-c", ask], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["2.9.0", "0.2.9.0"]
@@ -63,7 +104,18 @@ def test_the_printed_line_installs_in_a_shell(
     monkeypatch.setenv("VIRTUAL_ENV", str(environment.path))
     with serving(released, port=0) as server:
         assert (
-            main(["install", "--index-url", server.url + "/release/simple", "--gpu", "gfx942", "--json"]) == 0
+            main(
+                [
+                    "install",
+                    "--index-url",
+                    server.url + "/release/simple",
+                    "--gpu",
+                    "gfx942",
+                    "--json",
+                    "--dry-run",
+                ]
+            )
+            == 0
         )
         (choice,) = json.loads(capsys.readouterr().out)["choices"]
         assert choice["versions"] == {"torch": "2.10.0", "torchvision": "0.2.10.0"}
@@ -81,7 +133,10 @@ def test_the_printed_line_installs_in_a_shell(
 
 def test_an_index_out_of_reach(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)
-    assert main(["install", "--index-url", "http://127.0.0.1:9/release/simple/", "--gpu", "cpu"]) == 5
+    assert (
+        main(["install", "--dry-run", "--index-url", "http://127.0.0.1:9/release/simple/", "--gpu", "cpu"])
+        == 5
+    )
     assert "cannot read http://127.0.0.1:9/release/targets.json" in capsys.readouterr().err
 
 
@@ -126,7 +181,7 @@ def test_it_is_installed_where_the_user_works(places: Places, how: str, installe
     named = {"file": places.mine.python, "folder": places.mine.path}.get(how)
     words = () if named is None else ("--python", named)
     variables = {how: str(places.mine.path)} if named is None else {"VIRTUAL_ENV": str(places.tool.path)}
-    done = places.run("--run", installer, *words, **variables)
+    done = places.run("--installer", installer, *words, **variables)
     assert done.returncode == 0, done.stderr
     assert places.have_torch() == ["mine"]
 
@@ -146,7 +201,7 @@ def test_nothing_is_installed_where_nobody_works(
     def real(text: str) -> str:
         return text.replace("TOOL", str(places.tool.path)).replace("MINE", str(places.mine.path))
 
-    done = places.run("--run", "pip", **{name: real(value) for name, value in variables.items()})
+    done = places.run(**{name: real(value) for name, value in variables.items()})
     assert done.returncode == 2
     assert real(problem) in done.stderr
     assert "what to do: " in done.stderr
@@ -155,15 +210,15 @@ def test_nothing_is_installed_where_nobody_works(
 
 
 def test_cairns_own_environment_takes_it_where_it_is_named(places: Places) -> None:
-    done = places.run("--run", "pip", "--python", places.tool.python)
+    done = places.run("--python", places.tool.python)
     assert done.returncode == 0, done.stderr
     assert places.have_torch() == ["tool"]
 
 
 def test_lines_are_for_the_python_that_a_shell_finds_and_never_the_tools(places: Places) -> None:
-    done = places.run("--json", path=str(places.mine.bin))
+    done = places.run("--dry-run", "--json", path=str(places.mine.bin))
     assert json.loads(done.stdout)["interpreter"] in map(str, places.mine.bin.iterdir())
-    done = places.run(path=str(places.mine.bin))
+    done = places.run("--dry-run", path=str(places.mine.bin))
     assert f"{places.mine.bin}/python3 (the first on PATH: no environment is active)" in done.stderr
     # The line goes there as well, whatever is active where it is typed.
     pip, uv = done.stdout.splitlines()
@@ -175,6 +230,6 @@ def test_lines_are_for_the_python_that_a_shell_finds_and_never_the_tools(places:
     }
     subprocess.run(["bash", "-c", uv], env=env, check=True, capture_output=True)
     assert places.have_torch() == ["mine"]
-    done = places.run(path="/no/such/folder")
+    done = places.run("--dry-run", path="/no/such/folder")
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no Python to install for" in done.stderr

@@ -379,7 +379,7 @@ def test_only_the_version_of_what_is_built_before_can_be_named(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "place", ["pyproject.toml", "README.md", "external-builds/sample/rocm/packages.toml"]
+    "place", ["pyproject.toml", "docs/tutorial/step-by-step.md", "external-builds/sample/rocm/packages.toml"]
 )
 def test_the_compiler_of_the_sample_is_the_same_one_wherever_it_is_named(place: str) -> None:
     # A newer one would be installed in its stead on the day it comes out.

@@ -132,7 +132,7 @@ def test_a_reader_that_has_enough_is_told_nothing(tmp_path: Path, unbuffered: st
 def test_help_is_shown_where_the_screen_has_no_such_letters() -> None:
     variables = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run(
-        [*CAIRN, "wheel", "diff", "--help"], env=variables, capture_output=True, text=True, check=False
+        [*CAIRN, "diff", "--help"], env=variables, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u2026" in done.stdout

@@ -17,7 +17,7 @@ OUT = ["build", "--output-dir", "out"]
 
 def parsed(*words: str) -> Build:
     projects = build_prod_wheels._projects(words, SCRIPT)
-    return build_prod_wheels._request(build_prod_wheels._parser(SCRIPT, projects).parse_args(words))
+    return build_prod_wheels._request(build_prod_wheels.make_parser(SCRIPT, projects).parse_args(words))
 
 
 @pytest.mark.parametrize("stack", ["pytorch", "sample"])
@@ -61,7 +61,9 @@ def test_each_project_of_a_stack_has_its_flags_and_no_other(capsys: pytest.Captu
 
 def test_a_stack_that_cannot_be_read_is_what_is_reported(tmp_path: Path) -> None:
     words = [*OUT, "--no-build-triton", "--stack", str(tmp_path / "none")]
-    options = build_prod_wheels._parser(SCRIPT, build_prod_wheels._projects(words, SCRIPT)).parse_args(words)
+    options = build_prod_wheels.make_parser(SCRIPT, build_prod_wheels._projects(words, SCRIPT)).parse_args(
+        words
+    )
     with pytest.raises(UsageError, match="there is no stack"):
         options.run(options)
 

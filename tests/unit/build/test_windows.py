@@ -143,7 +143,7 @@ def test_flash_attention(
     on_linux: bool | None,  # noqa: FBT001 - of the table
     on_windows: bool | None,  # noqa: FBT001 - as above
 ) -> None:
-    parser = build_prod_wheels._parser(PYTORCH / "build_prod_wheels.py", pytorch.projects)
+    parser = build_prod_wheels.make_parser(PYTORCH / "build_prod_wheels.py", pytorch.projects)
     request = build_prod_wheels._request(parser.parse_args(["build", "--output-dir", "o", *words]))
     assert build_prod_wheels._job(request).features == (
         {} if on_linux is None else {"flash_attention": on_linux}

@@ -57,7 +57,7 @@ def test_the_scripts_name_what_was_mistyped_too(capsys: pytest.CaptureFixture[st
     repo = checkouts.pytorch_repo("torch", Path("pytorch_torch_repo.py"))
     assert "did you mean --repo-hashtag?" in refused(capsys, "checkout", "--repo-hastag", "x", parser=repo)
     assert "did you mean hipify?" in refused(capsys, "hipfy", parser=repo)
-    build = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    build = build_prod_wheels.make_parser(Path("build_prod_wheels.py"))
     shown = refused(capsys, "build", "--pytorch-rocm-arc", "gfx942", parser=build)
     assert "did you mean --pytorch-rocm-arch?" in shown
     fat = wheels.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
@@ -124,7 +124,7 @@ def test_a_value_that_cannot_be_meant_is_refused_in_a_short_line(
 
 
 def test_no_target_is_not_every_target_for_the_script_either(capsys: pytest.CaptureFixture[str]) -> None:
-    build = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    build = build_prod_wheels.make_parser(Path("build_prod_wheels.py"))
     shown = refused(capsys, "build", "--output-dir", "o", "--pytorch-rocm-arch", "", parser=build)
     assert "argument --pytorch-rocm-arch: it is empty" in shown
 
@@ -160,7 +160,7 @@ def test_general_options_hold_wherever_they_stand(words: tuple[str, ...], expect
 
 
 def test_the_scripts_take_general_options_on_both_sides() -> None:
-    parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    parser = build_prod_wheels.make_parser(Path("build_prod_wheels.py"))
     given = vars(parser.parse_args(["-q", "build", "--output-dir", "out", "--debug"]))
     assert (given["quiet"], given["debug"]) == (True, True)
 
@@ -174,7 +174,7 @@ def test_the_scripts_take_stack_and_line_on_both_sides(words: tuple[str, ...]) -
     assert (given.stack, given.line) == (Path("s"), "l")
     usual = binder.make(common_options.StackOptions, parser.parse_args(["hipify"]))
     assert (usual.stack.name, usual.line) == ("folder", None)
-    build = build_prod_wheels._parser(Path("folder/build_prod_wheels.py"))
+    build = build_prod_wheels.make_parser(Path("folder/build_prod_wheels.py"))
     assert build.parse_args(["build", "--output-dir", "o", "--stack", "s"]).stack == Path("s")
     assert build.parse_args(["--stack", "s", "build", "--output-dir", "o"]).stack == Path("s")
     assert build.parse_args(["build", "--output-dir", "o"]).stack == Path("folder")
@@ -212,7 +212,6 @@ def every_path_argument() -> list[tuple[tuple[str, ...], str]]:
     return [
         (("wheel", "show", "{}"), "file"),
         (("wheel", "verify", "{}"), "file"),
-        (("wheel", "diff", "here.whl", "{}"), "file"),
         (("wheel", "repair", "{}", "--output-dir", "out"), "file"),
         (("wheel", "repair", "here.whl", "--sdk", "{}", "--output-dir", "out"), "folder"),
         (("wheel", "repair", "here.whl", "--library-path", "{}", "--output-dir", "out"), "folder"),
@@ -231,7 +230,6 @@ def every_path_argument() -> list[tuple[tuple[str, ...], str]]:
         (("test", "smoke", "--set", "{}"), "file"),
         (("manifest", "verify", "{}"), "file"),
         (("manifest", "checkout", "{}"), "file"),
-        (("manifest", "diff", "here.whl", "{}"), "file"),
         (("patches", "audit", "{}"), "folder"),
         (("patches", "audit", "folder", "--allowlist", "{}"), "file"),
         (("patches", "report", "{}"), "folder"),
@@ -273,7 +271,7 @@ def test_what_is_not_there_or_of_another_kind_is_called_that(
         (("wheel", "split", "here.whl", "--output-dir", "here.whl/out"), "cannot be made: "),
         (("build", "--stack", "s", "--output-dir", "here.whl"), "here.whl is a file, not a folder"),
         (("manifest", "create", "--stack", "s", "--output", "folder"), "folder is a folder, not a file"),
-        (("manifest", "diff", "here.whl", "here.whl", "--html", "folder"), "folder is a folder, not a file"),
+        (("diff", "here.whl", "here.whl", "--html", "folder"), "folder is a folder, not a file"),
     ],
 )
 def test_where_nothing_can_be_written_is_known_before_the_work(
@@ -399,6 +397,7 @@ def test_an_old_name_works_and_hints_at_the_new_one(capsys: pytest.CaptureFixtur
     for old, new, words in (
         ("--product", "--gpu", ("install", "--store", "s", "--product", "cpu")),
         ("--target", "--gpu", ("install", "--store", "s", "--target", "cpu")),
+        ("--run", "--installer", ("install", "--store", "s", "{}", "uv")),
         ("--rocm-sdk-version", "--rocm-version", ("build", "--stack", "s", "--output-dir", "o", "{}", "7.1")),
         ("--rocm-sdk-version", "--rocm-version", ("rocm", "install", "--python", ".", "{}", "7.1")),
         ("--editable", "--develop", ("build", "--stack", "s", "--output-dir", "o", "{}", "torch")),

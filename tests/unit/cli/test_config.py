@@ -100,6 +100,10 @@ def test_dry_run_writes_nothing(here: Path) -> None:
         (("set", "store", "a", "b"), "it takes one value"),
         (("set", "config", "x"), "'config' is no option of any command"),
         (("set", "--local", "sign-key", __file__), "not for the file of a project"),
+        (("set", "build_prod_wheels.py.build.pytorch-dri", "x"), "did you mean pytorch-dir"),
+        (("set", "build_prod_wheel.py.clean", "true"), "did you mean build_prod_wheels.py?"),
+        (("set", "pytorch-build-number", "1", "2"), "it takes one value"),
+        (("get", "run_pytorch_tests.py.store"), "'store' is no option of `run_pytorch_tests.py`"),
         (("get", "store"), "store is not set"),
     ],
 )

@@ -35,6 +35,7 @@ SEVERAL_MEANINGS = {
     "--notify": "of a promotion, and of a night",
     "--older-than": "objects of an index, and wheels of a cache",
     "--platform": "of wheels, and of artifacts",
+    "--trim": "an SDK, and a cache",
     "--python": "an interpreter, an environment, or versions",
     "--pythons": "interpreters, and versions of a matrix",
     "--pytorch-version": "of a run to come, and instead of the wheel's",
@@ -118,7 +119,7 @@ def test_a_command_has_the_same_help_where_it_alone_is_loaded(
 
 
 def test_links_before_and_after_the_command_are_all_kept() -> None:
-    parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    parser = build_prod_wheels.make_parser(Path("build_prod_wheels.py"))
     given = ["--find-links", "a", "build", "--find-links", "b", "--find-links", "c", "--output-dir", "out"]
     assert build_prod_wheels._request(parser.parse_args(given)).sdk_request().source.find_links == (
         "a",
@@ -130,7 +131,7 @@ def test_links_before_and_after_the_command_are_all_kept() -> None:
 
 
 def test_upstreams_release_types_are_taken() -> None:
-    parser = build_prod_wheels._parser(Path("build_prod_wheels.py"))
+    parser = build_prod_wheels.make_parser(Path("build_prod_wheels.py"))
     for kind in ("ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease", "stable"):
         given = parser.parse_args(["build", "--release-type", kind, "--output-dir", "out"])
         assert given.release_type == kind

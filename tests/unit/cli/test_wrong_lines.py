@@ -12,7 +12,7 @@ from cairn.cli import main
 
 STACK = Path(__file__).resolve().parents[3] / "external-builds" / "pytorch"
 BUILD = "build --stack STACK --output-dir out"
-INSTALL = "install --index-url http://127.0.0.1:9/release/simple/"
+INSTALL = "install --dry-run --index-url http://127.0.0.1:9/release/simple/"
 
 # The line, the exit code, what is said to be wrong, and what is said to do about it.
 WRONG = [
@@ -36,14 +36,16 @@ WRONG = [
     # Options.
     ("--stack x build", 2, "unknown option --stack", "options of a command follow its name"),
     (f"{BUILD} --use-cache", 2, "unknown option --use-cache", "--use-ccache or --use-sccache?"),
-    (f"{BUILD} --gpus 2", 2, "unknown option --gpus", "`cairn build run --help`"),
+    (f"{BUILD} --gpus 2", 2, "unknown option --gpus", "did you mean --gpu?"),
     ("release log --stroe s", 2, "unknown option --stroe", "did you mean --store?"),
     ("wheel show -x a.whl", 2, "unknown option -x", "`cairn wheel show --help`"),
     # What is missing.
-    ("build --output-dir o", 2, "required: --stack", "for example: cairn build run --stack"),
+    ("build --output-dir o --stack STACK --gpu auto", 3, "no GPU was found", "--gpu gfx1100"),
+    ("build torch", 2, "torch is built by itself with --gpu alone", "cairn build torch --gpu auto"),
+    ("build tourch --gpu cpu", 2, "no project 'tourch'", "did you mean torch?"),
     ("checkout", 2, "required: --stack", "for example: cairn checkout all"),
     ("checkout torch", 2, "required: --stack", "for example: cairn checkout all"),
-    ("build --stack STACK", 2, "required: --output-dir", "for example: "),
+    (f"{BUILD} --gpu cpu --targets gfx942", 2, "--gpu and --targets exclude each other", "leave one"),
     (f"{BUILD} --targets", 2, "--targets: expected one argument", "--help"),
     ("wheel show", 2, "required: WHEEL", "for example: cairn wheel show"),
     ("wheel set-version README.md --output-dir o", 2, "--version --rocm-version --promote", "for example: "),
@@ -90,10 +92,10 @@ WRONG = [
     (f"{INSTALL} --gpu 'RX 7990'", 2, "not a product that is known", "name its target with --gpu"),
     (f"{INSTALL} --gpu gfx1109", 2, "unknown GPU target 'gfx1109'", "did you mean gfx1100"),
     (f"{INSTALL} --gpu gfx110X-all", 2, "is 4 targets", "name one: gfx1100"),
-    (f"{INSTALL} --run conda", 2, "--run cannot be 'conda'", "the choices are: pip, uv"),
+    (f"{INSTALL} --installer conda", 2, "--installer cannot be 'conda'", "the choices are: pip, uv"),
     (f"{INSTALL} --store s", 2, "not allowed with argument", "--help"),
     ("install --index-url ''", 2, "it is empty", "--help"),
-    ("install --store nowhere", 9, "there is no store at nowhere", "publish into it first"),
+    ("install --dry-run --store nowhere", 9, "there is no store at nowhere", "publish into it first"),
     # Settings.
     ("config set sotre s3://x", 2, "'sotre' is no option", "did you mean store?"),
     ("config set jobs many", 2, "'many' is not a positive number", None),

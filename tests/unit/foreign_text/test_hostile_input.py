@@ -118,7 +118,7 @@ WHEEL_COMMANDS = (
     "wheel show WHEEL",
     "wheel verify WHEEL",
     "diff WHEEL WHEEL",
-    "wheel diff WHEEL WHEEL",
+    "diff WHEEL WHEEL",
     "wheel set-version --version 2.0 --output-dir FOLDER/out WHEEL",
     "index publish --store FOLDER/store WHEEL",
     "index check --store FOLDER/store --index staging",
@@ -186,13 +186,13 @@ FILES: Mapping[str, tuple[bytes, Sequence[str]]] = {
     "stack.toml": (
         (SAMPLE / "stack.toml").read_bytes(),
         (
-            "build plan --stack FILE --targets cpu",
+            "build --dry-run --stack FILE --targets cpu",
             "manifest create --stack FILE --root-checkout-dir FOLDER --output FOLDER/m",
         ),
     ),
     "manifest.json": (
         b'{"schema": "cairn.manifest/1", "stack": "x", "line": "nightly", "projects": []}',
-        ("diff FILE FILE", "manifest diff FILE FILE", "manifest checkout FILE", "manifest verify FILE"),
+        ("diff FILE FILE", "manifest checkout FILE", "manifest verify FILE"),
     ),
     "state.json": (
         b'{"schema": "cairn.state/1", "generation": 1, "projects": {"a": "b"}, "sets": {}, "pending": {}}',
@@ -246,9 +246,9 @@ OPTIONS = (
     "test smoke --set set.json --targets gfx942 --timeout",
     "test smoke --set set.json --targets",
     "test report none.xml --floor",
-    "build plan --stack SAMPLE --targets cpu --line",
-    "build plan --stack SAMPLE --targets",
-    "build plan --targets cpu --stack",
+    "build --dry-run --stack SAMPLE --targets cpu --line",
+    "build --dry-run --stack SAMPLE --targets",
+    "build --dry-run --targets cpu --stack",
     "checkout torch --stack",
     "rocm package nothing --output-dir o --version",
     "",

@@ -104,7 +104,7 @@ def test_the_command_takes_wheels_sets_and_manifests(
     [
         (("WHEEL", "SET"), "compare two wheels, two manifests"),
         (("WHEEL", "nowhere"), "there is no file nowhere"),
-        (("OTHER", "OTHER"), "neither a wheel nor a manifest.json nor a set.json"),
+        (("OTHER", "OTHER"), "neither a wheel nor a manifest.json, a set.json or a compat.json"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(
@@ -128,7 +128,7 @@ def test_the_older_names_say_what_they_are_called_now(
     assert main(["wheel", "diff", first, second]) == 0
     shown = capsys.readouterr()
     assert "version: 1.0 -> 1.1" in shown.out
-    assert "cairn diff" in shown.err
+    assert "wheel diff is now diff" in shown.err
     manifests = [str(folder / MANIFEST_FILE) for folder in folders]
-    assert main(["manifest", "diff", *manifests, "--no-commits"]) == 0
-    assert "cairn diff" in capsys.readouterr().err
+    assert main(["-v", "manifest", "diff", *manifests, "--no-commits"]) == 0
+    assert "manifest diff is now diff" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """What `cairn install` says and prints, to the letter, on machines that are described by files."""
 
+import io
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ import msgspec
 import pytest
 
 from cairn import datafile
+from cairn.output import console
 from cairn.release.pages import targets_file
 from cairn.wheels.metadata.tag_words import platform_words
 from helpers.hardware import kernel_nodes
@@ -54,7 +56,7 @@ def install(cairn: Cairn, index: str, tmp_path: Path) -> Install:
         if gpus is not None:
             nodes = kernel_nodes(tmp_path / f"with {gpus}", *(VERSIONS[name] for name in gpus.split()))
             words = (*words, "--topology-dir", nodes)
-        out, err = cairn("install", "--index-url", at or index, *words, code=code)
+        out, err = cairn("install", "--dry-run", "--index-url", at or index, *words, code=code)
         base = (at or index).removesuffix("/release/simple/")
         err = err.removeprefix(f"Python {PYTHON}: {PROGRAM} (the active environment)\n")
         return Shown(out.replace(base, "BASE"), err.replace(base, "BASE"))
@@ -248,15 +250,45 @@ def test_a_list_that_leads_elsewhere_is_refused(
 
 
 def test_a_place_without_a_list(tmp_path: Path, cairn: Cairn) -> None:
-    _, err = cairn("install", "--index-url", tmp_path.as_uri(), "--gpu", "cpu", code=9)
+    _, err = cairn("install", "--dry-run", "--index-url", tmp_path.as_uri(), "--gpu", "cpu", code=9)
     assert "name an index that Cairn publishes" in err
-    _, err = cairn("install", "--index-url", "s3://bucket/release/simple/", "--gpu", "cpu", code=2)
+    _, err = cairn(
+        "install", "--dry-run", "--index-url", "s3://bucket/release/simple/", "--gpu", "cpu", code=2
+    )
     assert "pip and uv cannot install from s3://" in err
 
 
 def test_a_store_on_this_machine(tmp_path: Path, index: str, cairn: Cairn) -> None:
     store = tmp_path / "store"
-    out, _ = cairn("install", "--store", store, "--gpu", "gfx1100")
+    out, _ = cairn("install", "--dry-run", "--store", store, "--gpu", "gfx1100")
     assert out.replace(index.removesuffix("/release/simple/"), "BASE") == both(FAMILY, NAMES)
-    _, err = cairn("install", "--store", store, "--index", "relase", "--gpu", "cpu", code=2)
+    _, err = cairn("install", "--dry-run", "--store", store, "--index", "relase", "--gpu", "cpu", code=2)
     assert "did you mean release?" in err
+
+
+def test_without_an_index_it_is_that_of_upstream(tmp_path: Path, cairn: Cairn) -> None:
+    """The graphics of the processor do not stand in the way of a card."""
+    nodes = kernel_nodes(tmp_path / "two", VERSIONS["gfx1036"], VERSIONS["gfx1100"])
+    out, err = cairn("install", "--dry-run", "--topology-dir", nodes)
+    assert out == both("https://rocm.nightlies.amd.com/v2/gfx110X-all/", f"--pre {NAMES}")
+    assert "left out, as graphics of the processor: gfx1036; --gpu installs for it" in err
+    assert "it does not say what was tested on which GPU" in err
+    out, _ = cairn("install", "--dry-run", "--gpu", "cpu")
+    assert out == both("https://download.pytorch.org/whl/cpu", NAMES)
+    assert "no index with builds for gfx803" in cairn("install", "--dry-run", "--gpu", "gfx803", code=3).err
+    assert "name it: --index-url" in cairn("install", "--dry-run", "--line", "release/2.9", code=2).err
+
+
+def test_who_sits_before_a_terminal_is_asked_for_an_environment(
+    tmp_path: Path, index: str, cairn: Cairn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VIRTUAL_ENV")
+    words = ("install", "--index-url", index, "--gpu", "cpu")
+    assert "there is none to install into" in cairn(*words, code=2).err
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(console.Console, "can_ask", lambda _: True)
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    # It is made, and then its installer finds no index of wheels in the folder.
+    _, err = cairn(*words, code=1)
+    assert "A folder for one, made if missing [torch-env]: made torch-env" in err
+    assert (tmp_path / "torch-env" / "pyvenv.cfg").is_file()

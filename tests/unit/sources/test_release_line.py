@@ -9,7 +9,6 @@ from cairn.build import job
 from cairn.build.model import Job
 from cairn.cli import binder, main
 from cairn.cli.build import run as build_options
-from cairn.cli.build.plan import Plan
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError
 from cairn.sources import release_line
@@ -125,12 +124,12 @@ def test_the_manifest_of_a_build_names_the_line_of_the_checkouts(command: str, t
     torch = checkout(tmp_path / "pytorch", "release/2.9", "https://github.com/ROCm/pytorch.git")
     given = ["--root-checkout-dir", str(tmp_path), "--output-dir", str(tmp_path / "out")]
     if command == "cairn build":
-        words = ["build", "plan", "--stack", str(stack), "--targets", "cpu", *given]
+        words = ["build", "--dry-run", "--stack", str(stack), "--targets", "cpu", *given]
         options = main.make_parser().parse_args(words)
-        wanted = build_options.job_of(binder.make(Plan, options))
+        wanted = build_options.job_of(binder.make(build_options.Run, options))
     else:
         words = ["build", "--pytorch-rocm-arch", "cpu", *given]
-        options = build_prod_wheels._parser(stack / command).parse_args(words)
+        options = build_prod_wheels.make_parser(stack / command).parse_args(words)
         wanted = build_prod_wheels._job(build_prod_wheels._request(options))
     planned = job.plans_of((wanted,))[0]
     assert planned.request.checkouts == {"torch": torch}

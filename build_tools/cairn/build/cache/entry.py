@@ -53,7 +53,7 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
         seconds: what the build took.
         built: when it ended, in UTC, such as `2026-11-22T04:30:00Z`.
         builder: who says so: the version of Cairn and, under CI, the address of the run.
-        inputs: what the key is a digest of, for `cairn build plan --explain`; empty where none were said.
+        inputs: what the key is a digest of, for `cairn build --explain`; empty where none were said.
     """
 
     key: str

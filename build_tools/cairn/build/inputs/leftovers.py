@@ -9,7 +9,8 @@ is moved back when these settings return.
 Moved is only what is known to be the build's: what appeared while it ran in a folder that setuptools or
 CMake make (`build`, `*.egg-info`), or is a compiler's product, or was packed into the wheel, or is a source
 that the project's own hipify wrote. What lay there before stays where it is; the key of the wheel covers it,
-as it does all else that git does not see (`cairn.build.plan`).
+as it does all else that git does not see (`cairn.build.plan`). Where no .gitignore names what a build made,
+this repository's own list does from then on: it is no local work, for which the next checkout would stop.
 
 The note's life: `exchange` writes it with `ended` false before the build and with `ended` true after it.
 Where a kill comes between, the next build finds it open: all that is new since then may be the killed
@@ -39,10 +40,11 @@ from cairn.sources.worktree.parts import walk
 
 _NOTE = "cairn-leftovers.json"  # in the git directory, as is ASIDE
 # What compilers and linkers write and no one writes by hand; `.so.` as in libtorch.so.2.9.
-_PRODUCT = re.compile(r"\.(?:a|dll|dylib|exp|lib|o|obj|pyd|so)\Z|\.so\.[^/]*\Z")
+_PRODUCT = re.compile(r"\.(?:a|dll|dylib|exp|lib|o|obj|pyc|pyd|so)\Z|\.so\.[^/]*\Z")
+_SPECIAL = re.compile(r"[\\*?\[\]!# ]")  # of a pattern in gitignore(5)
 
-IsOutput = Callable[[str], object]
-"""Whether a file, by its path from the root, is in a folder that setuptools or CMake make."""
+IsOutput = Callable[[str], "re.Match[str] | None"]
+"""Whether a file, by its path from the root, is in a folder of setuptools or CMake, which it matches."""
 
 
 @dataclass(kw_only=True)
@@ -152,11 +154,16 @@ def exchange(root: Repository, settings_digest: str, sources: Collection[str]) -
     before = {n: contents.mark(p) for n, p in present.items() if not known.has(n, p, is_output)}
     _write(root, dataclasses.replace(known, ended=False, before=tuple(sorted(before))))
     running = RunningBuild(ours=frozenset(present.keys() - before.keys()))
+    listed = {*_listed(root)}
     try:
         yield running
     finally:
         if root.has_commit():
-            marks = {name: contents.mark(path) for name, path in _untracked(root, is_output).items()}
+            fresh = {
+                n: root.work_tree / n for n in _listed(root) if n not in listed and n[-1:] not in ("", "/")
+            }
+            present = _untracked(root, is_output) | fresh
+            marks = {name: contents.mark(path) for name, path in present.items()}
             # A file that was there before counts as left by the build only where it is in an output folder
             # and was rewritten; even then it is not moved.
             left = {
@@ -167,8 +174,11 @@ def exchange(root: Repository, settings_digest: str, sources: Collection[str]) -
             new = left.keys() - before.keys()
             movable = {n for n in new if n in known.movable or _is_made(n, is_output)}
             movable |= new.intersection(running.hipified) | _packed(root, running, new - movable)
-            names = tuple(sorted(movable))
-            _write(root, _Note(flavour=settings_digest, ended=True, files=left, movable=names))
+            # What git lists and the build cannot be shown to have made may be the user's.
+            left = {name: mark for name, mark in left.items() if name in movable or name not in fresh}
+            ended = _Note(flavour=settings_digest, ended=True, files=left, movable=tuple(sorted(movable)))
+            _write(root, ended)
+            _ignore(root, movable, is_output)
 
 
 def movable(root: Repository, sources: Collection[str]) -> frozenset[str]:
@@ -245,11 +255,28 @@ def _is_made(name: str, is_output: IsOutput) -> bool:
     return bool(is_output(name) or _PRODUCT.search(name))
 
 
+def _ignore(root: Repository, names: Collection[str], is_output: IsOutput) -> None:
+    """Have git ignore, in this repository alone, those of these files that nothing ignores yet."""
+    places = {match[0] if (match := is_output(name)) else name for name in _listed(root) if name in names}
+    if places:
+        own_list = root.work_tree / root.run("rev-parse", "--git-path", "info/exclude").strip()
+        text = own_list.read_text(encoding="utf-8") if own_list.is_file() else ""
+        lines = [f"/{_SPECIAL.sub(lambda found: chr(92) + found[0], place)}" for place in sorted(places)]
+        files.write_text(own_list, "\n".join([*text.splitlines(), *lines, ""]))
+
+
+def _listed(root: Repository) -> list[str]:
+    """Return the untracked files that nothing ignores; none where there is no commit that could track any."""
+    if not root.has_commit():
+        return []
+    return root.run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
+
+
 def _untracked(root: Repository, is_output: IsOutput) -> dict[str, Path]:
-    """Return the ignored files of a tree, and the untracked ones in folders that build tools make."""
+    """Return the ignored files of a tree, and the untracked ones that only build tools make."""
     ignored = contents.ignored(walk(root))
-    listed = root.run("ls-files", "--others", "--exclude-standard", "-z").split("\0")
-    return ignored | {n: root.work_tree / n for n in listed if is_output(n) and not n.endswith("/")}
+    made = [name for name in _listed(root) if _is_made(name, is_output) and not name.endswith("/")]
+    return ignored | {name: root.work_tree / name for name in made}
 
 
 def _identity(present: Mapping[str, Path]) -> str | None:

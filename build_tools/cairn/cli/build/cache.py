@@ -12,7 +12,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import option
+from cairn.options import flag, option
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -22,15 +22,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Show:
-    """Options of `cairn build cache show`.
+class Cache:
+    """Options of `cairn build cache`.
 
-    cairn build cache show --cache-store s3://ci-cache/wheels
+    It is shown, and with --trim, --max-size or --older-than kept small: what was used longest ago goes. What
+    a running build has taken from the cache of this machine stays.
+
+        cairn build cache --max-size 20GB --older-than 30d --dry-run
     """
 
     cache_store: str | None = common.cache_store("the cache of this machine")
     endpoint_url: str | None = common.endpoint_url()
-    json: bool = common.json()
+    trim: bool = flag("remove what was used longest ago, down to the size that --max-size has by default")
+    max_size: int | None = option(
+        "how much may stay, such as 20GB (default: CAIRN_BUILD_CACHE_SIZE, else 20GB, for this machine; "
+        "without limit for a store)",
+        metavar="SIZE",
+        convert=size,
+    )
+    older_than: timedelta | None = option(
+        "remove what was not used for so long, such as 30d, 12h or 2w", metavar="AGE", convert=age
+    )
+    dry_run: bool = common.dry_run()
 
     def open_store(self) -> Store | None:
         """Open the store of the cache; None for the cache of this machine."""
@@ -47,29 +60,11 @@ class Show:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trim(Show):
-    """Options of `cairn build cache trim`.
-
-    What a running build has taken from the cache of this machine stays.
-
-        cairn build cache trim --max-size 20GB --older-than 30d --dry-run
-    """
-
-    max_size: int | None = option(
-        "how much may stay, such as 20GB (default: CAIRN_BUILD_CACHE_SIZE, else 20GB, for this machine; "
-        "without limit for a store)",
-        metavar="SIZE",
-        convert=size,
-    )
-    older_than: timedelta | None = option(
-        "remove what was not used for so long, such as 30d, 12h or 2w", metavar="AGE", convert=age
-    )
-    dry_run: bool = common.dry_run()
-
-
-def _show(request: Show) -> Answer:
+def _show(request: Cache) -> Answer:
     from cairn.build.cache import trim
+
+    if request.trim or request.max_size is not None or request.older_than is not None:
+        return _trim(request)
 
     contents = trim.contents(request.open_store() or _folder())
     entries = contents.entries
@@ -84,7 +79,7 @@ def _show(request: Show) -> Answer:
     )
 
 
-def _trim(request: Trim) -> Answer:
+def _trim(request: Cache) -> Answer:
     from cairn.build.cache import trim
 
     store, max_size = request.open_store(), request.max_size
@@ -142,7 +137,4 @@ def _plain(each: StoredEntry) -> dict[str, object]:
     return {"key": each.key, **values, "used": each.used.isoformat(), "in_use": each.in_use}
 
 
-COMMANDS = {
-    "show": command(Show, _show),
-    "trim": command(Trim, _trim),
-}
+COMMANDS = {"cache": command(Cache, _show)}

@@ -26,7 +26,6 @@ class Log:
     )
     causes: bool = flag("only the first lines of the log that say why it failed")
     output_dir: Path = common.output_dir()
-    json: bool = common.json()
 
 
 def _log(request: Log) -> Answer:

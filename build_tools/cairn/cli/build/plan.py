@@ -1,49 +1,32 @@
-"""`cairn build plan`: what would be built and why, as a table or as JSON."""
+"""`cairn build --dry-run`: what would be built and why, as a table or as JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from cairn import converters
 from cairn.cli.answer import Answer, Piece, Table
-from cairn.cli.binder import command
-from cairn.cli.build.run import BuildOptions, jobs_of
-from cairn.options import option
 from cairn.output import console
 from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
+    from cairn.build.model import Job
     from cairn.build.plan_graph import PlanGraph, PlannedStep
 
 _LONGEST = 60  # characters of a value in the table; JSON has all
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan(BuildOptions):
-    """Options of `cairn build plan`.
+def answer(jobs: Sequence[Job], explain: str | None) -> Answer:
+    """Make the answer about what a build would do; of one step in full, if `explain` names it.
 
-    Of several lines, families or Pythons, each has a folder of its own below the output folder:
-    LINE/FAMILY/PYTHON.
-
-        cairn build plan --stack external-builds/pytorch --targets gfx1100
+    Raises:
+        UsageError: there is no such step.
     """
-
-    explain: str | None = option(
-        "say of one step, such as vision, which of its inputs changed since its last wheel",
-        convert=converters.nonempty,
-        metavar="STEP",
-    )
-
-
-def _plan(request: Plan) -> Answer:
     from cairn.build import job, plan_graph, variants
 
-    jobs = jobs_of(request)
     graph = plan_graph.graph_of(job.plans_of(jobs), variants.labels(jobs))
-    if request.explain is not None:
-        one = graph.find(request.explain)
+    if explain is not None:
+        one = graph.find(explain)
         return Answer(_plain(graph, one), _explanation(one), more={"inputs": dict(one.step.inputs)})
     rows = [
         (
@@ -93,6 +76,3 @@ def _plain(graph: PlanGraph, one: PlannedStep) -> dict[str, object]:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
-
-
-COMMANDS = {"plan": command(Plan, _plan)}

@@ -14,7 +14,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import fill, flag, option, part
+from cairn.options import argument, fill, flag, option, part
 from cairn.output import console
 
 if TYPE_CHECKING:
@@ -93,19 +93,39 @@ def develop(request: DevelopOptions, jobs: Sequence[Job]) -> list[Piece]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuildOptions(common.StackOptions, common.SdkOptions, CompileOptions, CacheOptions):
-    """Options that `run` and `plan` share."""
+class Run(common.SdkOptions, CompileOptions, CacheOptions, DevelopOptions):
+    """Options of `cairn build run`.
 
-    line: str | None = common.line(common.LINE_OF_CHECKOUTS)
+    With --gpu, what is not named is chosen: the newest release line, the projects that are needed, upstream's
+    index of the ROCm SDK for that GPU; what has no checkout is checked out first. Of several lines, families
+    or Pythons, each has a folder of its own below the output folder: LINE/FAMILY/PYTHON.
+
+        cairn build run torch --gpu auto
+    """
+
+    projects: tuple[str, ...] = argument(
+        "PROJECT",
+        "with --gpu: what to build, with what it needs (default: all that users install)",
+        nargs="*",
+        completer=common.complete_projects,
+    )
+    gpu: str | None = option(
+        'check out, install the ROCm SDK and build for this GPU: a product such as "RX 7900 XTX", a target '
+        "such as gfx1100, auto for those of this machine, or cpu",
+        convert=converters.nonempty,
+        completer=common.complete_targets,
+    )
+    topology_dir: Path | None = common.topology_dir()
+    stack: Path = common.stack(default=Path("pytorch"))
+    line: str | None = common.line(f"{common.LINE_OF_CHECKOUTS}; with --gpu, the newest")
     install_rocm: bool = flag("install the ROCm SDK first")
     root_checkout_dir: Path | None = common.root_checkout_dir()
-    output_dir: Path | None = common.output_dir(required=False)
+    output_dir: Path = common.output_dir(default=Path("wheels"))
     targets: str | None = common.targets("what the SDK serves")
     version_suffix: str | None = common.version_suffix()
     clean: bool = flag("build everything again")
     env_dir: Path | None = option("where environments are kept", convert=converters.new_folder)
     run: RunOptions = part(RunOptions)
-    json: bool = common.json()
     lines: tuple[str, ...] = option(
         "release lines, joined by commas; the checkouts of release/2.9 are in the folder release-2.9",
         convert=converters.words,
@@ -125,9 +145,16 @@ class BuildOptions(common.StackOptions, common.SdkOptions, CompileOptions, Cache
         convert=converters.words,
         default=(),
     )
+    offline: bool = common.offline()
+    dry_run: bool = common.dry_run()
+    explain: str | None = option(
+        "with --dry-run: say of one step, such as vision, which of its inputs changed since its last wheel",
+        convert=converters.nonempty,
+        metavar="STEP",
+    )
 
 
-def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
+def jobs_of(request: Run) -> tuple[Job, ...]:
     """The job of each variant.
 
     Raises:
@@ -153,7 +180,7 @@ def jobs_of(request: BuildOptions) -> tuple[Job, ...]:
     return variants.expand(job, axes, root=request.root_checkout_dir or stacks.checkouts_folder(job.stack))
 
 
-def job_of(request: BuildOptions) -> Job:
+def job_of(request: Run) -> Job:
     """The job of a request, before it becomes one for each variant.
 
     Raises:
@@ -168,41 +195,31 @@ def job_of(request: BuildOptions) -> Job:
         )
     stack = stacks.load(request.stack)
     folder = request.root_checkout_dir or stacks.checkouts_folder(stack)
-    job = fill(
+    return fill(
         Job,
         request,
         stack=stack,
         checkouts={p.name: folder / p.checkout_dir for p in stack.projects},
-        output_dir=request.output_dir or Path(),
         sdk=request.sdk_request(),
         compiler_cache=request.compiler_cache,
         shared_cache=request.shared_cache(),
     )
-    if request.output_dir is None:
-        # What a build reads below its output folder is no input of it: below the environments nothing is.
-        return dataclasses.replace(job, output_dir=job.environments() / "wheels")
-    return job
-
-
-@dataclass(frozen=True, kw_only=True)
-class Run(BuildOptions, DevelopOptions):
-    """Options of `cairn build run`.
-
-    Of several lines, families or Pythons, each has a folder of its own below the output folder:
-    LINE/FAMILY/PYTHON.
-
-        cairn build run --stack external-builds/pytorch --install-rocm --index-url
-        https://rocm.nightlies.amd.com/v2/gfx110X-all/ --targets gfx1100 --output-dir out
-    """
-
-    output_dir: Path = common.output_dir()
-    offline: bool = common.offline()
 
 
 def _run(request: Run) -> Answer | list[Piece]:
     from cairn.build import job, variants
+    from cairn.cli.build import plan
 
+    if request.gpu is not None:
+        return _run_for_gpu(request, request.gpu)
+    if request.projects:
+        raise UsageError(
+            f"{request.projects[0]} is built by itself with --gpu alone",
+            tip=f"cairn build {request.projects[0]} --gpu auto",
+        )
     jobs = jobs_of(request)
+    if request.dry_run or request.explain:
+        return plan.answer(jobs, request.explain)
     if request.develop:
         return develop(request, jobs)
     built = job.run(jobs)
@@ -211,6 +228,34 @@ def _run(request: Run) -> Answer | list[Piece]:
         [wheel for wheels in built for wheel in wheels],
         [label for label, wheels in zip(labels, built, strict=True) for _ in wheels],
     )
+
+
+def _run_for_gpu(request: Run, chosen: str) -> Answer:
+    from cairn import extras, files
+    from cairn import stack as stacks
+    from cairn.pipeline import gpu_build
+
+    several = {"--targets": request.targets, "--lines": request.lines, "--families": request.families}
+    several |= {"--pythons": request.pythons, "--develop": request.develop}
+    if flags := [name for name, value in several.items() if value]:
+        raise UsageError(f"--gpu and {flags[0]} exclude each other", tip="leave one of them out")
+    stack = stacks.load(request.stack)
+    build = gpu_build.prepare(
+        job_of(request),
+        gpu_build.targets_of_gpus(chosen, request.topology_dir),
+        request.projects,
+        root=request.root_checkout_dir or stacks.checkouts_folder(stack),
+    )
+    takes = dict(gpu_build.say(build))
+    if build.makes_sdk:
+        extras.demand("release")
+    if request.dry_run:
+        return Answer(
+            {"targets": build.targets, **takes}, [f"{word:<9} {text}" for word, text in takes.items()]
+        )
+    for word, text in takes.items():
+        console.current().info(f"{word:<9} {text}")
+    return built_wheels(gpu_build.run(build, files.cache_dir() / "sdks"))
 
 
 def built_wheels(wheels: Sequence[BuiltWheel], variants: Sequence[str] = ()) -> Answer:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import converters
-from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.cli.ci.init import repository_name
@@ -31,7 +30,6 @@ class Check:
         "DIR", "the root of a git repository", nargs="?", convert=converters.folder, default=Path()
     )
     repository: str | None = repository_name()
-    json: bool = common.json()
 
 
 def _check(request: Check) -> Answer:

@@ -83,7 +83,6 @@ class Init:
     apply: bool = flag("set the repository on GitHub up too, by gh")
     force: bool = flag("write files again that somebody has changed, or that were there before")
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 def _init(request: Init) -> Answer:

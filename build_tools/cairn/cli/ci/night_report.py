@@ -52,7 +52,6 @@ class Report(NightOptions):
         default="",
     )
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +63,6 @@ class ListNights(common.StoreOptions):
 
         cairn ci night list --store ./store
     """
-
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +78,6 @@ class Watch(common.PatientStoreOptions):
     to: str | None = to_channel()
     begun_within: int = _hours("hours within which a night must have begun", 26)
     good_within: int = _hours("hours within which each leg must have had a good one", 72)
-    json: bool = common.json()
 
 
 def _report(request: Report) -> Answer:

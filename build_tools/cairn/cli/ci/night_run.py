@@ -94,7 +94,6 @@ class Run(NightOptions):
         default=1,
     )
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 def _run(request: Run) -> Answer:

@@ -133,7 +133,6 @@ class Merge(signing.SignOptions, night_options.NightOptions):
 
     work_dir: Path = common.work_dir()
     only: tuple[str, ...] = night_options.only()
-    json: bool = common.json()
 
 
 def _test(request: SmokeLeg) -> list[Piece]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,14 +14,14 @@ from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.cli.ci import night_options
 from cairn.errors import GateError, UsageError
-from cairn.options import flag, option, part
+from cairn.options import argument, flag, option, part
 from cairn.output import console
 from cairn.output.wording import short_id
 from cairn.pipeline.pipeline_options import FreezeOptions, LegBuildOptions
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
-    from cairn.pipeline.night.promote import LegPromotion
+    from cairn.pipeline.night.promote import LegPromotion, NightPromotion
     from cairn.stack import Stack
 
 
@@ -43,7 +44,6 @@ class Freeze(night_options.NightOptions):
     )
     how: FreezeOptions = part(FreezeOptions)
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,6 @@ class Stage(night_options.AttestedNightOptions):
         convert=converters.any_path,
     )
     only: tuple[str, ...] = night_options.only()
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +182,23 @@ class Promote(night_options.AttestedNightOptions):
     )
     trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
     only: tuple[str, ...] = night_options.only()
-    json: bool = common.json()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Release(night_options.AttestedNightOptions):
+    """Options of `cairn release night`.
+
+    The sets go from the channel that the night was promoted to into another one, as the very bytes that were
+    tested: nothing is built again. Every leg goes, or none; the gate judges each anew. Exit code 10 where one
+    is not there, or is refused.
+
+        cairn release night 2026-01-31 --stack external-builds/pytorch --store ./store
+    """
+
+    night: str = argument("NIGHT", "its id; `latest` is the one that was frozen last")
+    to: str = option("where its sets go (default: release)", metavar="CHANNEL", default="release")
+    trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
+    only: tuple[str, ...] = night_options.only()
 
 
 def _stage(request: Stage) -> Answer:
@@ -232,6 +247,22 @@ def _promote(request: Promote) -> Answer:
         console.current().stage(f"promote the night {run.plan.night}") as stage,
     ):
         promotion = promote_night(run, whole=request.whole, say=stage.update)
+    return _promotion(promotion, run.plan.night)
+
+
+def _release(request: Release) -> Answer:
+    from cairn.pipeline.night.promote import release_night
+
+    # Which channel the night itself goes to is what the night says.
+    with (
+        dataclasses.replace(request, to=None).attested_run() as run,  # type: ignore[arg-type]
+        console.current().stage(f"bring the night {run.plan.night} to {request.to}") as stage,
+    ):
+        promotion = release_night(run, request.to, say=stage.update)
+    return _promotion(promotion, run.plan.night)
+
+
+def _promotion(promotion: NightPromotion, night: str) -> Answer:
     for set_id in promotion.strangers:
         console.current().warn(
             f"the staged set {short_id(set_id)} is of the night's manifest, and is not expected"
@@ -239,12 +270,12 @@ def _promote(request: Promote) -> Answer:
     legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in promotion.legs]
     refused = [one for one in promotion.legs if one.refused]
     error = GateError(
-        f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {run.plan.night}",
+        f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {night}",
         reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
         tip="the others are where they should be; fix what is named and run it again",
     )
     return Answer(
-        {"night": run.plan.night, "legs": legs, "strangers": promotion.strangers},
+        {"night": night, "legs": legs, "strangers": promotion.strangers},
         [(_mark(one), f"{one.before.leg.name}: {one.reason or 'in the index'}") for one in promotion.legs],
         error=error if refused else None,
     )
@@ -259,6 +290,7 @@ def _mark(leg: LegPromotion) -> console.Mark:
 
 
 COMMANDS = {
+    "night": command(Release, _release, needs="release"),
     "freeze": command(Freeze, _freeze, needs="release"),
     "build": command(Build, _build, needs="release"),
     "stage": command(Stage, _stage, needs="release"),

@@ -33,7 +33,6 @@ class Run(signing.SignOptions, common.StackOptions):
 
     targets: str | None = common.targets("the stack's")
     how: TrailOptions = part(TrailOptions)
-    json: bool = common.json()
 
 
 def _run(request: Run) -> Answer:

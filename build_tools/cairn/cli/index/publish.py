@@ -44,7 +44,6 @@ class Publish(signing.AttestOptions, common.StoreOptions):
     require: tuple[str, ...] = repeated(
         "with --set: what the set needs and no metadata says", metavar="REQUIREMENT"
     )
-    json: bool = common.json()
 
 
 def _publish(request: Publish) -> Answer:
@@ -110,7 +109,6 @@ class _LockOptions(common.StackOptions):
 @dataclass(frozen=True, kw_only=True)
 class _IndexOptions(signing.SignOptions, common.StoreOptions):
     index: str = common.index("staging")
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +126,6 @@ class Lock(_LockOptions):
     require: tuple[str, ...] = repeated("lock this too", metavar="REQUIREMENT")
     upgrade: bool = flag("take the newest versions, not those that are locked")
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,10 +167,15 @@ class Fetch(_IndexOptions):
 
 
 def _lock(request: Lock) -> Answer:
-    from cairn import package_index
+    from cairn import package_index, shipped
     from cairn.release.publish import distribution, mirror_lock
 
     stack, path = request.load()
+    if shipped.is_unpacked(path) and not request.dry_run:
+        raise UsageError(
+            f"the stack {stack.name} is the installed Cairn's own, whose files are the same for everybody",
+            tip="name a file of yours: --lock mirror.lock.toml",
+        )
     before = mirror_lock.read(path) if path.exists() else None
     new = mirror_lock.asked_by(map(distribution.read, request.files), request.require, stack=stack)
     requirements = mirror_lock.merged(before.asked if before else (), new, stack=stack)

@@ -36,7 +36,6 @@ class Check(common.StoreOptions):
     index: str | None = common.index("every one of the store", explicit=True)
     hashes: bool = flag("read every file for its sha256")
     trust: tuple[str, ...] = signing.trust("whose signature must be on each wheel of a set")
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +54,6 @@ class Repair(signing.SignOptions, common.StoreOptions):
         "with --index: have this generation count (12-3f2a9c1b)", metavar="N-DIGEST"
     )
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +72,6 @@ class CollectGarbage(signing.SignOptions, common.StoreOptions):
         default=30,
     )
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 def check(request: Check) -> Answer:

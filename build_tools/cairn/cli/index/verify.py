@@ -69,7 +69,6 @@ class Verify(signing.RootOptions, common.OptionalStoreOptions):
     save_bundle: Path | None = option(
         "write all that was read into a ZIP, to check again without a network", convert=converters.new_file
     )
-    json: bool = common.json()
 
 
 def _verify(request: Verify) -> Answer:
@@ -85,7 +84,6 @@ def _verify(request: Verify) -> Answer:
                 index=request.index or "release",
                 hashes=True,
                 trust=request.trust,
-                json=request.json,
             )
         )
     for file in request.files:

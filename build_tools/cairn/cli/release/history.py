@@ -29,7 +29,6 @@ _RULE = Exclusive(required=True)
 @dataclass(frozen=True, kw_only=True)
 class _IndexOptions(common.StoreOptions):
     index: str = common.index("release")
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +86,6 @@ class YankSet(signing.SignOptions, common.StoreOptions):
     undo: bool = flag("take the yank back; asks for --who")
     who: str | None = option("whom to ask")
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,6 @@ class CreateKey:
     """
 
     output_dir: Path = common.output_dir()
-    json: bool = common.json()
 
 
 def _create_key(request: CreateKey) -> Answer:
@@ -52,7 +51,6 @@ class NewVersion(common.StoreOptions):
     index: str = common.index("staging")
     output_dir: Path = common.output_dir()
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 def _new_version(request: NewVersion) -> Answer:

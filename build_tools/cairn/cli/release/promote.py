@@ -66,7 +66,6 @@ class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
         metavar="COMMAND",
         convert=converters.nonempty,
     )
-    json: bool = common.json()
 
 
 def _promote(request: Promote) -> Answer:

@@ -35,7 +35,6 @@ class AddRecords(signing.SignOptions, common.StoreOptions):
 
     files: tuple[Path, ...] = argument("FILE", "a record.json", nargs="+", convert=converters.file)
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +50,6 @@ class AnswerRecord(signing.SignOptions, common.StoreOptions):
     who: str = option("whom to ask", required=True)
     reason: str = option("why it does not count", required=True)
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +64,6 @@ class ListRecords(common.OptionalStack, common.StoreOptions):
     set_id: str = common.set_argument()
     index: str = common.index("staging")
     trust: tuple[str, ...] = signing.trust("whose signature a record must have to count")
-    json: bool = common.json()
 
 
 def _add(request: AddRecords) -> Answer:

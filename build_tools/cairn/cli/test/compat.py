@@ -14,11 +14,11 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
-from cairn.options import Exclusive, argument, fill, option, repeated
+from cairn.options import Exclusive, argument, fill, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.testing.compat.report import Change, CompatReport
+    from cairn.testing.compat.report import CompatReport
     from cairn.testing.record import TestRecord
 
 _SHOWN = 3  # rows, in an error
@@ -39,13 +39,13 @@ def _report(metavar: str, what: str) -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Options of `cairn test compat run`.
+    """Options of `cairn test compat`.
 
     Writes compat.json, .rst, .md and .html, junit.xml, and, on what a smoke test has installed,
     record.json. A row that needs a GPU is not measurable without one, whatever the CPU does. It fails
     where a page claims a feature that is not there.
 
-        cairn test compat run --smoke-dir smoke
+        cairn test compat --smoke-dir smoke
     """
 
     smoke_dir: Path | None = option(
@@ -59,6 +59,7 @@ class Run:
         convert=converters.program,
         group=_WHERE,
     )
+    rows: bool = flag("list the rows of the pages, and measure none; with --json, each in full", group=_WHERE)
     output_dir: Path = common.output_dir(default=Path("compat"))
     baseline: Path | None = option(
         "an earlier report: what was broken there already fails nothing; the gate counts no record that was "
@@ -71,31 +72,6 @@ class Run:
     )
     timeout: float = option("for each probe", default=600.0, convert=converters.seconds)
     translate: Path | None = common.translate()
-    json: bool = common.json()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Diff:
-    """Options of `cairn test compat diff`.
-
-    cairn test compat diff yesterday/compat.json today/compat.json
-    """
-
-    first: Path = _report("FIRST", "the older report")
-    second: Path = _report("SECOND", "the newer report")
-    json: bool = common.json()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows:
-    """Options of `cairn test compat rows`.
-
-    With --json, every row is there: its table, what the page claims, and how it is measured.
-
-        cairn test compat rows --json
-    """
-
-    json: bool = common.json()
 
 
 def _run(request: Run) -> Answer:
@@ -106,6 +82,8 @@ def _run(request: Run) -> Answer:
     from cairn.testing.compat import evidence, measure, report
     from cairn.testing.gpus.attest import attest
 
+    if request.rows:
+        return _rows()
     screen = console.current()
     python, installed = request.python or Path(), None
     if request.smoke_dir:
@@ -123,7 +101,7 @@ def _run(request: Run) -> Answer:
     )
     baseline = report.read(request.baseline) if request.baseline else None
     if not measurement.chosen:
-        raise UsageError("no row matches --only", tip="`cairn test compat rows --json` lists them")
+        raise UsageError("no row matches --only", tip="`cairn test compat --rows --json` lists them")
     with screen.stage(f"measuring {len(measurement.chosen)} rows") as stage:
         measured = measure.measure(measurement, on_line=stage.update)
     evidence.write(measurement.work_dir, measured, baseline=baseline)
@@ -173,29 +151,7 @@ def _text(report: CompatReport, page: Path) -> Iterator[Piece]:
     yield f"report: {page}"
 
 
-def _diff(request: Diff) -> Answer:
-    from cairn.testing.compat import report
-
-    difference = report.diff(report.read(request.first), report.read(request.second))
-    text = [
-        f"{name}: {before or '-'} -> {after or '-'}" for name, (before, after) in difference.tested.items()
-    ]
-    text += map(_line, difference.changes)
-    return Answer(difference, text or ["no difference"])
-
-
-def _line(change: Change) -> str:
-    from cairn.testing.compat import tables
-
-    sides = [
-        f"{measured.support} ({hardware})" if (hardware := tables.seen(measured)) else measured.support
-        for measured in (change.before, change.after)
-        if measured is not None
-    ]
-    return f"{change.kind}: {change.table}/{change.name}: {' -> '.join(sides)}"
-
-
-def _rows(_request: Rows) -> Answer:
+def _rows() -> Answer:
     from cairn.testing.compat import report
 
     tables = report.load_rows()
@@ -204,8 +160,4 @@ def _rows(_request: Rows) -> Answer:
     return Answer({"tables": tables}, (Table(("page", "section", "table", "rows"), counts), total))
 
 
-COMMANDS = {
-    "run": command(Run, _run),
-    "diff": command(Diff, _diff),
-    "rows": command(Rows, _rows),
-}
+COMMANDS = {"compat": command(Run, _run)}

@@ -48,7 +48,6 @@ class Consumers(common.OptionalStack):
     )
     index_url: str | None = common.index_url()
     python: str | None = option("Python that they are for (default: that of the wheels, or Cairn's own)")
-    json: bool = common.json()
 
 
 def run(request: Consumers) -> Answer:

@@ -52,7 +52,6 @@ class Report(common.StoreOptions):
         convert=converters.positive,
     )
     floors: Floors = part(Floors)
-    json: bool = common.json()
 
 
 def run(request: Report) -> Answer:

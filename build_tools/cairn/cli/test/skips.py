@@ -36,7 +36,6 @@ class SkipsOfRun:
     platform: str | None = option("operating system (default: any)", choices=("linux", "windows"))
     pytorch_version: str | None = _version("torch, such as 2.13")
     python_version: str | None = _version("Python")
-    json: bool = common.json()
 
     def select(self, *, today: date) -> Selection:
         """Select the entries that apply."""
@@ -165,7 +164,6 @@ class ImportSkips:
     expires: date = option("the last day they hold unseen", metavar="DAY", convert=_day, required=True)
     output_dir: Path = common.output_dir()
     dry_run: bool = common.dry_run()
-    json: bool = common.json()
 
 
 def _import(request: ImportSkips) -> Answer:

@@ -44,7 +44,6 @@ class Smoke(common.OptionalStack):
         "record is `untested` all the same, and the gate asks for a bypass"
     )
     translate: Path | None = common.translate()
-    json: bool = common.json()
     pytest_args: tuple[str, ...] = argument(
         "-- PYTEST ARGS",
         "passed on to pytest; the gate does not count a record that was made with any",

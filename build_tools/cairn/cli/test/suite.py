@@ -107,7 +107,6 @@ class Merge:
     folders: tuple[Path, ...] = argument("FOLDER", "the results of a shard", nargs="+", convert=Path)
     output_dir: Path = common.output_dir(default=Path("suite"))
     floors: Floors = part(Floors)
-    json: bool = common.json()
 
 
 def _merge(request: Merge) -> Answer:
@@ -146,7 +145,6 @@ class Shards(TimesOptions):
         "runs-on of machines with several GPUs", metavar="LABEL", convert=converters.nonempty
     )
     github_output: bool = flag("write matrix and count to the outputs of the step of GitHub Actions")
-    json: bool = common.json()
 
 
 def _shards(request: Shards) -> Answer:
@@ -208,6 +206,7 @@ class Retry(LimitOptions):
 
     files: tuple[Path, ...] = common.skip_files()
     sources_dir: Path = suite_options.sources_dir()
+    json: bool = False
     tries: int = option(
         "how often each test runs (default: %(default)s)", default=3, convert=converters.positive
     )

@@ -122,7 +122,6 @@ class LimitOptions(ConfigOptions):
     )
     output_dir: Path = common.output_dir(default=Path("suite"))
     python: Path | None = common.python("that has the wheels")
-    json: bool = common.json()
 
     def variables_by_name(self) -> dict[str, str]:
         """The variables that `--test-env` names.

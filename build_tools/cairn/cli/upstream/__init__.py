@@ -3,3 +3,30 @@
 A function of a script's name makes its parser. It takes the script's own file: the stack.toml and the default
 checkouts are beside that.
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+
+
+def parsers() -> Iterator[ArgumentParser]:
+    """Make the parser of each script, with the projects of the stack `pytorch`."""
+    from cairn import stack
+    from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
+
+    yield build_prod_wheels.make_parser(Path("build_prod_wheels.py"), stack.load(Path("pytorch")).projects)
+    for name in ("torch", "audio", "vision", "triton", "apex"):
+        yield checkouts.pytorch_repo(name, Path(f"pytorch_{name}_repo.py"))
+    yield checkouts.checkout_from_manifest(Path("checkout_from_manifest.py"))
+    yield pytorch_tests.run_pytorch_smoke_tests(Path("run_pytorch_smoke_tests.py"))
+    yield pytorch_tests.run_pytorch_tests(Path("run_pytorch_tests.py"))
+    yield wheels.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
+    yield wheels.patch_fat_wheel(Path("windows_patch_fat_wheel.py"), windows=True)
+    yield wheels.sanity_check_wheel(Path("sanity_check_wheel.py"))
+    yield rocm.fetch_artifacts(Path("fetch_artifacts.py"))
+    yield rocm.build_python_packages(Path("build_python_packages.py"))

@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None, *, script: str) -> int:
     words = sys.argv[1:] if argv is None else argv
     path = Path(script)
     line = completion_words() if is_completion() else words
-    return guarded(_parser(path, _projects(line, path)).parse_args(words))
+    return guarded(make_parser(path, _projects(line, path)).parse_args(words))
 
 
 def _projects(words: Sequence[str], script: Path) -> tuple[Project, ...]:
@@ -123,7 +123,8 @@ class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
     switches: Mapping[str, bool] = field(default_factory=dict)
 
 
-def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.ArgumentParser:
+def make_parser(script: Path, projects: Sequence[Project] = ()) -> argparse.ArgumentParser:
+    """Make the parser of the script, with the flags of these projects."""
     parser = Parser(
         prog=script.name,
         description="Build PyTorch wheels for ROCm from checkouts made by the pytorch_*_repo.py scripts.",
@@ -148,7 +149,9 @@ def _parser(script: Path, projects: Sequence[Project] = ()) -> argparse.Argument
     )
     binder.add_options(build, Build, inherited=common, defaults={"root_checkout_dir": script.parent})
     _add_projects(build, projects)
-    build.set_defaults(run=lambda parsed: binder.carry_out(_request(parsed), _build))
+    build.set_defaults(
+        run=lambda parsed: binder.carry_out(_request(parsed), _build, json=getattr(parsed, "json", False))
+    )
     return parser
 
 

@@ -112,7 +112,6 @@ class BuildPythonPackages:
     )
     linux_amdgpu_families: str = option(_FAMILIES.format("linux"), metavar="FAMILIES", default="")
     windows_amdgpu_families: str = option(_FAMILIES.format("windows"), metavar="FAMILIES", default="")
-    json: bool = common.json()
 
 
 def build_python_packages(script: Path) -> Parser:

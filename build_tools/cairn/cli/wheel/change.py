@@ -36,7 +36,6 @@ class SetVersion:
     wheels: tuple[Path, ...] = common.wheels()
     new: NewVersion = part(NewVersion)
     output_dir: Path = common.output_dir()
-    json: bool = common.json()
     dry_run: bool = common.dry_run()
 
 
@@ -85,9 +84,9 @@ class Repair:
         convert=converters.folder,
     )
     library_path: tuple[Path, ...] = repeated("a folder of libraries to bundle", convert=converters.folder)
+    json: bool = False
     new_record: bool = flag("only write RECORD from the files as they are, and list what it said of them")
     output_dir: Path = common.output_dir()
-    json: bool = common.json()
 
 
 def _repair(request: Repair) -> Iterator[Answer | Piece]:
@@ -149,7 +148,6 @@ class Fat:
     libraries: tuple[str, ...] = repeated("a further library to take", "--library", metavar="NAME")
     provided: tuple[str, ...] = common.provided()
     strict: bool = flag("stop where ROCM_PATH lacks a library that ROCm's torch opens by name")
-    json: bool = common.json()
 
 
 def fat(request: Fat) -> Answer:
@@ -220,7 +218,6 @@ class Split:
         "where its preview knows the GPU (PEP 825, a draft; default: none)",
     )
     output_dir: Path = common.output_dir()
-    json: bool = common.json()
 
 
 def _split(request: Split) -> Answer:
@@ -255,7 +252,6 @@ class Join:
     host: Path = argument("HOST", "the host wheel", convert=converters.file)
     devices: tuple[Path, ...] = argument("DEVICE", "a device wheel", nargs="+", convert=converters.file)
     output_dir: Path = common.output_dir()
-    json: bool = common.json()
 
 
 def _join(request: Join) -> Answer:

@@ -9,12 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
-from cairn.options import argument
-from cairn.output import console
 from cairn.output.console import size
 
 if TYPE_CHECKING:
@@ -39,7 +36,6 @@ class Show:
     """
 
     wheels: tuple[Path, ...] = common.wheels()
-    json: bool = common.json()
 
 
 def _show(request: Show) -> Answer:
@@ -116,28 +112,4 @@ def _looks(library: Binary) -> tuple[str, str, str]:
     return library.path, size(library.size), ", ".join(paths)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Diff:
-    """Options of `cairn wheel diff`.
-
-    cairn wheel diff yesterday/torch-….whl today/torch-….whl
-    """
-
-    first: Path = argument("FIRST", "the older wheel", convert=converters.file)
-    second: Path = argument("SECOND", "the newer wheel", convert=converters.file)
-    json: bool = common.json()
-
-
-def _diff(request: Diff) -> Answer:
-    from cairn.cli import diff
-
-    console.current().warn("cairn wheel diff is called cairn diff now; this name goes after 2027-06-01")
-    return diff.run(
-        diff.Diff(old=str(request.first), new=str(request.second), json=request.json, python=False)
-    )
-
-
-COMMANDS = {
-    "show": command(Show, _show),
-    "diff": command(Diff, _diff),
-}
+COMMANDS = {"show": command(Show, _show)}

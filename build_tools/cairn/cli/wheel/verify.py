@@ -51,7 +51,6 @@ class Verify:
         "findings that are known, in TOML: by wheel, code and member, each with a reason",
         convert=converters.file,
     )
-    json: bool = common.json()
 
     def expectation(self) -> Expectation:
         """Return the requirements that the wheels must meet."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cairn import files, interpreters
 from cairn import targets as gpu
-from cairn.build import job, preflight, rocm_sdk
+from cairn.build import job, preflight
 from cairn.build.cache import SharedCache
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
 from cairn.errors import PrerequisiteError, SourceError, UsageError
@@ -25,8 +25,6 @@ from cairn.pipeline.night.freeze import sdk_url
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.pipeline_options import LegBuildOptions
 from cairn.pipeline.staging import SET_FILE
-from cairn.release.index import keys
-from cairn.release.serve import serving
 from cairn.rocm import install as rocm
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
@@ -35,7 +33,6 @@ from cairn.sources.git import url as git_url
 from cairn.sources.manifest import manifest, restore
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.stack import Stack
-from cairn.store.folder import LocalStore
 from cairn.targets import CPU
 from cairn.venv import PackageSource
 from cairn.wheels import build_statement, wheels_to_set, wheelset
@@ -225,17 +222,16 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
 
 
 def _install_own_sdk(request: LegBuild, build_job: Job, logs: Path) -> InstalledSdk:
-    """Make the ROCm SDK of a stack that builds its own, and install it from an index of its own."""
-    work_dir, index = request.work_dir.absolute(), request.run.plan.staging
-    with console.current().stage("make the ROCm SDK") as stage:
-        targets, log = plan.targets_of(request.build), logs / "sdk.log"
-        dists = rocm_sdk.make(request.stack, targets, work_dir / "sdk", log=log, say=stage.update)
+    """Install the ROCm SDK of a stack that makes its own, and hand its packages to the next job."""
+    installed, dists = staging.install_own_sdk(
+        build_job,
+        plan.targets_of(request.build),
+        request.work_dir.absolute(),
+        logs=logs,
+        index=request.run.plan.staging,
+    )
     handed_over = request.output_dir / SDK_FOLDER
     handed_over.mkdir(parents=True, exist_ok=True)
     for path in dists:
         files.copy(path, handed_over / path.name)
-    local = LocalStore(work_dir / "sdk-index" / staging.digest_of(dists))
-    staging.publish_sdk(local, index, dists)
-    with serving(local) as server:
-        index_url = keys.index_url(server.url, index)
-        return staging.install_sdk(build_job, dists, index_url, log=logs / "install-sdk.log")
+    return installed

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from cairn.errors import CairnError, GateError
+import msgspec
+
+from cairn.errors import CairnError, GateError, UsageError
 from cairn.output import Progress, silent
 from cairn.pipeline.night import plan, shards, standing
 from cairn.pipeline.night.plan import NightRun
@@ -94,6 +96,27 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
             )
         legs.append(result)
     return NightPromotion(legs=tuple(legs), strangers=strangers)
+
+
+def release_night(run: NightRun, channel: str, *, say: Progress = silent) -> NightPromotion:
+    """Promote what a night brought to its channel into another one: the tested bytes, every leg or none.
+
+    Args:
+        run: the night.
+        channel: where its sets go.
+        say: progress callback.
+
+    Raises:
+        UsageError: the night goes there by itself.
+        GateError: a leg is not in the night's channel, or the gate refuses one: nothing was promoted.
+    """
+    night = run.plan
+    if channel == night.release:
+        raise UsageError(
+            f"the night {night.night} goes to {channel} by itself", tip="name a different channel with --to"
+        )
+    moved = msgspec.structs.replace(night, staging=night.release, release=channel)
+    return promote_night(replace(run, plan=moved), whole=True, say=say)
 
 
 def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> None:

@@ -7,6 +7,7 @@ answer has a class for each choice that it depends on, so that exactly one is sh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,10 @@ from cairn.wheels.metadata.tag_words import platform_words
 
 _NOT_FOR_USE = ("staging", "dev")
 _PRODUCTS = 4  # of a target, in an option
+# The oldest driver of AMD's that a major version of ROCm runs on (ROCm's documentation, "User and AMD GPU
+# Driver (amdgpu) support matrix").
+_DRIVERS = {"6": "6.1", "7": "6.2"}
+_ROCM = re.compile(r"rocm([0-9]+)\.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +53,7 @@ class Answer:
         versions, added, untested, url, index: of the set, as the landing page has them.
         download: bytes of all that it installs, from nothing; 0 where that is not known.
         tested_on: the GPUs of its targets that were tested.
+        driver: the oldest version of AMD's driver for it; empty where none is needed, or that is not known.
         commands: for each installer, what stands before and after the URL.
     """
 
@@ -61,6 +67,7 @@ class Answer:
     set_id: str = ""
     download: int = 0
     tested_on: str = ""
+    driver: str = ""
     commands: tuple[tuple[str, str, str], ...] = ()
 
 
@@ -235,6 +242,7 @@ def _answers(
 
 def _line(offer: Offer, classes: tuple[str, ...], one: IndexSet) -> Answer:
     lead = next((name for name in PACKAGES if name in offer.versions), next(iter(offer.versions), ""))
+    rocm = _ROCM.search(offer.versions.get(lead, "")) if offer.platform.startswith("linux") else None
     tested = [target for target in one.processors if not one.untested_on(target)]
     return Answer(
         classes=classes,
@@ -246,6 +254,7 @@ def _line(offer: Offer, classes: tuple[str, ...], one: IndexSet) -> Answer:
         set_id=offer.set_id,
         download=one.download,
         tested_on=", ".join(tested),
+        driver=_DRIVERS.get(rocm[1], "") if rocm else "",
         commands=tuple(
             (installer, *targets_file.around(installer, offer.packages))
             for installer in targets_file.COMMANDS

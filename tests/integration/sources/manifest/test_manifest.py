@@ -220,7 +220,7 @@ def two(desk: Desk, saved: Saved) -> Desk:
 
 
 def test_a_changelog_as_text(two: Desk) -> None:
-    said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json")
+    said = two.run("diff", two.folder / "a.json", two.folder / "b.json")
     lines = [line.strip() for line in said.splitlines()]
     assert "ROCm SDK: 7.10.0a20251124 → 7.10.0a20251125" in lines
     assert "version: 2.9.0a0 → 2.10.0a0" in lines
@@ -230,12 +230,12 @@ def test_a_changelog_as_text(two: Desk) -> None:
     assert any(line.startswith("- ") and "Begin torchvision" in line for line in lines)
     assert any(line.startswith("submodule third_party/cudakit: ") for line in lines)
     assert "\x1b" not in said
-    said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "a.json")
+    said = two.run("diff", two.folder / "a.json", two.folder / "a.json")
     assert said.splitlines()[-1] == "nothing changed"
 
 
 def test_a_changelog_as_json(two: Desk) -> None:
-    said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json", "--json")
+    said = two.run("diff", two.folder / "a.json", two.folder / "b.json", "--json")
     found = json.loads(said)
     torch = found["projects"][0]
     assert found["schema"] == "cairn.changelog/1"
@@ -246,7 +246,7 @@ def test_a_changelog_as_json(two: Desk) -> None:
 
 def test_a_changelog_as_one_page_that_runs_nothing(two: Desk) -> None:
     page = two.folder / "page.html"
-    two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json", "--html", page)
+    two.run("diff", two.folder / "a.json", two.folder / "b.json", "--html", page)
     text = page.read_text()
     assert "Bump &lt;script&gt;alert(&#39;kit&#39;)&lt;/script&gt; &amp; more" in text
     assert "<script" not in text
@@ -260,9 +260,7 @@ def test_no_token_is_in_a_changelog(two: Desk) -> None:
     (two.folder / "b.json").write_text(json.dumps(frozen))
     page = two.folder / "page.html"
     files = (two.folder / "a.json", two.folder / "b.json", "--no-commits", "--html", page)
-    said = (
-        two.run("manifest", "diff", *files) + two.run("manifest", "diff", *files, "--json") + page.read_text()
-    )
+    said = two.run("diff", *files) + two.run("diff", *files, "--json") + page.read_text()
     assert "t0k" not in said
     assert "https://private.invalid/vision?a=&lt;b&gt;" in said
 
@@ -273,11 +271,11 @@ def test_a_changelog_needs_no_checkout_no_whole_mirror_and_no_origin_for_values(
     shutil.rmtree(two.sources)
     cache = tmp_path / "the cache of another"
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(cache))
-    said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json")
+    said = two.run("diff", two.folder / "a.json", two.folder / "b.json")
     assert "More vision" in said
     assert all(".commits." in path.name for path in (cache / "mirrors").glob("*.git"))
     shutil.rmtree(two.upstream.folder)
-    two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json", "--no-commits")
+    two.run("diff", two.folder / "a.json", two.folder / "b.json", "--no-commits")
 
 
 def test_a_commit_that_is_gone_leaves_a_note(two: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,7 +283,7 @@ def test_a_commit_that_is_gone_leaves_a_note(two: Desk, monkeypatch: pytest.Monk
     git(vision, "reflog", "expire", "--expire=now", "--all")
     git(vision, "gc", "--quiet", "--prune=now")
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(two.folder / "another cache"))
-    said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json")
+    said = two.run("diff", two.folder / "a.json", two.folder / "b.json")
     assert "no commits to show: " in said
     assert "(2 new)" in said
 
@@ -294,16 +292,16 @@ def test_a_project_that_came_or_went(two: Desk) -> None:
     frozen = two.manifest("a.json")
     del frozen["projects"][1]
     (two.folder / "a.json").write_text(json.dumps(frozen))
-    said = two.run("manifest", "diff", two.folder / "a.json", two.folder / "b.json")
+    said = two.run("diff", two.folder / "a.json", two.folder / "b.json")
     assert "vision: none → " in said
-    said = two.run("manifest", "diff", two.folder / "b.json", two.folder / "a.json")
+    said = two.run("diff", two.folder / "b.json", two.folder / "a.json")
     assert any(line.startswith("vision: ") and line.endswith(" → none") for line in said.splitlines())
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema": "cairn.manifest/2"}', '{"schema": 1}', "\0"])
 def test_what_is_no_manifest_is_one_line(desk: Desk, text: str) -> None:
     (desk.folder / "bad.json").write_text(text)
-    err = desk.run("manifest", "diff", desk.folder / "bad.json", desk.folder / "bad.json", code=2)
+    err = desk.run("diff", desk.folder / "bad.json", desk.folder / "bad.json", code=2)
     assert err.count("error: ") == 1
     desk.run("manifest", "checkout", desk.folder / "none.json", "--root-checkout-dir", desk.sources, code=2)
 

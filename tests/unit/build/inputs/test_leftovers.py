@@ -307,3 +307,18 @@ def test_what_a_project_hipifies_for_one_variant_is_not_there_for_the_next(demo:
     first = built(cpu)
     assert (first.cached, first.first_key) == (False, before)
     assert built(rocm).cached
+
+
+def test_what_a_build_leaves_is_no_local_work_where_no_gitignore_names_it(demo: Demo, tree: Path) -> None:
+    (tree / ".gitignore").write_text("")
+    have_it_first(tree, 'Path("a b!.so").touch(); Path("mine.txt").touch(); Path("demo.egg-info").mkdir(); '
+                        'Path("demo.egg-info/PKG-INFO").touch()')  # fmt: skip
+    commit(tree)
+    before = (tree / ".git" / "info" / "exclude").read_text()
+    for _ in "once", "and again":
+        built(demo(clean=True))
+        # What it cannot be shown to have made may be the user's.
+        assert git(tree, "status", "--porcelain").split() == ["??", "mine.txt"]
+    lines = (tree / ".git" / "info" / "exclude").read_text().removeprefix(before).split("\n")
+    assert {"/a\\ b\\!.so", "/build/", "/demo.egg-info/", "/demo/made.dat"} <= set(lines)
+    assert len(lines) == len(set(lines))

@@ -127,7 +127,9 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
     out = ["--output-dir", str(tmp_path / "out")]
     parser = main.make_parser()
     wanted = run.job_of(binder.make(run.Run, parser.parse_args(["build", *words, *out])))
-    script = build_prod_wheels._parser(PYTORCH / "build_prod_wheels.py").parse_args(["build", *given, *out])
+    script = build_prod_wheels.make_parser(PYTORCH / "build_prod_wheels.py").parse_args(
+        ["build", *given, *out]
+    )
     assert (
         wanted.build_env
         == build_prod_wheels._job(build_prod_wheels._request(script)).build_env

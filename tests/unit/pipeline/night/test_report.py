@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.errors import GateError, StoreError
+from cairn.errors import GateError, StoreError, UsageError
 from cairn.output import github
 from cairn.pipeline.night import plan, promote, report
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
@@ -354,3 +354,27 @@ def test_what_nights_leave_in_a_store_is_nothing_foreign(night: Night, run: Nigh
     assert not [name for name in unnamed if name.startswith(("nights/", "release/"))]
     # A channel without an index has pages for people, and nothing that installers read.
     assert [key for key in contents(run.store) if key.startswith("release/") and "/simple/" in key] == []
+
+
+def test_a_night_is_released_as_the_bytes_that_were_tested_whole_or_not_at_all(night_of: MakeNight) -> None:
+    other = leg_of("gfx110X-all", test_runs_on=(), bypass_tests=True)
+    night = night_of(GOOD, other)
+    run = night.run
+    night.built_and_staged(0)
+    assert [one.promoted for one in promote.promote_night(run).legs] == [True, False]
+    with pytest.raises(GateError, match="1 of 2 legs") as refused:
+        promote.release_night(run, "prerelease")
+    assert "no set of it was staged" in refused.value.reasons[0]
+    night.built_and_staged(1)
+    promote.promote_night(run)
+    files = set(run.store.folders("files/"))
+    tried = promote.release_night(dataclasses.replace(run, dry_run=True), "prerelease")
+    assert [one.promoted for one in tried.legs] == [True, True]
+    assert run.index(GOOD, "prerelease").load().set_ids == ()
+    for _ in "once", "and again":
+        assert all(one.promoted for one in promote.release_night(run, "prerelease").legs)
+    for leg in (GOOD, other):
+        assert run.index(leg, "prerelease").load().set_ids == run.index(leg, "release").load().set_ids
+    assert set(run.store.folders("files/")) == files
+    with pytest.raises(UsageError, match="goes to release by itself"):
+        promote.release_night(run, "release")

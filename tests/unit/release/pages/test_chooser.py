@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -14,6 +18,7 @@ from cairn.release.pages import chooser
 from cairn.release.pages.chooser import Answer, Chooser
 from cairn.release.pages.view import IndexView
 from helpers import pages
+from helpers.release import make_wheel
 
 VIEWS = (
     pages.channel(
@@ -55,6 +60,56 @@ def test_every_combination_has_one_answer() -> None:
     assert reasons
 
 
+# All lines in one process: starting pip takes longer than resolving one.
+PIP = """
+import json, sys
+from pip._internal.cli.main import main
+sys.exit(any([main(words) for words in json.load(sys.stdin)]))
+"""
+
+
+def index_of(view: IndexView, folder: Path) -> None:
+    """An index with the wheels of a view's sets, each requiring the torch of its own."""
+    for one in view.live:
+        tag = f"cp{one.python.replace('.', '')}"
+        for name, version in one.projects.items():
+            requires = [] if name in ("torch", "triton") else [f"torch=={one.projects['torch']}"]
+            place = folder / view.name / "simple" / name
+            make_wheel(place, name, version, requires=requires, tag=f"{tag}-{tag}-{one.platform}")
+    for place in folder.glob("**/simple/*/"):
+        (place / "index.html").write_text(
+            "".join(f'<a href="{f.name}">{f.name}</a>' for f in place.glob("*.whl"))
+        )
+
+
+def test_pip_takes_the_line_of_every_combination(tmp_path: Path) -> None:
+    made = chooser.make(VIEWS)
+    for view in VIEWS:
+        index_of(view, tmp_path / "store")
+    labels = {option.id: option.label for options in made.choices.values() for option in options}
+    lines: dict[tuple[str, ...], str] = {}
+    for chosen in combinations(made):
+        (answer,) = shown(made, chosen)
+        for before, after in [command[1:] for command in answer.commands if command[0] == "pip"]:
+            words = shlex.split(f"{before}{(tmp_path / 'store').as_uri()}/{answer.index}/simple/{after}")[1:]
+            (python,) = (labels[name] for name in chosen if re.fullmatch(r"p\d+", name))
+            windows = any(labels[name].startswith("Windows") for name in chosen)
+            words += ["--python-version", python, "--platform", "win_amd64" if windows else pages.PLATFORM]
+            lines[tuple(words)] = answer.versions
+    how = ["--dry-run", "--quiet", "--isolated", "--no-cache-dir", "--disable-pip-version-check"]
+    how += ["--only-binary", ":all:", "--target", str(tmp_path / "target"), "--report"]
+    reports = {words: tmp_path / f"{number}.json" for number, words in enumerate(lines)}
+    asked = json.dumps([[*words, *how, str(report)] for words, report in reports.items()])
+    done = subprocess.run(
+        [sys.executable, "-c", PIP], input=asked, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for words, versions in lines.items():
+        installs = [one["metadata"] for one in json.loads(reports[words].read_text())["install"]]
+        assert versions in [f"{one['name']} {one['version']}" for one in installs], words
+    assert len(lines) > 4
+
+
 def test_what_is_chosen_at_first_is_a_line_for_a_gpu() -> None:
     made = chooser.make(VIEWS)
     begin = {option.id for options in made.choices.values() for option in options if option.chosen}
@@ -62,6 +117,9 @@ def test_what_is_chosen_at_first_is_a_line_for_a_gpu() -> None:
     (answer,) = shown(made, begin)
     assert answer.index == "release"
     assert "gfx942" in answer.tested_on
+    assert answer.driver == "6.2"
+    assert b"AMD's 6.2 or newer" in chooser.page(VIEWS)
+    assert all(not one.driver for one in made.answers if one.reason or "cpu" in one.versions)
 
 
 @pytest.mark.parametrize(

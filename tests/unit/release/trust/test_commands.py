@@ -90,7 +90,18 @@ def test_an_installation_is_of_what_was_signed_whatever_the_server_says(
 ) -> None:
     store, key = place / "store", key_file(place, RELEASER)
     root = cairn.json("trust", "init", "--store", store, "--root-key", key)["root"]
-    words = ("install", "--store", store, "--target", "cpu", "--python", sys.executable, "--root", root)
+    words = (
+        "install",
+        "--dry-run",
+        "--store",
+        store,
+        "--target",
+        "cpu",
+        "--python",
+        sys.executable,
+        "--root",
+        root,
+    )
     assert cairn.json(*words)["root"] == root
     address = (store / "release" / "simple").as_uri() + "/"
     machine = Machine(gpus=("cpu",), python="3.11", platform="linux_x86_64")

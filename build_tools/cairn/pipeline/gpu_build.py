@@ -1,0 +1,250 @@
+"""Build for the GPUs of a machine by one line: choose what nobody named, say what it takes, build it.
+
+`prepare` chooses release line, projects and ROCm SDK, and changes nothing; `say` tells what the build takes
+before `run` begins it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packaging.version import Version
+
+from cairn import targets as gpu
+from cairn.build import job as build_jobs
+from cairn.build.model import BuiltWheel, Job
+from cairn.errors import PrerequisiteError, UsageError
+from cairn.output import console
+from cairn.pipeline import staging
+from cairn.sources import checkout_stack, release_line
+from cairn.sources.checkout.checkout import CheckoutRequest
+from cairn.stack import Cost, Project, Stack
+from cairn.testing.gpus import kernel
+from cairn.testing.gpus.visible import visible_gpus
+from cairn.venv import PackageSource
+
+_RELEASE = re.compile(r"release/([0-9]+(?:\.[0-9]+)*)")
+_SDK = "sdk"  # what the table of costs calls it
+_MINUTE, _HOUR = 60, 3600
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuBuild:
+    """A build that was chosen, and not begun.
+
+    Attributes:
+        job: the build, of the projects that were named and of what they need.
+        stack: its stack, on the line.
+        targets: what it is for.
+        root: the folder of the checkouts.
+        absent: the projects that are checked out first; torch may be among them for its pins alone.
+        makes_sdk: the stack makes the ROCm SDK itself.
+    """
+
+    job: Job
+    stack: Stack
+    targets: tuple[str, ...]
+    root: Path
+    absent: tuple[Project, ...]
+    makes_sdk: bool
+
+    @property
+    def needed(self) -> Cost:
+        """What it takes, of what is known; less where Cairn's cache has a wheel already."""
+        costs = self.stack.costs
+        known = [costs.get(project.name, Cost()) for project in self.absent]
+        with_sdk = () if self.job.for_cpu() else (costs.get(_SDK, Cost()),)
+        built = [costs.get(name, Cost()) for name in self.job.checkouts]
+        number = 0 if self.job.for_cpu() else len(self.targets)
+        return Cost(
+            download=sum(cost.download for cost in (*known, *with_sdk)),
+            disk=sum(cost.disk for cost in (*built, *with_sdk)),
+            cpu_hours=sum(cost.cpu_hours + cost.hours_per_target * number for cost in built),
+        )
+
+
+def targets_of_gpus(chosen: str, topology: Path | None = None) -> tuple[str, ...]:
+    """The targets of a GPU that is named as a product, a target or a family, or of those of this machine.
+
+    Args:
+        chosen: what the user wrote; `auto` for the GPUs of this machine, cards before graphics of processors.
+        topology: the kernel's description of the GPUs; that of this machine where it is None.
+
+    Raises:
+        PrerequisiteError: it has none.
+        UsageError: there is no such GPU.
+    """
+    if chosen != "auto":
+        try:
+            return gpu.parse_targets(chosen)
+        except UsageError:
+            if chosen.casefold().startswith("gfx"):
+                raise
+            return (gpu.parse_product(chosen),)
+    hidden = os.environ.get("ROCR_VISIBLE_DEVICES") if topology is None else None
+    own = gpu.discrete(visible_gpus(kernel.gpu_names(topology or kernel.KFD_NODES), hidden))
+    if not own:
+        raise PrerequisiteError(
+            "no GPU was found on this machine",
+            tip='name one: --gpu gfx1100, --gpu "RX 7900 XTX", or --gpu cpu',
+        )
+    return gpu.parse_targets(own)
+
+
+def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: Path) -> GpuBuild:
+    """Choose what the user did not name.
+
+    Args:
+        job: the build as the user asks for it.
+        targets: of the GPUs.
+        projects: what is to be built, with what it needs; those that users install where none is named.
+        root: the folder of the checkouts.
+
+    Raises:
+        UsageError: there is no such project or line, or no SDK for all targets at once.
+    """
+    stack = job.stack
+    if any(project.hipify == "torch-utils" for project in stack.projects):
+        raise UsageError(
+            f"{stack.name} is hipified by a torch that is installed first",
+            tip=f"cairn ci run --stack {stack.name}",
+        )
+    is_cpu = tuple(targets) == (gpu.CPU,)
+    named = [stack.project(name) for name in (*projects, *(() if projects else stack.install))]
+    wanted = _with_needs(stack, named or [p for p in stack.projects if not (is_cpu and p.rocm_only)])
+    folders = {project.name: root / project.checkout_dir for project in stack.projects}
+    present = {name: folder for name, folder in folders.items() if folder.is_dir()}
+    of_checkouts = release_line.line_of(stack, present, asked=job.line) if present else None
+    stack = stack.for_line(of_checkouts or job.line or newest_line(stack))
+    absent = [stack.project(p.name) for p in wanted if p.name not in present]
+    if any(p.pin for p in absent) and "torch" in folders.keys() - present.keys() - {p.name for p in absent}:
+        absent.append(stack.project("torch"))
+    makes_sdk = not is_cpu and stack.sdk is not None and bool(stack.sdk.build)
+    return GpuBuild(
+        job=dataclasses.replace(
+            job,
+            line=stack.line,
+            targets=",".join(targets),
+            checkouts={p.name: folders[p.name] for p in wanted},
+            required=frozenset(p.name for p in wanted),
+            install_rocm=not is_cpu,
+            sdk=job.sdk
+            if is_cpu or makes_sdk
+            else dataclasses.replace(job.sdk, source=_sdk_source(job, targets)),
+        ),
+        stack=stack,
+        targets=tuple(targets),
+        root=root,
+        absent=tuple(absent),
+        makes_sdk=makes_sdk,
+    )
+
+
+def newest_line(stack: Stack) -> str:
+    """The newest release line of a stack, by its number; the stack's default where none has one."""
+    numbered = {line: match for line in stack.line_names() if (match := _RELEASE.fullmatch(line))}
+    return max(numbered, key=lambda line: Version(numbered[line][1]), default=stack.line)
+
+
+def _with_needs(stack: Stack, named: Sequence[Project]) -> tuple[Project, ...]:
+    names: dict[str, None] = {}
+    rest = [project.name for project in named]
+    while rest:
+        name = rest.pop()
+        if name not in names:
+            names[name] = None
+            rest += stack.project(name).needs
+    return tuple(project for project in stack.in_order() if project.name in names)
+
+
+def _sdk_source(job: Job, targets: Sequence[str]) -> PackageSource:
+    source = job.sdk.source
+    if source.index_url or source.find_links:
+        return source
+    addresses = dict.fromkeys(map(gpu.upstream_index, targets))
+    if len(addresses) > 1:
+        raise UsageError(
+            f"no index of upstream's has an SDK for {' and '.join(targets)} at once",
+            tip="name one of them with --gpu, or an index that has: --index-url URL",
+        )
+    return dataclasses.replace(source, index_url=next(iter(addresses)))
+
+
+def say(build: GpuBuild) -> Iterator[tuple[str, str]]:
+    """Yield what will be done, with what it takes: a word and a sentence each."""
+    job = build.job
+    products = gpu.product_of(build.targets[0])
+    shown = (
+        f"{build.targets[0]} ({products})"
+        if len(build.targets) == 1 and products
+        else " ".join(build.targets)
+    )
+    yield "for", shown
+    yield "build", f"{', '.join(job.checkouts)} of {build.stack.name}, line {job.line}, into {job.output_dir}"
+    if build.absent:
+        yield "check out", f"{', '.join(project.name for project in build.absent)} into {build.root}"
+    if kept := [name for name in job.checkouts if name not in {project.name for project in build.absent}]:
+        yield "as it is", f"{', '.join(kept)} in {build.root}"
+    if build.makes_sdk:
+        yield "ROCm SDK", "made by the stack"
+    elif not job.for_cpu():
+        version = job.sdk.version or "the newest"
+        yield "ROCm SDK", f"{version} of {job.sdk.source.index_url or ', '.join(job.sdk.source.find_links)}"
+    yield from _takes(build)
+
+
+def _takes(build: GpuBuild) -> Iterator[tuple[str, str]]:
+    needed, cores = build.needed, build.job.jobs or os.cpu_count() or 1
+    if not build.stack.costs:
+        yield "takes", "nobody measured what this stack takes"
+    if needed.download:
+        yield "download", f"about {console.size(needed.download)}"
+    if needed.disk:
+        place = next(
+            folder for folder in (build.root.absolute(), *build.root.absolute().parents) if folder.is_dir()
+        )
+        free = console.size(shutil.disk_usage(place).free)
+        yield "disk", f"about {console.size(needed.disk)}; {build.root} has {free} free"
+    if needed.cpu_hours:
+        time = _rough(needed.cpu_hours * _HOUR / cores)
+        yield "time", f"about {time} on {cores} cores, less where wheels are in Cairn's cache"
+
+
+def _rough(seconds: float) -> str:
+    minutes = max(1, round(seconds / _MINUTE))
+    return f"{minutes} min" if minutes < 90 else f"{round(minutes / _MINUTE)} h"  # noqa: PLR2004 - 1.5 hours
+
+
+def run(build: GpuBuild, work_dir: Path) -> tuple[BuiltWheel, ...]:
+    """Check out what is absent, install the SDK and build.
+
+    Args:
+        build: what `prepare` chose.
+        work_dir: keeps the SDK that a stack makes itself.
+
+    Raises:
+        CairnError: of what failed; what is finished is kept.
+    """
+    if build.absent:
+        names = ", ".join(project.name for project in build.absent)
+        with console.current().stage(f"check out {names} of {build.stack.line}") as stage:
+            requests = [
+                CheckoutRequest(project=p, checkout_dir=build.root.absolute() / p.checkout_dir)
+                for p in build.absent
+            ]
+            torch_dir = checkout_stack.find_torch_dir(build.stack, build.root.absolute())
+            checkout_stack.checkout_stack(build.stack, requests, torch_dir=torch_dir, say=stage.update)
+    job = build.job
+    if build.makes_sdk:
+        (job,) = build_jobs.check((job,))
+        logs = job.environments() / "logs"
+        staging.install_own_sdk(job, build.targets, work_dir, logs=logs)
+        job = dataclasses.replace(job, install_rocm=False)
+    (wheels,) = build_jobs.run((job,))
+    return wheels
