@@ -125,7 +125,7 @@ class Nights:
         assert report.record(self.store, night, ended) == ()
         self.reports[night.night] = ended
         history = report.history_of(self.store, night.release)
-        self.summaries[night.night] = report.markdown(night, ended, history)
+        self.summaries[night.night] = report.markdown(night, ended, history=history)
         if folder := os.environ.get("CAIRN_RENDER"):
             for key, data in contents(self.store).items():
                 if key.endswith((".html", "nights.json", ".atom")):
