@@ -290,7 +290,7 @@ def markdown(
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
         why, last_good = safe_text.markdown(one.why), _moment(trouble.last_good) if one.stage else ""
         rows.append((safe_text.markdown(trouble.who), outcome, why, link, last_good))
-    took = {leg.id: one.minutes for leg, one in zip(night.legs, ended, strict=True)}
+    took = {leg.id: one.minutes for leg, one in zip(night.legs, ended, strict=False)}
     late = nights.late(history, took, before=night.frozen) if history is not None else {}
     told = [(safe_text.markdown(night.leg(name).name), "late", text, "", "") for name, text in late.items()]
     more = len(told) - nights.MOST_LATE
