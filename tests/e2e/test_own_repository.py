@@ -44,7 +44,10 @@ ROLES = {
 
 # pip resolves what it would install, and leaves it at that: jobs share the environment, at the same time.
 _PYTHON = """#!/bin/sh
-case "$*" in "-m pip install "*) shift 3; exec @python@ -m pip install --dry-run "$@";; esac
+case "$*" in
+    "-m pip install "*) shift 3; exec @python@ -m pip install --dry-run "$@";;
+    "-m venv "*) mkdir -p "$3/bin" && ln -sf "$0" "$3/bin/python"; exit;;
+esac
 exec @python@ "$@"
 """
 _CAIRN = """#!@python@
