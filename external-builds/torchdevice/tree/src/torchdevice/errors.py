@@ -5,6 +5,10 @@ The texts of `strict` are torch's own, and a test finds their parts in torch's l
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import torch
 
 
@@ -17,6 +21,7 @@ class RefusedError(RuntimeError):
 
 # What torch raises for an ordinal the machine does not have, since 2.8.
 _DEVICE_ERROR: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
+_RULE = "torchdevice_rule"
 _SAME = "Expected all tensors to be on the same device, but"
 
 
@@ -33,11 +38,31 @@ def invalid_ordinal(index: int, count: int) -> RuntimeError:
     )
 
 
+def _mistake(make: Callable[..., Exception]) -> Callable[..., Any]:
+    """Mark the errors that `strict` raises with the name of their rule, for reports to know them by."""
+
+    @functools.wraps(make)
+    def made(*args: Any) -> Exception:
+        error = make(*args)
+        setattr(error, _RULE, make.__name__)
+        return error
+
+    return made
+
+
+def rule_of(error: BaseException) -> str | None:
+    """The rule of `strict` that an error is by, as `two_devices`, or None of others."""
+    rule: str | None = getattr(error, _RULE, None)
+    return rule
+
+
+@_mistake
 def two_devices(one: torch.device, other: torch.device) -> RuntimeError:
     """Operations by element: TensorIterator's."""
     return RuntimeError(f"{_SAME} found at least two devices, {one} and {other}!")
 
 
+@_mistake
 def different_argument(name: str, at: torch.device, others: torch.device, method: str) -> RuntimeError:
     """All other operations: the check before a kernel of CUDA."""
     return RuntimeError(
@@ -46,6 +71,7 @@ def different_argument(name: str, at: torch.device, others: torch.device, method
     )
 
 
+@_mistake
 def index_elsewhere(device: torch.device) -> RuntimeError:
     """An index on a GPU that the indexed tensor is not on."""
     return RuntimeError(
@@ -53,6 +79,7 @@ def index_elsewhere(device: torch.device) -> RuntimeError:
     )
 
 
+@_mistake
 def convolution(data: str, parameter: str, other: str, device: torch.device) -> RuntimeError:
     """Input and weights of a convolution."""
     mkldnn = f" or input should be a MKLDNN tensor and {parameter} is a dense tensor"
@@ -60,6 +87,7 @@ def convolution(data: str, parameter: str, other: str, device: torch.device) -> 
     return RuntimeError(f"Input type ({data}) and {parameter} type ({other}) should be the same{also}")
 
 
+@_mistake
 def recurrent(data: torch.device, what: str, other: torch.device) -> RuntimeError:
     """Input, weights and state of a recurrent layer."""
     return RuntimeError(
@@ -68,6 +96,7 @@ def recurrent(data: torch.device, what: str, other: torch.device) -> RuntimeErro
     )
 
 
+@_mistake
 def attention(query: torch.device, key: torch.device, value: torch.device) -> RuntimeError:
     """The three tensors of attention."""
     return RuntimeError(
@@ -76,11 +105,13 @@ def attention(query: torch.device, key: torch.device, value: torch.device) -> Ru
     )
 
 
+@_mistake
 def quantiles(what: str) -> RuntimeError:
     """`quantile(x, q)`."""
     return RuntimeError(f"quantile() {what} tensor must be on the same device as the input tensor")
 
 
+@_mistake
 def take_along_dim(expected: torch.device, found: torch.device) -> RuntimeError:
     """`take_along_dim(x, indices)`."""
     checking = "(while checking arguments for torch.take_along_dim())"
@@ -89,11 +120,13 @@ def take_along_dim(expected: torch.device, found: torch.device) -> RuntimeError:
     )
 
 
+@_mistake
 def wrong_generator(expected: torch.device, found: torch.device) -> RuntimeError:
     """A generator of another kind of device."""
     return RuntimeError(f"Expected a '{expected.type}' device type for generator but found '{found.type}'")
 
 
+@_mistake
 def not_numpy(device: torch.device) -> TypeError:
     """A tensor that NumPy cannot see."""
     return TypeError(
@@ -102,21 +135,25 @@ def not_numpy(device: torch.device) -> TypeError:
     )
 
 
+@_mistake
 def not_pinned(type_name: str) -> RuntimeError:
     """Memory of a GPU is not to be pinned."""
     return RuntimeError(f"cannot pin '{type_name}' only dense CPU tensors can be pinned")
 
 
+@_mistake
 def not_pinnable() -> RuntimeError:
     """`torch.ones(2, device="cuda", pin_memory=True)`."""
     return RuntimeError("Only dense CPU tensors can be pinned")
 
 
+@_mistake
 def not_cuda() -> RuntimeError:
     """`x.cuda("cpu")`."""
     return RuntimeError("Invalid device, must be cuda device")
 
 
+@_mistake
 def invalid_gradient(index: int, expected: torch.device, found: torch.device, node: str = "") -> RuntimeError:
     """A gradient that is not where its tensor is: given to `backward`, or returned by a node of the graph."""
     returned = f"Function {node} returned an " if node else ""
@@ -125,11 +162,13 @@ def invalid_gradient(index: int, expected: torch.device, found: torch.device, no
     )
 
 
+@_mistake
 def hook_moved(name: str, before: str, after: str) -> RuntimeError:
     """A hook that gives back a gradient of another kind of device; `CUDAFloatType` is what C++ calls it."""
     return RuntimeError(f"hook '{name}' has changed the type of value (was {before} got {after})")
 
 
+@_mistake
 def gradient_elsewhere(gradient: torch.device, tensor: torch.device) -> RuntimeError:
     """`x.grad = …` of another device."""
     if gradient.type == tensor.type:
@@ -143,6 +182,7 @@ def gradient_elsewhere(gradient: torch.device, tensor: torch.device) -> RuntimeE
     )
 
 
+@_mistake
 def lengths_on_gpu(device: torch.device, kind: str) -> RuntimeError:
     """`pack_padded_sequence(x, lengths)` with lengths that are not on the CPU."""
     return RuntimeError(
@@ -150,6 +190,7 @@ def lengths_on_gpu(device: torch.device, kind: str) -> RuntimeError:
     )
 
 
+@_mistake
 def sections_on_gpu(device: torch.device) -> RuntimeError:
     """`tensor_split(x, sections)` with sections that are not on the CPU."""
     return RuntimeError(

@@ -1,10 +1,20 @@
-"""`pytest --torchdevice`: tests that say "cuda" run on the device there is."""
+"""`pytest --torchdevice`: tests that say "cuda" run on the device there is.
+
+With `--torchdevice-strict`, mistakes about devices are told apart from other failures: listed at the end,
+each by the line of the project that made it, and on GitHub shown beside that line.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+_MARK = "torchdevice_off"
+_KEPT = "torchdevice"  # in a report's properties, which pytest-xdist carries to where reports are read
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -24,6 +34,111 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="the same, where tensors say cuda:0 and mixed devices are PyTorch's errors",
     )
+    group.addoption(
+        "--torchdevice-baseline",
+        metavar="FILE",
+        type=Path,
+        help="mistakes that are known: lines of a test and a rule, as the summary shows them. They are "
+        "expected to fail, new ones fail the run, and what is fixed is named",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker, and read the baseline."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARK}(reason): run the test without torchdevice; the reason is shown, and must be given",
+    )
+    if _asked(config.option):
+        config.pluginmanager.register(_Mistakes(config), "torchdevice-mistakes")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse a marker without a reason."""
+    for item in items:
+        mark = item.get_closest_marker(_MARK)
+        if mark is not None and not mark.kwargs.get("reason"):
+            raise pytest.UsageError(f'{item.nodeid}: write {_MARK}(reason="...")')
+
+
+class _Mistakes:
+    """What `strict` finds in tests, against what the baseline has."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        path = config.option.torchdevice_baseline
+        lines = path.read_text(encoding="utf-8").splitlines() if path else ()
+        self.root = config.rootpath
+        self.known = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+        self.passed: set[str] = set()
+        self.kept = 0
+        self.new: list[tuple[str, str, str, int, str]] = []
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+        """Run a test without torchdevice where it is marked so."""
+        import torchdevice
+
+        route = torchdevice.status() if item.get_closest_marker(_MARK) else None
+        if route is None:
+            return (yield)
+        while not torchdevice.disable():
+            pass
+        try:
+            return (yield)
+        finally:
+            torchdevice.enable(route.target, count=route.count, strict=route.strict, features=route.features)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+        """Keep a mistake and its line; one that is known is an expected failure."""
+        from torchdevice import errors
+
+        report = yield
+        rule = errors.rule_of(call.excinfo.value) if call.excinfo and report.failed else None
+        if rule is not None:
+            path, line = self._line(item, call.excinfo)
+            message = str(call.excinfo.value).partition("\n")[0]
+            report.user_properties.append((_KEPT, [item.nodeid, rule, path, line, message]))
+            if f"{item.nodeid} {rule}" in self.known:
+                report.outcome, report.wasxfail = "skipped", f"in the baseline of torchdevice: {rule}"
+        return report
+
+    def _line(self, item: pytest.Item, excinfo: Any) -> tuple[str, int]:
+        """The innermost line of the project: not in an environment, and not outside its folder."""
+        for entry in reversed(excinfo.traceback):
+            path = Path(entry.path)
+            if path.is_relative_to(self.root) and not {"site-packages", "torchdevice"} & set(path.parts):
+                return path.relative_to(self.root).as_posix(), entry.lineno + 1
+        return item.location[0], (item.location[1] or 0) + 1
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect what workers have kept, too."""
+        found = [value for name, value in report.user_properties if name == _KEPT]
+        if report.when == "call" and report.passed:
+            self.passed.add(report.nodeid)
+        for nodeid, rule, path, line, message in found:
+            if report.outcome == "skipped":
+                self.kept += 1
+            else:
+                self.new.append((nodeid, rule, path, line, message))
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """List them, as annotations on GitHub."""
+        fixed = sorted(line for line in self.known if line.rpartition(" ")[0] in self.passed)
+        if not (self.new or self.kept or fixed):
+            return
+        write = terminalreporter.write_line
+        terminalreporter.section("mistakes about devices")
+        for nodeid, rule, path, line, message in self.new:
+            write(f"{path}:{line}: {message}")
+            write(f"    {nodeid} {rule}")
+            if os.environ.get("GITHUB_ACTIONS") == "true":
+                write(
+                    f"::error file={path},line={line},title=torchdevice {rule}::{message.replace('%', '%25')}"
+                )
+        for line in fixed:
+            write(f"fixed, to be taken out of the baseline: {line}")
+        write(f"{len(self.new)} new, {self.kept} in the baseline, {len(fixed)} fixed")
 
 
 def _asked(options: Any) -> bool:
