@@ -10,6 +10,7 @@ record for a malformed line, and there are merge commits upstream that have conf
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -399,7 +400,7 @@ def materialized(project: Project) -> str | None:
     if tree is not None:
         # Repositories of one folder name each other by their names there; other folders may use them too.
         folder = Path(tree).resolve().parent
-        key = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
+        key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
         origin = declared.TreeOrigin(name=project.name, path=Path(tree))
         return str(declared.materialize([origin], cache / f"{folder.parent.name}-{key}")[project.name])
     if sdist is not None:

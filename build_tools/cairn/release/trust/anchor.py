@@ -102,7 +102,7 @@ def anchor(reader: Reader) -> Anchor | None:
         MetadataError: the store has another root, has lost its own, or one that nobody may have signed.
     """
     text = _GIVEN.get() or os.environ.get(VARIABLE)
-    known = _memory() / "known" / hashlib.sha256(reader.url.encode()).hexdigest()
+    known = _memory() / "known" / hashlib.sha256(reader.url.encode(errors="surrogatepass")).hexdigest()
     before = files.text_or_empty(known).strip()
     if not (named := text or before):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.trust import anchor, metadata, root
 from cairn.release.trust.metadata import MetadataError, key_of
 from cairn.release.trust.online import Promoter
+from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from helpers.moments import dying
 from helpers.provenance import signer
@@ -197,3 +199,13 @@ def test_a_mark_with_control_characters_is_signed_as_others_encode_it(
     file = somebody_new(store, trusted, tmp_path / "client", monkeypatch).file("release", odd.filename)
     assert file is not None
     assert file.marks == {"yanked": 'it "eats"  data \\ é \x7f'}
+
+
+def test_a_store_may_lie_in_a_folder_whose_name_is_not_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    store = LocalStore(tmp_path / os.fsdecode(b"caf\xe9"))
+    assert anchor.anchor(store) is None
+    rooted(store)
+    assert anchor.anchor(store) is not None
