@@ -44,7 +44,7 @@ windows-amdgpu-families work-dir workers
 _GUARDED = """
 add again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
 allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
-bad base baseline begun-within build-arg build-env builder builder-key built-dir bundle bypass
+bad base baseline begun-within build-arg build-env builder builder-key built-by built-dir bundle bypass
 cache cache-store cairn checkout clean cluster collection collection-timeout consumer credentials
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
 download-concurrency draft

@@ -288,7 +288,7 @@ def check(
         run(store.inner)
         assert offers(store.inner) == expected, what
         tried += plan.happened > 0
-    assert tried > 20
+    assert tried > 15  # of the sample; a collector of this store writes 19 times
 
 
 BESIDE_GC = ("publish", "stage", "promote", "roll back", "yank", "retain")
