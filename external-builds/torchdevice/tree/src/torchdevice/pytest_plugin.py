@@ -7,7 +7,7 @@ each by the line of the project that made it, and on GitHub shown beside that li
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,13 +89,15 @@ class _Mistakes:
             torchdevice.enable(route.target, count=route.count, strict=route.strict, features=route.features)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, Any]:
         """Keep a mistake and its line; one that is known is an expected failure."""
         from torchdevice import errors
 
         report = yield
         rule = errors.rule_of(call.excinfo.value) if call.excinfo and report.failed else None
-        if rule is not None:
+        if call.excinfo and rule is not None:
             path, line = self._line(item, call.excinfo)
             message = str(call.excinfo.value).partition("\n")[0]
             report.user_properties.append((_KEPT, [item.nodeid, rule, path, line, message]))
@@ -113,10 +115,10 @@ class _Mistakes:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Collect what workers have kept, too."""
-        found = [value for name, value in report.user_properties if name == _KEPT]
+        mistakes: list[Any] = [value for name, value in report.user_properties if name == _KEPT]
         if report.when == "call" and report.passed:
             self.passed.add(report.nodeid)
-        for nodeid, rule, path, line, message in found:
+        for nodeid, rule, path, line, message in mistakes:
             if report.outcome == "skipped":
                 self.kept += 1
             else:
