@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal
 
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.output.wording import short_id
@@ -121,8 +121,8 @@ def check(
     report = Report(file_name=file_name, sha256=sha256, index=index, path=path)
     offer: Offer | None = None
     with report.link("generation") as texts:
-        signed = cast("OffersSigned", reader).offer if hasattr(reader, "offer") else None
-        offer = (signed and signed(index, file_name)) or evidence.offer(reader, index, file_name)
+        signed = reader.offer(index, file_name) if isinstance(reader, OffersSigned) else None
+        offer = signed or evidence.offer(reader, index, file_name)
         texts.append(offer.state)
     file = _offered(report, offer) if offer else None
     if offer is None or file is None:

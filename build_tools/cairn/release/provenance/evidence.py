@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
@@ -69,6 +69,7 @@ class Offer:
     signed: bool = False
 
 
+@runtime_checkable
 class OffersSigned(Reader, Protocol):
     """A reader that knows what a promoter signed of one file; `trust.client.SignedStore` is one."""
 

@@ -18,10 +18,9 @@ import msgspec
 from cairn import targets
 from cairn.testing.gpus import kernel, sources
 from cairn.testing.gpus.gpu import Gpu, Source
-from cairn.testing.gpus.visible import GPU_VARIABLES, visible_gpus
+from cairn.testing.gpus.visible import GPU_VARIABLES, OF_HIP, visible_gpus
 
 _MORE = 1.1  # memory: how much of it torch may see beyond what the kernel gives, by rounding
-_OF_HIP = GPU_VARIABLES[1:]  # the first that is set counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +159,7 @@ def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Seque
 
 def _visible(machine: tuple[Gpu, ...], variables: Mapping[str, str]) -> tuple[Gpu, ...]:
     """Return the GPUs that the variables leave visible, renumbered by the runtime and then by HIP."""
-    hip = next((name for name in _OF_HIP if name in variables), None)
+    hip = next((name for name in OF_HIP if name in variables), None)
     for name in ("ROCR_VISIBLE_DEVICES", hip):
         if name is not None:
             machine = _chosen(machine, variables.get(name))

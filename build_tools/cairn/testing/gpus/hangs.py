@@ -18,11 +18,11 @@ from cairn.errors import PrerequisiteError
 from cairn.output import console
 from cairn.testing.gpus import kernel, sources
 from cairn.testing.gpus.gpu import Gpu
-from cairn.testing.gpus.visible import GPU_VARIABLES
+from cairn.testing.gpus.visible import GPU_VARIABLES, OF_HIP
 
 LIMIT = 120.0
 """Seconds that a GPU may take: a torch from a slow disk, and its first kernel."""
-_RUNTIME, *_OF_HIP = GPU_VARIABLES
+_RUNTIME = GPU_VARIABLES[0]
 _COMPUTE = """\
 import importlib.util
 if importlib.util.find_spec("torch") is not None:
@@ -113,7 +113,7 @@ def hide(
     left = [word for word in words if word not in hanging]
     out = tuple(gpus[word] for word in hanging)
     console.current().warn(f"left out, since it hangs: {', '.join(map(name_of, out))}")
-    shown = {name: value for name, value in variables.items() if name not in _OF_HIP}
+    shown = {name: value for name, value in variables.items() if name not in OF_HIP}
     return Answering(variables=shown | {_RUNTIME: ",".join(left) or "-1"}, hanging=out, is_empty=not left)
 
 
@@ -129,7 +129,7 @@ def _words(variables: Mapping[str, str], count: int) -> list[str]:
     words = [str(number) for number in range(count)] if given is None else given.split(",")
     words = [word.strip() for word in words]
     valid = [word for word in words if word and (not word.isdecimal() or int(word) < count)]
-    chosen = next((variables[name].split(",") for name in _OF_HIP if name in variables), None)
+    chosen = next((variables[name].split(",") for name in OF_HIP if name in variables), None)
     if chosen is not None and all(word.strip().isdecimal() for word in chosen):
         valid = [valid[int(word)] for word in chosen if int(word) < len(valid)]
     return [word for word in dict.fromkeys(valid) if count and word != "-1"]
@@ -143,7 +143,7 @@ def _ask(words: list[str], variables: Mapping[str, str], python: Path | None, lo
         commands.append([str(python), "-I", "-c", _COMPUTE])
     if not commands:
         return []
-    shown = {name: value for name, value in variables.items() if name not in _OF_HIP}
+    shown = {name: value for name, value in variables.items() if name not in OF_HIP}
     asked = process.run(
         [sys.executable, "-I", "-c", _ASK, json.dumps(LIMIT), json.dumps(words), json.dumps(commands)],
         env=shown,

@@ -23,8 +23,9 @@ T = TypeVar("T")
 GpuChoice = Literal["one", "one-of-each", "all"]
 """One GPU, one of each kind, or all, of those that fit."""
 _RUNTIME, _HIP, _ORDINAL = "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"
-_OF_HIP = (_HIP, "CUDA_VISIBLE_DEVICES", _ORDINAL)  # the first that is set counts
-GPU_VARIABLES = (_RUNTIME, *_OF_HIP)
+OF_HIP = (_HIP, "CUDA_VISIBLE_DEVICES", _ORDINAL)
+"""The variables that hide GPUs from HIP; the first that is set counts."""
+GPU_VARIABLES = (_RUNTIME, *OF_HIP)
 """The variables that hide GPUs."""
 
 
@@ -72,7 +73,7 @@ def choose_gpus(
     present = visible_gpus(kernel.gpu_names(nodes), environ.get(_RUNTIME))
     if not present:
         return VisibleGpus(hardware=())
-    hiding = [name for name in _OF_HIP if name in environ]
+    hiding = [name for name in OF_HIP if name in environ]
     words = [word.strip() for word in environ[hiding[0]].split(",")] if hiding else []
     if all(word.lstrip("-").isdecimal() for word in words if word):
         numbered = [(str(number), name) for number, name in enumerate(present)]
