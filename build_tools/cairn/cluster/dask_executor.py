@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import shutil
+import signal
 import threading
 import time
 import warnings
@@ -18,7 +19,6 @@ from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from typing import Any
 
-import dask_jobqueue
 from distributed import Client, KilledWorker, Status
 from distributed.comm.core import CommClosedError
 
@@ -83,6 +83,11 @@ def connect(where: Where) -> Iterator[Cluster]:
 
 def _start(name: str, workers: int) -> Any:  # noqa: ANN401 # dask-jobqueue has no types
     """Start a scheduler in this process, and submit jobs that are its workers."""
+    # Its import has Ctrl-C end the program as if all were well: dask_jobqueue/runner.py, line 18.
+    interrupt = signal.getsignal(signal.SIGINT)
+    import dask_jobqueue  # noqa: PLC0415
+
+    signal.signal(signal.SIGINT, interrupt)
     kind = getattr(dask_jobqueue, name, None)
     if kind is None or getattr(kind, "job_cls", None) is None:
         raise UsageError(

@@ -68,7 +68,7 @@ def test_windows_kill_ends_the_program_even_without_taskkill() -> None:
 # What Python has on POSIX alone, and what pyproject.toml installs on Linux alone.
 _ABSENT = """
 import importlib, os, pkgutil, signal, sys
-import dask_jobqueue, obstore.store, pypi_attestations  # they ask by themselves which system it is
+import distributed, obstore.store, pypi_attestations  # they ask by themselves which system it is
 for name in ("auditwheel", "fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"):
     sys.modules[name] = None
 for name in ("copy_file_range", "fork", "geteuid", "getuid", "killpg", "setsid", "sysconf", "uname"):
@@ -83,6 +83,7 @@ ours = [name for name in names if not name.startswith(elsewhere)]
 for name in ours:
     if not name.endswith("__main__"):
         importlib.import_module(name)
+assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "an import took Ctrl-C for itself"
 print(len(ours))
 """
 

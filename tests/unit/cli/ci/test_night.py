@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -137,8 +138,16 @@ def test_a_run_says_what_a_cluster_needs(tmp_path: Path, call: Call, monkeypatch
     monkeypatch.setitem(sys.modules, "distributed", None)
     for name in ("cairn.cluster.dask_executor", "cairn.cluster.worker_step"):
         monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delattr("cairn.cluster.dask_executor", raising=False)
     _, err = call(tmp_path, "run", "--executor", "dask", *scheduler, code=3)
     assert "pip install 'cairn-wheels[cluster]'" in err
+
+
+def test_ctrl_c_stays_what_it_was_where_jobs_are_submitted(tmp_path: Path, call: Call) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    _, err = call(tmp_path, "run", "--executor", "dask", "--cluster", "Nothing", code=2)
+    assert "such as SLURMCluster" in err
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_run_has_one_line_and_no_image(tmp_path: Path, call: Call) -> None:
