@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +34,7 @@ class Progress:
 
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """With workers, which have all collected the same."""
-        self.workers = os.cpu_count() or 1
+        self.workers = self.terminal.config.getoption("numprocesses")
         self.expect(ids)
 
     def expect(self, names: Sequence[str]) -> None:
