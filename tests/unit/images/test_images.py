@@ -143,7 +143,9 @@ def test_the_line_of_upstreams_page_is_the_one_that_is_printed(cairn: Cairn) -> 
         assert f"getent group {name} || groupadd" in answer["text"]
     shown = cairn("image", "build", TEST, *engine, "--dry-run").out.splitlines()
     file, folder = shlex.quote(f"{FOLDER}/{TEST}.Dockerfile"), shlex.quote(str(FOLDER))
-    assert shown == [f"docker build --file {file} --tag {TEST}:latest {folder}"]
+    assert shown == [shlex.join(line) for line in answer["lines"]]
+    assert shown[0].startswith(f"docker build --file {file} --tag {TEST}:latest ")  # its commit follows
+    assert shown[0].endswith(f" {folder}")
 
 
 AT = "--volume /src:/work --workdir /work"
