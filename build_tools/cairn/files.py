@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from cairn import platforms
 from cairn.errors import SystemFailureError, UsageError
 
 _NOTICEABLE = 0.5  # seconds a user waits without wondering why
+_POLL = 0.05  # seconds between two tries to take a lock
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
 
@@ -200,27 +202,40 @@ def locked(path: Path, *, timeout: float = 600, on_wait: Callable[[], None] | No
     Raises:
         SystemFailureError: the lock was not free in time.
     """
-    # Loaded here because many commands take no lock, and it costs more than they do.
-    from filelock import FileLock, Timeout  # noqa: PLC0415
-
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
-    try:
-        try:
-            lock.acquire(timeout=min(timeout, _NOTICEABLE))
-        except Timeout:
-            if on_wait is not None:
-                on_wait()
-            lock.acquire(timeout=timeout)
-    except Timeout as error:
-        raise SystemFailureError(
-            f"another run has held {path} for {timeout:.0f} seconds",
-            tip="wait for it to end; the lock goes with the process that holds it",
-        ) from error
+    begun, is_told = time.monotonic(), False
+    while (lock := try_lock(path)) is None:
+        waited = time.monotonic() - begun
+        if on_wait is not None and not is_told and waited >= min(timeout, _NOTICEABLE):
+            on_wait()
+            is_told = True
+        if waited >= timeout:
+            raise SystemFailureError(
+                f"another run has held {path} for {timeout:.0f} seconds",
+                tip="wait for it to end; the lock goes with the process that holds it",
+            )
+        time.sleep(_POLL)
     try:
         yield
     finally:
-        lock.release()
+        os.close(lock)
+
+
+def try_lock(path: Path) -> int | None:
+    """Take the lock file `path` and return its descriptor, or None while something else has it.
+
+    `os.close` gives the lock back, and so does the end of the process.
+    """
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        if not platforms.here.try_lock(lock):
+            os.close(lock)
+            return None
+        # Whoever had it may have removed the file before we took it: that keeps nobody out.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(lock), path.stat()):
+                return lock
+        os.close(lock)
 
 
 def _copy_range(source: Path, target: Path) -> None:

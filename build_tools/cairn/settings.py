@@ -218,7 +218,7 @@ def load() -> Settings:
             # Somebody else may write into a folder above, as into /tmp: git calls that dubious ownership.
             raise UsageError(
                 f"{beside} belongs to somebody else",
-                tip=f"if you trust it: cairn config trust {beside.parent}",
+                tip=f"if you trust it: cairn config set trusted-folders {beside.parent}",
             )
         project = File(place="project", path=beside, table=read_table(beside), is_trusted=is_trusted)
     return Settings(variables=os.environ, project=project, user=user)

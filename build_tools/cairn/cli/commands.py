@@ -138,7 +138,6 @@ _TEST = Group(
         "shards": "cut a suite into shards that take equally long, and print the matrix for GitHub Actions",
         "merge": "judge the shards of a suite together, and write one record of them",
         "compat": "measure what PyTorch's compatibility pages for ROCm claim, row by row",
-        "consumers": "look up whether what other wheels use of one set is in another, before it is promoted",
         "report": "show what test runs came to: verdict, modules, failures, flaky and slow tests, skips, "
         "history",
         "skips": _TEST_SKIPS,
@@ -150,13 +149,12 @@ _INDEX_MIRROR = Group(
     description="Have an index hold what sets need of other indexes, by hash. A lock, which is reviewed, "
     "names every file for all Pythons and platforms of a stack.",
     example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
-    default="fetch",
+    default="sync",
     module="index.publish",
+    formerly={"fetch": "sync"},
     commands={
         "lock": "write what a stack needs of other indexes into mirror.lock.toml, to be reviewed",
-        "sync": "fetch what a lock names and an index lacks",
-        "verify": "say where a lock does not cover its stack, and where lock and index differ",
-        "fetch": "fetch what distributions need on this machine and an index lacks, without a lock",
+        "sync": "fetch what a lock names, or distributions need, and an index lacks; or compare",
     },
 )
 
@@ -192,7 +190,7 @@ _RELEASE_RECORD = Group(
 _RELEASE_KEY = Group(
     about="keys to sign with",
     example="cairn release key create --output-dir ~/.config/cairn",
-    module="release.key_and_version",
+    module="release.key",
     commands={
         "create": "make a key to sign releases and test records with",
     },
@@ -203,14 +201,12 @@ _RELEASE = Group(
     description="Bring sets from channel to channel.",
     example="cairn release promote SET --stack external-builds/pytorch --store ./store",
     modules={
-        "release.key_and_version": ("new-version",),
         "release.history": ("rollback", "yank", "retain", "log"),
         "ci.night_wheels": ("night",),
     },
     commands={
         "promote": "bring a set and all it needs to a different channel, if every demand on it holds",
         "night": "bring a night that was tested to a different channel, every leg or none",
-        "new-version": "write the wheels of a set under the versions of its next stage",
         "record": _RELEASE_RECORD,
         "rollback": "give an index the state that it had before",
         "yank": "have installers pass over a set unless its exact version is asked for",
@@ -228,7 +224,6 @@ _IMAGE = Group(
     commands={
         "build": "build an image of dockerfiles/",
         "run": "run an image, or a command in one, with the GPUs and the current folder of this machine",
-        "print": "print the lines that build and run an image, and its Dockerfile",
     },
 )
 
@@ -241,7 +236,7 @@ _CI_NIGHT = Group(
     modules={
         "ci.night_wheels": ("freeze", "build", "stage", "promote"),
         "ci.night_tests": ("fetch", "test", "suite", "keep", "merge"),
-        "ci.night_report": ("report", "list", "watch"),
+        "ci.night_report": ("report", "list"),
         "ci.night_run": ("run",),
     },
     commands={
@@ -258,8 +253,7 @@ _CI_NIGHT = Group(
         "merge": "judge the shards of a night's suites together, and keep a record of each suite in the "
         "store",
         "report": "say how a night ended: on the status pages, in the run's summary, to whoever is to know",
-        "list": "list the nights that a store knows, the last one first",
-        "watch": "find nights that did not happen, and families whose last good night is long ago",
+        "list": "list the nights that a store knows, the last one first; or find those that did not happen",
     },
 )
 
@@ -286,7 +280,6 @@ _CONFIG = Group(
         "get": "print what an option is set to",
         "set": "set an option for every command, or for one",
         "debug": "say where settings are looked for, what each place says, and what hides what",
-        "trust": "let the files of a project set every option",
     },
 )
 
@@ -299,8 +292,7 @@ _TRUST = Group(
         "init": "make the root of a store, and sign its indexes",
         "change": "give keys roles, or take these away, by a new root",
         "show": "show the root: its fingerprint, and the keys of each role",
-        "refresh": "sign the timestamp again, so that it counts for another week",
-        "adopt": "vouch for an index as it is, however it came to be",
+        "refresh": "sign the timestamp again, so that it counts for another week; or an index as it is",
     },
 )
 
@@ -312,6 +304,13 @@ MOVED = {
     "test compat rows": "test compat --rows",
     "build cache show": "build cache",
     "build cache trim": "build cache --trim",
+    "test consumers": "diff --consumers",
+    "ci night watch": "ci night list --overdue",
+    "trust adopt": "trust refresh --adopt",
+    "image print": "image build --dry-run",
+    "index mirror verify": "index mirror sync --check",
+    "config trust": "config set trusted-folders",
+    "release new-version": "wheel set-version --set",
 }
 """Commands that are elsewhere now, which are taken for one release, with a hint."""
 

@@ -75,7 +75,8 @@ class Set:
     """Options of `cairn config set`.
 
     Without --local it is your own file that is written. Without a value, the setting is removed. A flag is
-    set to true or false; an option that may be repeated takes several values.
+    set to true or false; an option that may be repeated takes several values. The value of trusted-folders
+    joins those that it has: folders whose cairn.toml may also name stores, indexes and programs.
 
         cairn config set store s3://my-wheels/pytorch
     """
@@ -90,6 +91,9 @@ def _set(request: Set) -> Iterator[Piece]:
     from cairn import settings
 
     section, name = _split(request.name)
+    if (section, name) == ("", settings.TRUSTED):
+        yield from _trust(request)
+        return
     path = _file_to_write(local=request.local)
     value: object = None
     if request.values:
@@ -104,7 +108,9 @@ def _set(request: Set) -> Iterator[Piece]:
     if request.local and request.values and name not in setting_names.FREE:
         here = settings.load().project
         if here is None or not here.is_trusted:
-            yield Note(f"it holds once that folder is trusted: cairn config trust {path.parent}")
+            yield Note(
+                f"it holds once that folder is trusted: cairn config set trusted-folders {path.parent}"
+            )
     variable = settings.variable_of(name)
     if os.environ.get(variable) and name not in settings.NOT_SETTINGS:
         yield Warn(f"the variable {variable} is set, and goes before it")
@@ -163,36 +169,22 @@ def _debug_text(
     if here.project is not None and not here.project.is_trusted:
         refused = sorted({s.name for s, _ in every if s.place == "project"} - setting_names.FREE)
         if refused:
-            tip = f"cairn config trust {here.project.path.parent}"
+            tip = f"cairn config set trusted-folders {here.project.path.parent}"
             yield Warn(f"{here.project.path} may not set {', '.join(refused)}: {tip}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trust:
-    """Options of `cairn config trust`.
-
-    The cairn.toml of a project may then also name stores, indexes and programs. It is written into your own
-    file of settings, under trusted-folders.
-
-        cairn config trust ~/wheels
-    """
-
-    folder: Path = argument(
-        "DIR", "the folder; by default, this one", nargs="?", convert=converters.folder, default=Path()
-    )
-    dry_run: bool = common.dry_run()
-
-
-def _trust(request: Trust) -> str | list[Piece]:
+def _trust(request: Set) -> Iterator[Piece]:
+    """Let the files of projects set every option, also those that name stores, indexes and programs."""
     from cairn import settings
 
+    if not request.values:
+        raise UsageError("no folder is named", tip=f"cairn config set {settings.TRUSTED} DIR")
     path = _file_to_write(local=False)
-    folder = str(request.folder.resolve())
     table = settings.read_table(path) if path.is_file() else {}
-    folders = [*table.get(settings.TRUSTED, []), folder]
+    named = [str(converters.folder(value).resolve()) for value in request.values]
     if not request.dry_run:
-        _write(path, "", settings.TRUSTED, list(dict.fromkeys(folders)))
-    return [f"{folder} is trusted, by {path}"]
+        _write(path, "", settings.TRUSTED, list(dict.fromkeys([*table.get(settings.TRUSTED, []), *named])))
+    yield f"{wording.some(named)} is trusted, by {path}"
 
 
 def _file_to_write(*, local: bool) -> Path:
@@ -383,5 +375,4 @@ COMMANDS = {
     "get": command(Get, _get),
     "set": command(Set, _set),
     "debug": command(Debug, _debug),
-    "trust": command(Trust, _trust),
 }

@@ -1,4 +1,4 @@
-"""`cairn diff`: what changed between two wheels, sets, nights, manifests or reports, and whom it breaks."""
+"""`cairn diff`: what changed between two wheels, sets, nights, manifests or reports, or whom it breaks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cairn import converters
 from cairn.cli import common_options as common
+from cairn.cli import consumers
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import UsageError
@@ -29,13 +30,17 @@ _HEAD = 4096  # bytes in which a JSON file of ours names its schema
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diff(common.OptionalStoreOptions):
+class Diff(consumers.ConsumerOptions, common.OptionalStoreOptions):
     """Options of `cairn diff`.
 
     Wheels are compared by what they offer and want: requirements, files, symbols and their versions,
     operators, public Python names, kernels and their registers. Nothing of them is run. Sets are compared
     wheel by wheel, and by the manifests that they were built from. With --store, a set is the first digits of
     its id, and a night is a date: the last sets of that day or before.
+
+    With --consumers or --consumer, what is told is whom NEW breaks of those who depend on OLD, which are
+    folders of wheels then, or wheels. Nothing is installed: the symbols that consumers want, their
+    requirements, the Python names and the operators of PyTorch that they use are looked up in both.
 
         cairn diff yesterday/torch-….whl today/torch-….whl --html torch.html
     """
@@ -65,6 +70,8 @@ class Group:
 
 def run(request: Diff) -> Answer:
     """Run the command."""
+    if request.consumers or request.consumer:
+        return consumers.look_up(request, Path(request.old), Path(request.new))
     kinds = {_kind_of(text, request) for text in (request.old, request.new)}
     if len(kinds) > 1:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""`cairn image`: build, run and print the container images of `dockerfiles/`."""
+"""`cairn image`: build and run the container images of `dockerfiles/`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Note, Piece
+from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
 from cairn.images import ENGINES
@@ -58,7 +58,8 @@ class Image:
 class Build(Image):
     """Options of `cairn image build`.
 
-    What follows `--` goes to the engine as it is.
+    What follows `--` goes to the engine as it is. --dry-run prints the line; with
+    --json, the Dockerfile too.
 
         cairn image build build_manylinux_x86_64 --tag registry.example/build_manylinux_x86_64:latest
         --push
@@ -102,23 +103,22 @@ class Run(Image):
     rest: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Print(Image):
-    """Options of `cairn image print`.
-
-    cairn image print no_rocm_image_ubuntu24_04 --engine docker
-    """
-
-
-def _build(request: Build) -> Answer | list[Piece]:
+def _build(request: Build) -> Answer:
     from cairn import images
 
     screen = console.current()
     build = _image_build(request)
     words = images.build_command(build)
     if request.dry_run:
-        more = images.push_commands(build, Path("digest")) if request.push else ()
-        return [shlex.join(line) for line in (words, *more)]
+        lines = [words, *(images.push_commands(build, Path("digest")) if request.push else ())]
+        plain = {
+            "name": build.file.name,
+            "dockerfile": build.file.path,
+            "arguments": build.file.arguments,
+            "lines": lines,
+            "text": build.file.text,
+        }
+        return Answer(plain, map(shlex.join, lines))
     screen.info(shlex.join(words))
     with screen.stage(f"build {build.file.name} with {build.engine}") as stage:
         images.build_image(build, on_line=stage.update)
@@ -206,8 +206,8 @@ def _image_run(
     *,
     gpu: bool,
     folder: Path,
-    command: tuple[str, ...] = (),
-    terminal: bool = True,
+    command: tuple[str, ...],
+    terminal: bool,
 ) -> ImageRun:
     from cairn import images
 
@@ -224,27 +224,7 @@ def _image_run(
     )
 
 
-def _print(request: Print) -> Answer:
-    from cairn import images
-
-    engine, file = request.choose_engine(dry_run=True), request.file()
-    tag = f"{file.name}:latest"
-    build = images.build_command(images.ImageBuild(file=file, engine=engine, tags=(tag,)))
-    lines = images.run_commands(_image_run(tag, engine, gpu=True, folder=Path.cwd()), name=file.name)
-    plain = {
-        "name": file.name,
-        "dockerfile": file.path,
-        "arguments": file.arguments,
-        "build": build,
-        "run": lines,
-        "text": file.text,
-    }
-    commands = map(shlex.join, (build, *lines))
-    return Answer(plain, (*commands, Note(f"{file.path}:"), *file.text.splitlines()))
-
-
 COMMANDS = {
     "build": command(Build, _build, takes_rest=True),
     "run": command(Run, _run, takes_rest=True),
-    "print": command(Print, _print),
 }

@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     """
 
     default_command: str | None = None
-    """The command below that is meant where none is named: `mirror FILE` is `mirror fetch FILE`."""
+    """The command below that is meant where none is named: `mirror FILE` is `mirror sync FILE`."""
 
     takes_rest = False
     """What follows `--` is not ours to read: it becomes the list `rest`, wherever options stand before it."""

@@ -3,7 +3,7 @@
 A checkout of somebody else's may bring a `cairn.toml`, and who works in it has not read that. So only what
 was looked at and cannot lead anywhere else stands in `FREE`: what is built, for what, and how it is shown.
 Everything that names a store, an index, a key, a program or a variable, or that waives a check, needs a
-folder that the user trusts (`cairn config trust`). A new option stands in one of the two:
+folder that the user trusts (`cairn config set trusted-folders`). A new option stands in one of the two:
 tests/unit/cli/test_settings.py.
 """
 
@@ -42,10 +42,11 @@ variants verbose version-suffix
 windows-amdgpu-families work-dir workers
 """
 _GUARDED = """
-add again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
+add adopt again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
 allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
 bad base baseline begun-within build-arg build-env builder builder-key built-by built-dir bundle bypass
-cache cache-store cairn checkout clean cluster collection collection-timeout consumer credentials
+cache cache-store cairn check checkout clean cluster collection collection-timeout consumer consumers
+credentials
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
 download-concurrency draft
 endpoint-url engine exclude executor expected-pytorch-git-ref expires expression extract
@@ -58,7 +59,7 @@ keep keep-archives keep-last
 later leg library library-path like lock
 machine manifest manifest-url max-size mirror-lock mount-dir multi-gpu-runner
 new-record night no-extract no-hipify notify num-shards
-offline older-than only only-skipped owner
+offline older-than only only-skipped overdue owner
 patience pip-cache-dir pip-config port prefix promote promoter provided push python pythons
 reason record region release remove repo-hashtag repository require require-device-code
 require-related-commit results resume retries reviewer rocm-index-url root root-key
@@ -114,5 +115,6 @@ def refuse_untrusted(setting: Setting, *, is_trusted: bool) -> None:
         raise UsageError(
             f"{setting.origin} sets {setting.name}, which a project's file may do only in a folder that you "
             "trust",
-            tip=f"read it; then `cairn config trust {setting.folder}`, or give --{setting.name} yourself",
+            tip=f"read it; then `cairn config set trusted-folders {setting.folder}`, or "
+            f"give --{setting.name} yourself",
         )

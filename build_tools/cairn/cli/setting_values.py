@@ -192,7 +192,8 @@ class SettingValues:
         if not Path(text).expanduser().resolve().is_relative_to(folder):
             raise UsageError(
                 f"{setting.origin}: {setting.name} leads out of {folder}, a folder that you do not trust",
-                tip=f"read it; then `cairn config trust {folder}`, or give --{setting.name} yourself",
+                tip=f"read it; then `cairn config set trusted-folders {folder}`, or "
+                f"give --{setting.name} yourself",
             )
 
     def _fail(self, error: Exception) -> NoReturn:

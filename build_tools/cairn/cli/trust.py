@@ -15,7 +15,7 @@ from cairn.cli import signing
 from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import option, repeated
+from cairn.options import flag, option, repeated
 
 if TYPE_CHECKING:
     from cairn.release.index.snapshot import Snapshot
@@ -180,8 +180,20 @@ class Refresh(signing.SignOptions, common.StoreOptions):
     signs it again; where a week may pass without one, a timer runs this with the timestamp's key. With a
     promoter's key, it also signs what testers and rebuilders have added since: pages say so from then on.
 
+    With --adopt, the promoter vouches for an index that was changed without a promoter's key, by an older
+    Cairn or by hand: look at it first (`cairn release log`, `cairn index check --hashes`). With a builder's
+    key, so does the builder for the sets that no builder's key of the root has signed.
+
         cairn trust refresh --store ./store --sign-key timestamp.key
     """
+
+    adopt: bool = flag("sign an index as it is, however it came to be")
+    index: str = common.index("release")
+    builder_key: tuple[Path, ...] = repeated(
+        "with --adopt: private key of a builder, which signs what was built (default: the promoter's, where "
+        "it is one)",
+        convert=converters.file,
+    )
 
 
 def _refresh(request: Refresh) -> Answer:
@@ -189,6 +201,8 @@ def _refresh(request: Refresh) -> Answer:
     from cairn.release.trust.online import Promoter
 
     store = request.open_existing_store()
+    if request.adopt:
+        return _adopt(request, store)
     promoter = Promoter(store, _trusted(store))
     until = promoter.refresh()
     if promoter.has_key:
@@ -196,29 +210,10 @@ def _refresh(request: Refresh) -> Answer:
     return Answer({"expires": until}, [f"what {store.url} says counts until {until}"])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Adopt(signing.SignOptions, common.StoreOptions):
-    """Options of `cairn trust adopt`.
-
-    For an index that was changed without a promoter's key, by an older Cairn or by hand: look at it first
-    (`cairn release log`, `cairn index check --hashes`). Whoever adopts it vouches for all of it. With a
-    builder's key, so does the builder for the sets that no builder's key of the root has signed.
-
-        cairn trust adopt --store ./store --index release --sign-key cairn-sign.key
-    """
-
-    index: str = common.index("release")
-    builder_key: tuple[Path, ...] = repeated(
-        "private key of a builder, which signs what was built (default: the promoter's, where it is one)",
-        convert=converters.file,
-    )
-
-
-def _adopt(request: Adopt) -> Answer:
+def _adopt(request: Refresh, store: Store) -> Answer:
     from cairn.release.index import keys
     from cairn.release.trust import root, signers
 
-    store = request.open_existing_store()
     name = keys.checked_index(request.index)
     if not keys.is_gated(name):
         raise UsageError(f"{name} is not signed: users do not install from it")
@@ -290,5 +285,4 @@ COMMANDS = {
     "change": command(Change, _change),
     "show": command(Show, _show),
     "refresh": command(Refresh, _refresh),
-    "adopt": command(Adopt, _adopt),
 }

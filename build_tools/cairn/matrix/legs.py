@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from cairn import datafile
+from cairn import datafile, requirements
 from cairn import targets as gpu
 from cairn.errors import UsageError
 from cairn.matrix.matrix_options import Choice
@@ -194,9 +194,10 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
     trigger = config.triggers.get(choice.trigger, Trigger())
     lines = _select(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
     families = _chosen_families(choice.families, config) or config.families_of(choice.trigger)
-    known_pythons = stack.pythons or tuple(
-        dict.fromkeys(p for trigger in config.triggers.values() for p in trigger.pythons)
-    )
+    named = (p for each in config.triggers.values() for p in each.pythons)
+    # A stack that names none is for any; those of its triggers are what is built without being asked for.
+    others = () if stack.pythons else (*named, *filter(requirements.PYTHON.fullmatch, choice.pythons))
+    known_pythons = stack.pythons or tuple(dict.fromkeys(others))
     pythons = _select(choice.pythons, known_pythons, "Python") or trigger.pythons or stack.pythons
     platforms = _select(choice.platforms, tuple(config.platforms), "platform") or tuple(config.platforms)
     at_home = config.at_home(choice.owner)

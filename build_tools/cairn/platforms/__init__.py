@@ -3,7 +3,7 @@
 It takes paths and running programs, and gives what this system makes of them. `platforms.here` is the
 module of the system that runs Cairn; nothing else in the package asks which one that is. (Which platform a
 *wheel* is for is a different question: see `cairn.wheels`.) What Python itself hides stays where it is
-used: `os.pathsep`, `filelock`. What was proved on which system is in docs/reference/platforms.md.
+used, such as `os.pathsep`. What was proved on which system is in docs/reference/platforms.md.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class System(Protocol):
 
     def exposed(self) -> str:
         """Describe whose variables a confined program can still read; empty for nobody's."""
+        ...
+
+    def try_lock(self, file: int) -> bool:
+        """Lock an open file against other processes and threads, or return False where one has locked it."""
         ...
 
     def home_variables(self, home: Path) -> dict[str, str]:

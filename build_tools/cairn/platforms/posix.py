@@ -165,6 +165,17 @@ def exposed() -> str:
     return "" if landlock.keeps_apart() else "those who called Cairn, such as the shell of a job"
 
 
+def try_lock(file: int) -> bool:
+    """See `System.try_lock`: flock(2), which also keeps out the other threads."""
+    import fcntl  # noqa: PLC0415 - this module is imported on Windows, too
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def home_variables(home: Path) -> dict[str, str]:
     """See `System.home_variables`."""
     return {"HOME": str(home)}

@@ -92,6 +92,18 @@ def exposed() -> str:
     return "Cairn and of those who called it"
 
 
+def try_lock(file: int) -> bool:
+    """See `System.try_lock`: the first byte of the file, which need not exist."""
+    import msvcrt  # noqa: PLC0415 - on Windows alone
+
+    try:
+        # typeshed has the functions for Windows alone.
+        msvcrt.locking(file, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    except PermissionError:  # EACCES
+        return False
+    return True
+
+
 def home_variables(home: Path) -> dict[str, str]:
     """See `System.home_variables`."""
     roaming, local = home / "AppData" / "Roaming", home / "AppData" / "Local"

@@ -305,7 +305,7 @@ def thursday_and_friday(week: Week) -> None:
     (week.folder / "away").rename(week.folder / "origin")
     week.report("1005", "friday", code=10, results="freeze=failure build=skipped")
     week.at(20, 8)
-    week.watched = week.cairn("ci", "night", "watch", "--store", week.folder / "store", code=9)
+    week.watched = week.cairn("ci", "night", "list", "--overdue", "--store", week.folder / "store", code=9)
 
 
 def weekend(week: Week) -> None:

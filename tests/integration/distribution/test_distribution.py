@@ -23,7 +23,7 @@ from helpers.installed import Installed
 from helpers.trail import ROOT
 
 MOST_PACKAGES = 15
-MOST_BYTES = 16_000_000  # on the disk; 5 MB to download
+MOST_BYTES = 15_000_000  # on the disk, without the bytecode that pip compiles; 5 MB to download
 
 
 @pytest.fixture(scope="module")
@@ -116,9 +116,9 @@ def test_stacks_and_images_have_names_anywhere(program: Installed, tmp_path: Pat
     work.mkdir()
     listed = program.run("matrix", "--stack", "pytorch", "--trigger", "nightly", cwd=work, **env)
     assert "gfx94X-dcgpu" in listed
-    image = ("image", "print", "no_rocm_image_ubuntu24_04", "--engine", "docker")
+    image = ("image", "build", "no_rocm_image_ubuntu24_04", "--engine", "docker", "--dry-run")
     printed = program.run(*image, cwd=work, **env)
-    assert "FROM" in printed
+    assert printed.startswith("docker build --file ")
     assert list(work.iterdir()) == []
     program.run("checkout", "torch", "--stack", "sample", cwd=work, **env)
     assert [path.name for path in work.iterdir()] == ["pytorch"]

@@ -103,7 +103,7 @@ def test_an_index_is_brought_to_hold_the_lock_and_is_left_alone_when_it_does(
     publish(store, "staging", [make_wheel(tmp_path, "ours", "1.0")])
     capsys.readouterr()
     command = ["--stack", str(project), "--store", str(store.path), "--json"]
-    assert main(["index", "mirror", "verify", *command]) != 0
+    assert main(["index", "mirror", "sync", "--check", *command]) != 0
     before = json.loads(capsys.readouterr().out)["problems"]
     assert len([line for line in before if "staging lacks" in line]) == len(lock.files)
     assert main(["index", "mirror", "sync", "--dry-run", *command]) == 0
@@ -113,7 +113,7 @@ def test_an_index_is_brought_to_hold_the_lock_and_is_left_alone_when_it_does(
     shutil.rmtree(upstream.path)  # nothing more is fetched
     assert main(["index", "mirror", "sync", *command]) == 0
     assert json.loads(capsys.readouterr().out)["added"] == []
-    assert main(["index", "mirror", "verify", *command]) == 0
+    assert main(["index", "mirror", "sync", "--check", *command]) == 0
 
 
 def test_what_the_store_has_for_another_index_is_not_fetched_again(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import files
+from cairn import files, platforms
 from cairn.build.cache import trim
 from cairn.errors import SystemFailureError
 from cairn.pipeline import run
@@ -106,12 +106,43 @@ def test_lock_excludes_and_says_who_waits(tmp_path: Path) -> None:
         pass
 
 
+def test_a_lock_whose_file_was_removed_meanwhile_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "x.lock"
+    taken = platforms.here.try_lock
+
+    def take(file: int) -> bool:
+        if not gone:  # its holder removes it between our opening and our locking it
+            lock.unlink()
+            gone.append(lock)
+        return taken(file)
+
+    gone: list[Path] = []
+    monkeypatch.setattr(platforms.here, "try_lock", take)
+    with files.locked(lock):
+        assert files.try_lock(lock) is None
+
+
+def test_a_lock_goes_with_the_process_that_holds_it(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from cairn import files; files.try_lock(Path(sys.argv[1]))"
+    code += "; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", code, str(tmp_path / "x.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        assert files.try_lock(tmp_path / "x.lock") is None
+        holder.kill()
+    with files.locked(tmp_path / "x.lock", timeout=0):
+        pass
+
+
 def test_threads_that_write_leave_the_umask_as_it_was(tmp_path: Path) -> None:
     # In a process of its own, since a umask belongs to all threads.
     code = f"""
 import os, sys, threading
 from pathlib import Path
-from cairn import files
+from cairn import files, platforms
 os.umask(0o077)
 sys.setswitchinterval(1e-6)
 folder = Path({str(tmp_path)!r})

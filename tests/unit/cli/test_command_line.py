@@ -10,6 +10,7 @@ import pytest
 
 from cairn import converters, files
 from cairn.cli import binder, common_options, guard, main
+from cairn.cli.commands import MOVED
 from cairn.cli.upstream import build_prod_wheels, checkouts, wheels
 from cairn.errors import CairnError, UsageError
 from cairn.output import console, wording
@@ -447,3 +448,33 @@ def test_help_and_version_by_the_names_that_people_try(
     captured = capsys.readouterr()
     assert (end.value.code, captured.err) == (0, "")
     assert shown in captured.out
+
+
+MOVED_LINES = {  # each old name, with what it was given
+    "wheel diff": "a.whl b.whl",
+    "manifest diff": "a.json b.json",
+    "test compat diff": "a.json b.json",
+    "test compat run": "--smoke-dir {folder}",
+    "test compat rows": "",
+    "build cache show": "",
+    "build cache trim": "",
+    "test consumers": "old new --consumer torch-scatter",
+    "ci night watch": "--store s --lines nightly --to nightly --begun-within 26",
+    "image print": "no_rocm_image_ubuntu24_04 --engine docker",
+    "trust adopt": "--store s --index release --sign-key {here}",
+    "index mirror verify": "--stack {here} --store s",
+    "config trust": "{folder}",
+    "release new-version": "3f2a --promote rc1 --store s --output-dir o",
+}
+
+
+def test_a_command_that_went_elsewhere_is_still_taken_and_hints_at_its_place(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert MOVED_LINES.keys() == MOVED.keys()
+    for old, words in MOVED_LINES.items():
+        given = words.format(here=__file__, folder=Path(__file__).parent).split()
+        meant = main._meant([*old.split(), *given])
+        shown = capsys.readouterr().err
+        assert (f"{old} is now {MOVED[old]}" in shown, shown.count("\n")) == (True, 1)
+        main.make_parser().parse_args(meant)  # exits where the new command does not take what the old one did

@@ -85,7 +85,7 @@ def test_the_projects_file_is_the_one_that_holds(here: Path, monkeypatch: pytest
 
 def test_dry_run_writes_nothing(here: Path) -> None:
     assert config("set", "--dry-run", "store", "s") == 0
-    assert config("trust", "--dry-run") == 0
+    assert config("set", "trusted-folders", ".", "--dry-run") == 0
     assert not user_file(here).exists()
 
 
@@ -142,8 +142,8 @@ def test_debug_says_what_hides_what_and_what_is_not_trusted(
     assert config("debug") == 0
     text = capsys.readouterr()
     assert "may not set store" in text.err
-    assert f"cairn config trust {here}" in text.err
-    assert config("trust") == 0
+    assert f"cairn config set trusted-folders {here}" in text.err
+    assert config("set", "trusted-folders", ".") == 0
     assert main.make_parser().parse_args(["release", "log"]).store == str(here / "theirs")
 
 

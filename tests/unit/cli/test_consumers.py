@@ -1,4 +1,4 @@
-"""`cairn test consumers`, and the consumers that a stack names."""
+"""`cairn diff --consumer`, and the consumers that a stack names."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _sets(folder: Path) -> tuple[Path, Path]:
 def test_it_names_what_breaks_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = _sets(tmp_path)
     build_wheel(tmp_path / "users", name="user", requires=(), files={"user/é.py": USER})
-    code = main(["test", "consumers", str(old), str(new), "--consumer", str(tmp_path / "users"), "--json"])
+    code = main(["diff", "--consumers", str(old), str(new), "--consumer", str(tmp_path / "users"), "--json"])
     said = json.loads(capsys.readouterr().out)
     assert code == 8
     assert [(one["consumer"], one["kind"], one["name"]) for one in said["breaks"]] == [
         ("user", "import", "demo.gone")
     ]
-    assert main(["test", "consumers", str(old), str(old), "--consumer", str(tmp_path / "users")]) == 0
+    assert main(["diff", "--consumers", str(old), str(old), "--consumer", str(tmp_path / "users")]) == 0
     assert "1 wheels of consumers looked at, 0 consumers break" in capsys.readouterr().out
 
 
@@ -41,7 +41,7 @@ def test_it_takes_the_consumers_of_a_stack(tmp_path: Path, capsys: pytest.Captur
     build_wheel(tmp_path / "stack/wheels", name="user", requires=(), files={"user/a.py": USER})
     path = stack / "stack.toml" if stack.is_dir() else stack
     path.write_text(path.read_text() + '\n[[consumers]]\nname = "user"\nwheels = ["wheels/user-*.whl"]\n')
-    assert main(["test", "consumers", str(old), str(new), "--stack", str(path)]) == 8
+    assert main(["diff", "--consumers", str(old), str(new), "--stack", str(path)]) == 8
     assert "cannot be imported without demo.gone: demo 1.0 has it, 1.1 has not" in capsys.readouterr().out
 
 
@@ -74,7 +74,7 @@ def test_who_is_not_there_is_said_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], problem: str
 ) -> None:
     old, new = _sets(tmp_path)
-    assert main(["test", "consumers", str(old), str(new), *words]) == 2
+    assert main(["diff", "--consumers", str(old), str(new), *words]) == 2
     assert problem in capsys.readouterr().err
 
 
@@ -84,5 +84,5 @@ def test_two_wheels_of_one_distribution_are_not_one_set(
     old, new = _sets(tmp_path)
     build_wheel(old, version="1.2", files={"demo/__init__.py": b""})
     build_wheel(tmp_path / "users", name="user", requires=(), files={"user/a.py": USER})
-    assert main(["test", "consumers", str(old), str(new), "--consumer", str(tmp_path / "users")]) == 7
+    assert main(["diff", "--consumers", str(old), str(new), "--consumer", str(tmp_path / "users")]) == 7
     assert "two wheels of demo" in capsys.readouterr().err

@@ -89,6 +89,14 @@ def test_names_of_options_are_of_one_kind(command: argparse.ArgumentParser) -> N
             assert action.option_strings[0].endswith("-dir") or action.option_strings[0] in names
 
 
+def test_commands_and_options_do_not_grow_unseen() -> None:
+    """There were 88 commands with 718 options: what adds one looks for one that it can take away."""
+    commands = [*leaves(PARSERS[0])]
+    general = {"help", "verbose", "quiet", "debug", "json"}
+    options = [a for c in commands for a in c._actions if a.option_strings and a.dest not in general]
+    assert (len(commands) <= 80, len(options) <= 700) == (True, True), (len(commands), len(options))
+
+
 def test_an_option_has_one_wording_wherever_it_is() -> None:
     wordings: dict[str, set[str]] = {}
     ours = [command for command in COMMANDS if not command.prog.startswith(UPSTREAMS_OWN)]

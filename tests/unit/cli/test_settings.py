@@ -288,7 +288,7 @@ def test_a_checkout_of_somebody_else_leads_nobody_to_its_store(
         main.make_parser().parse_args([*LOG])
     shown = capsys.readouterr().err
     assert said in shown
-    assert f"cairn config trust {here}" in shown
+    assert f"cairn config set trusted-folders {here}" in shown
     write_user(here, f"store = 's3://mine'\ntrusted-folders = ['{here.parent}']")
     assert main.make_parser().parse_args([*LOG])
 

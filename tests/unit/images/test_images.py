@@ -132,18 +132,20 @@ PAGE = "--device=/dev/kfd --device=/dev/dri --ipc=host --group-add=video --group
 
 def test_the_line_of_upstreams_page_is_the_one_that_is_printed(cairn: Cairn) -> None:
     """external-builds/pytorch/README.md of TheRock, "Prerequisites" of the tests."""
-    answer = cairn.json("image", "print", TEST, "--engine", "docker")
-    line = " ".join(answer["run"][0])
-    assert line.startswith(f"docker run --rm -it {PAGE} ")
-    assert line.endswith(f" {TEST}:latest")
+    engine = ("--engine", "docker")
+    line = cairn("image", "run", TEST, *engine, "--gpu", "--dry-run").out
+    answer = cairn.json("image", "build", TEST, *engine, "--dry-run")
+    assert line.startswith(f"docker run --rm {PAGE} ")  # and -it on a terminal
+    assert line.endswith(f" {TEST}:latest\n")
     assert answer["text"] == (FOLDER / f"{TEST}.Dockerfile").read_text()
     # An engine looks the groups up in the image.
     for name in ("video", "render"):
         assert f"getent group {name} || groupadd" in answer["text"]
-    shown = cairn("image", "print", TEST, "--engine", "docker").out.splitlines()
+    shown = cairn("image", "build", TEST, *engine, "--dry-run").out.splitlines()
     file, folder = shlex.quote(f"{FOLDER}/{TEST}.Dockerfile"), shlex.quote(str(FOLDER))
-    assert shown[0] == f"docker build --file {file} --tag {TEST}:latest {folder}"
-    assert "\n".join(shown[2:]) + "\n" == answer["text"]
+    assert shown == [shlex.join(line) for line in answer["lines"]]
+    assert shown[0].startswith(f"docker build --file {file} --tag {TEST}:latest ")  # its commit follows
+    assert shown[0].endswith(f" {folder}")
 
 
 AT = "--volume /src:/work --workdir /work"

@@ -397,3 +397,15 @@ def test_the_matrix_of_pytorch_is_therocks_or_says_why_not() -> None:
     explained = {pattern: fnmatch.filter(different, pattern) for pattern in theirs["differences"]}
     assert different == {name for names in explained.values() for name in names}
     assert all(explained.values()), "a difference that is none any more"
+
+
+def test_the_sample_is_for_every_python_that_cairn_runs_on() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = [line.rpartition(" ")[2] for line in project["classifiers"] if ":: Python :: 3." in line]
+    assert {"3.11", "3.14"} <= set(named)
+    stack = stacks.load(STACKS[1])
+    config = matrix_toml.load_matrix_toml(STACKS[1] / matrix_toml.FILE, stack)
+    choice = legs.Choice(trigger="nightly", pythons=tuple(named))
+    assert {leg.python for leg in legs.make(stack, config, choice, stack_path=STACKS[1]).legs} == set(named)
+    with pytest.raises(UsageError, match="no Python '3'"):
+        legs.make(stack, config, legs.Choice(trigger="nightly", pythons=("3",)), stack_path=STACKS[1])

@@ -59,7 +59,7 @@ def test_a_stage_back_or_into_a_folder_with_a_set_is_refused(store: MemoryStore,
 def test_the_command_says_what_it_would_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store = LocalStore(tmp_path / "store")
     old = staged(store, tmp_path / "nightly")
-    command = ["release", "new-version", old.id[:8], "--promote", "rc1", "--store", str(store.path)]
+    command = ["wheel", "set-version", "--set", old.id[:8], "--promote", "rc1", "--store", str(store.path)]
     command += ["--output-dir", str(tmp_path / "rc1")]
     assert main([*command, "--dry-run", "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
@@ -68,3 +68,5 @@ def test_the_command_says_what_it_would_write(tmp_path: Path, capsys: pytest.Cap
     assert not (tmp_path / "rc1").exists()
     assert main(command) == 0
     assert sorted(path.name for path in (tmp_path / "rc1").iterdir())[:2] == ["builder.json", "manifest.json"]
+    for wrong in ([__file__], ["--require", "a"], ["--build-number", "1"]):
+        assert main([*command, *wrong]) == 2

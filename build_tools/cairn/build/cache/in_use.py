@@ -12,6 +12,8 @@ import os
 import secrets
 from pathlib import Path
 
+from cairn import files
+
 _FOLDER = ".in-use"
 _of_root: dict[Path, _Note] = {}
 
@@ -20,15 +22,12 @@ class _Note:
     """The file of this process in one folder."""
 
     def __init__(self, root: Path) -> None:
-        from filelock import FileLock  # noqa: PLC0415 - see `files.locked`
-
         folder = root / _FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         self.pid = os.getpid()
         self.path = folder / f"{self.pid}-{secrets.token_hex(4)}.keys"
         self._uses: dict[str, int] = {}
-        self._lock = FileLock(self.path.with_suffix(".lock"), thread_local=False)
-        self._lock.acquire(timeout=0)
+        self._lock = files.try_lock(self.path.with_suffix(".lock"))  # open while the process lives
 
     def add(self, key: str) -> None:
         self._uses[key] = self._uses.get(key, 0) + 1
@@ -62,19 +61,15 @@ def forget(root: Path, key: str) -> None:
 
 def keys(root: Path) -> frozenset[str]:
     """Return the keys that living processes use, this one included."""
-    from filelock import FileLock, Timeout  # noqa: PLC0415 - see `files.locked`
-
     used: set[str] = set()
     for path in (root / _FOLDER).glob("*.lock"):
         noted = path.with_suffix(".keys")
-        lock = FileLock(path)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
+        lock = files.try_lock(path)
+        if lock is None:
             with contextlib.suppress(FileNotFoundError):  # it has noted none yet
                 used.update(noted.read_text(encoding="ascii").split())
             continue
         noted.unlink(missing_ok=True)
-        lock.release()
+        os.close(lock)
         path.unlink(missing_ok=True)
     return frozenset(used)

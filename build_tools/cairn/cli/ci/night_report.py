@@ -1,4 +1,4 @@
-"""`cairn ci night report`, `list` and `watch`."""
+"""`cairn ci night report` and `list`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.cli.ci.night_options import NightOptions, to_channel
 from cairn.errors import CairnError, GateError, StoreError
-from cairn.options import option
+from cairn.options import flag, option
 from cairn.output import console
 
 
@@ -55,25 +55,19 @@ class Report(NightOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ListNights(common.StoreOptions):
+class ListNights(common.PatientStoreOptions):
     """Options of `cairn ci night list`.
 
     Of a night that was reported: how many legs ended in which way. Of one under way: how far they are. A leg
     is late that takes half as much again as it usually does, and 30 minutes more.
 
-        cairn ci night list --store ./store
+    --overdue is for a schedule of its own, since one that has stopped fails nothing: exit code 9 where a line
+    has had no night, or a leg no good one.
+
+        cairn ci night list --store ./store --overdue --lines nightly --begun-within 26 --good-within 72
     """
 
-
-@dataclass(frozen=True, kw_only=True)
-class Watch(common.PatientStoreOptions):
-    """Options of `cairn ci night watch`.
-
-    For a schedule of its own: a schedule that has stopped fails nothing. Exit code 9 with a finding.
-
-        cairn ci night watch --store ./store --lines nightly --begun-within 26 --good-within 72
-    """
-
+    overdue: bool = flag("find nights that did not happen, and legs whose last good one is long ago")
     lines: str = option("release lines that must have nights, joined by commas (default: all)", default="")
     to: str | None = to_channel()
     begun_within: int = _hours("hours within which a night must have begun", 26)
@@ -170,6 +164,8 @@ def _notify(command: str, plain: dict[str, object]) -> None:
 def _list(request: ListNights) -> Answer:
     from cairn.pipeline.night import progress
 
+    if request.overdue:
+        return _overdue(request)
     nights = progress.of_nights(request.open_existing_store())
     plain = [
         {
@@ -194,7 +190,7 @@ def _list(request: ListNights) -> Answer:
     return Answer(plain, [Table(("night", "line", "began", "to", "legs", "run"), rows), *late])
 
 
-def _watch(request: Watch) -> Answer:
+def _overdue(request: ListNights) -> Answer:
     from cairn.output import github
     from cairn.pipeline.night import report
 
@@ -217,5 +213,4 @@ def _watch(request: Watch) -> Answer:
 COMMANDS = {
     "report": command(Report, _report, needs="release"),
     "list": command(ListNights, _list),
-    "watch": command(Watch, _watch),
 }

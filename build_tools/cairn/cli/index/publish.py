@@ -93,7 +93,7 @@ def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _LockOptions(common.StackOptions):
+class _LockOptions(common.OptionalStack):
     lock: Path | None = option(
         "the lock (default: beside the stack.toml)", metavar="FILE", convert=converters.any_path
     )
@@ -103,12 +103,12 @@ class _LockOptions(common.StackOptions):
         from cairn.release.publish import mirror_lock
 
         stack = self.load_stack()
+        if stack is None:
+            raise UsageError(
+                "no stack is named, whose lock it is",
+                tip="name it with --stack; or distributions, or --require, to mirror without a lock",
+            )
         return stack, self.lock or mirror_lock.path_of(stack)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _IndexOptions(signing.SignOptions, common.StoreOptions):
-    index: str = common.index("staging")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,40 +129,23 @@ class Lock(_LockOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sync(_LockOptions, _IndexOptions):
+class Sync(_LockOptions, signing.SignOptions, common.StoreOptions):
     """Options of `cairn index mirror sync`.
 
-    Other bytes than the lock names are refused, and then nothing is published.
+    Other bytes than the lock names are refused, and then nothing is published. With FILE or --require no lock
+    is read: what those need on this machine is fetched, and `sync` may be left out.
 
         cairn index mirror sync --stack external-builds/pytorch --store ./store
-    """
-
-    dry_run: bool = common.dry_run()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Verify(_LockOptions, _IndexOptions):
-    """Options of `cairn index mirror verify`.
-
-    Nothing is changed.
-
-        cairn index mirror verify --stack external-builds/pytorch --store ./store
-    """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fetch(_IndexOptions):
-    """Options of `cairn index mirror fetch`.
-
-    The word may be left out: cairn index mirror FILE …
-
-        cairn index mirror fetch dist/*.whl --store ./store
     """
 
     files: tuple[Path, ...] = argument(
         "FILE", "whose requirements to fetch", nargs="*", convert=converters.file
     )
     require: tuple[str, ...] = repeated("fetch this too", metavar="REQUIREMENT")
+    index: str = common.index("staging")
+    check: bool = flag(
+        "change nothing: fail where the lock does not cover its stack, or index and lock differ"
+    )
     dry_run: bool = common.dry_run()
 
 
@@ -203,18 +186,21 @@ def _lock(request: Lock) -> Answer:
 def _sync(request: Sync) -> Answer:
     from cairn.release.publish import mirror, mirror_lock
 
-    _, path = request.load()
+    if request.files or request.require:
+        return _fetch_needed(request)
+    stack, path = request.load()
+    if request.check:
+        return _check(request, stack, path)
     lock, store = mirror_lock.read(path), request.open_store()
     with console.current().stage(f"mirror into {request.index}"):
         fetched = mirror.sync(store, request.index, lock, dry_run=request.dry_run)
     return publish_answer(file.file_name for file in fetched)
 
 
-def _verify(request: Verify) -> Answer:
+def _check(request: Sync, stack: Stack, path: Path) -> Answer:
     from cairn.release.index.snapshot import Index
     from cairn.release.publish import mirror, mirror_lock
 
-    stack, path = request.load()
     snapshot = Index(request.open_existing_store(), request.index).load()
     problems = mirror.problems(mirror_lock.read(path), stack, snapshot)
     good = f"{request.index} holds what {path.name} names, and that covers {stack.name}"
@@ -226,11 +212,11 @@ def _verify(request: Verify) -> Answer:
     )
 
 
-def _fetch_needed(request: Fetch) -> Answer:
+def _fetch_needed(request: Sync) -> Answer:
     from cairn.release.publish.mirror import mirror, missing
 
-    if not request.files and not request.require:
-        raise UsageError("nothing to mirror", tip="name distributions, or give --require")
+    if request.check or request.lock:
+        raise UsageError("with FILE or --require no lock is read", tip="leave --check and --lock out")
     store, index = request.open_store(), request.index
     if request.dry_run:
         items = missing(store, index, dists=request.files, requirements=request.require)
@@ -251,6 +237,4 @@ COMMANDS = {
     "publish": command(Publish, _publish, needs="release"),
     "lock": command(Lock, _lock, needs="release"),
     "sync": command(Sync, _sync, needs="release"),
-    "verify": command(Verify, _verify),
-    "fetch": command(Fetch, _fetch_needed),
 }

@@ -23,17 +23,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetVersion:
+class SetVersion(common.OptionalStoreOptions):
     """Options of `cairn wheel set-version`.
 
     METADATA, RECORD, WHEEL, folder and file names change together; exact pins among the wheels named and
     on the ROCm SDK follow, and so do version.py and _rocm_init.py inside; everything else is copied as it
     is. All of the wheels are written, or none.
 
+    With --set they are those of a set in a --store, and set.json beside them names it: they are new bytes, so
+    publish them as a set of their own, and test that one.
+
         cairn wheel set-version --rocm-version 7.10.0 --output-dir out dist/*.whl
     """
 
-    wheels: tuple[Path, ...] = common.wheels()
+    wheels: tuple[Path, ...] = argument("WHEEL", "a wheel", nargs="*", convert=converters.file)
+    set_id: str | None = option(
+        "with --promote: the wheels of this set", "--set", metavar="SET", convert=converters.nonempty
+    )
+    index: str = common.index("staging")
     new: NewVersion = part(NewVersion)
     output_dir: Path = common.output_dir()
     dry_run: bool = common.dry_run()
@@ -42,9 +49,29 @@ class SetVersion:
 def _set_version(request: SetVersion) -> Answer:
     from cairn.wheels.rewrite.set_version import set_versions
 
+    if request.set_id is not None:
+        return _next_stage(request, request.set_id)
+    if not request.wheels:
+        raise UsageError("no wheel is named", tip="name wheels, or a set of a store with --set and --store")
     changes = set_versions(request.wheels, request.new, request.output_dir, dry_run=request.dry_run)
     return Answer(
         {"dry_run": request.dry_run, "wheels": list(map(_plain_change, changes))}, _version_text(changes)
+    )
+
+
+def _next_stage(request: SetVersion, given: str) -> Answer:
+    from cairn.release.index.snapshot import Index, whole_id
+    from cairn.release.new_version import next_stage
+
+    if request.wheels or request.store is None or request.new != NewVersion(stage=request.new.stage):
+        raise UsageError("--set goes with --store and --promote, and with no wheel")
+    store, dry_run = request.open_existing_store(), request.dry_run
+    set_id = whole_id(common.set_id_of(given), Index(store, request.index).load())
+    _, changes = next_stage(store, set_id, request.new.stage or "", request.output_dir, dry_run=dry_run)
+    wheels = [{"wheel": c.target, "version": {"old": c.old, "new": c.new}} for c in changes]
+    return Answer(
+        {"derived_from": set_id, "wheels": wheels, "dry_run": dry_run},
+        [f"{'would write' if dry_run else '+'} {change.target}" for change in changes],
     )
 
 

@@ -39,7 +39,8 @@ def root(tmp_path: Path, make_wheel: MakeWheel) -> Path:
 def forget(root: Path) -> None:
     """Have this process use nothing of a cache, as after its end."""
     note = in_use._of_root.pop(root)
-    note._lock.release()
+    assert note._lock is not None
+    os.close(note._lock)
 
 
 def kept(root: Path) -> list[str]:

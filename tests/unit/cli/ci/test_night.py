@@ -51,7 +51,9 @@ def test_a_release_is_not_the_last_night_to_the_channel_of_nights(
     assert "has no night to nightly" in err
     _, err = call(store, "promote", "--night", "7", "--to", "nightly", code=2)
     assert "the night 7 goes to release, and not to nightly" in err
-    _, err = cairn("ci", "night", "watch", "--store", store, "--lines", LINE, "--to", "nightly", code=9)
+    _, err = cairn(
+        "ci", "night", "list", "--overdue", "--store", store, "--lines", LINE, "--to", "nightly", code=9
+    )
     assert f"{LINE}: there was no night yet" in err
     call(store, "promote", "--night", "latest", "--to", "release", "--line", LINE)
 

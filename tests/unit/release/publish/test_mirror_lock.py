@@ -165,10 +165,10 @@ def test_a_stack_says_for_which_pythons_and_platforms_it_is(tmp_path: Path) -> N
     [
         (["sync", "--store", "s"], "--stack"),
         (["sync", "--stack", str(SAMPLE)], "--store"),
-        (["sync", "--stack", str(SAMPLE), "--store", "s", "--require", "a"], "unknown option --require"),
+        (["sync", "--check", "--store", "s", "--require", "a"], "no lock is read"),
         (["--require", "a"], "--store"),
-        (["-q", "--store", "s"], "nothing to mirror"),
-        (["fetch", "--store", "s"], "nothing to mirror"),
+        (["-q", "--store", "s"], "to mirror without a lock"),
+        (["fetch", "--store", "s"], "to mirror without a lock"),
         (["--store", "s", "nowhere.whl"], "nowhere.whl"),
         (["lock", "--stack", str(SAMPLE)], "nothing to lock"),
         (["syn", "--stack", str(SAMPLE)], "did you mean sync?"),

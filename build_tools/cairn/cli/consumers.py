@@ -1,4 +1,4 @@
-"""`cairn test consumers`: whom a set of wheels breaks that another set does not."""
+"""Whom a set of wheels breaks that another set does not: `cairn diff --consumer`."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Warn
-from cairn.cli.binder import command
 from cairn.errors import TestsFailedError, UsageError
-from cairn.options import argument, option, repeated
+from cairn.options import flag, repeated
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
@@ -21,25 +20,11 @@ if TYPE_CHECKING:
     from cairn.wheels.consumers.breaks import Judgement
 
 
-def _set(metavar: str, which: str) -> Path:
-    path: Path = argument(
-        metavar, f"the wheels that {which}: a folder of them, or one", convert=converters.file_or_folder
-    )
-    return path
-
-
 @dataclass(frozen=True, kw_only=True)
-class Consumers(common.OptionalStack):
-    """Options of `cairn test consumers`.
+class ConsumerOptions(common.OptionalStack):
+    """Who depends on a set of wheels."""
 
-    Nothing is installed or run: the symbols that consumers want, their requirements, the Python names and the
-    operators of PyTorch that they use are looked up in both sets. What OLD lacks too is no break.
-
-        cairn test consumers yesterday tonight --consumer torch-scatter==2.1.2 --consumer ours.whl
-    """
-
-    old: Path = _set("OLD", "users have")
-    new: Path = _set("NEW", "are to take their place")
+    consumers: bool = flag("say whom NEW breaks, of the consumers that the stack names")
     consumer: tuple[str, ...] = repeated(
         "who depends on them, besides those of the stack: a wheel, a folder of wheels, or a requirement that "
         "pip fetches",
@@ -47,17 +32,19 @@ class Consumers(common.OptionalStack):
         convert=converters.nonempty,
     )
     index_url: str | None = common.index_url()
-    python: str | None = option("Python that they are for (default: that of the wheels, or Cairn's own)")
 
 
-def run(request: Consumers) -> Answer:
-    """Run the command."""
+def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answer:
+    """Say which consumers the wheels of one place break that those of the other do not.
+
+    What the old ones lack too is no break.
+    """
     from cairn.release.publish.compatibility import Platform
     from cairn.wheels.consumers import breaks, fetch
 
-    old, new = _wheels(request.old), _wheels(request.new)
+    old, new = _wheels(old_place), _wheels(new_place)
     here = Platform.here()
-    place = Platform(python=request.python or breaks.python_of(new) or here.python, tag=here.tag)
+    place = Platform(python=breaks.python_of(new) or here.python, tag=here.tag)
     stack = request.load_stack()
     consumers = [
         *(stack.consumers if stack else ()),
@@ -79,15 +66,15 @@ def run(request: Consumers) -> Answer:
     if judgement.breaks:
         names = sorted({one.consumer for one in judgement.breaks})
         error = TestsFailedError(
-            f"{len(judgement.breaks)} things that {wording.some(names)} had of {request.old} are not in "
-            f"{request.new}",
+            f"{len(judgement.breaks)} things that {wording.some(names)} had of {old_place} are not in "
+            f"{new_place}",
             tip="mend the set, or tell those who look after the consumers before it is promoted",
         )
     return Answer(judgement, _text(judgement), error=error)
 
 
 def _wheels(place: Path) -> Sequence[Path]:
-    wheels = sorted(place.glob("*.whl")) if place.is_dir() else [place]
+    wheels = sorted(place.glob("*.whl")) if place.is_dir() else [converters.file(str(place))]
     if not wheels:
         raise UsageError(f"{place} has no wheels", tip="name the folder that `cairn build` has written")
     return wheels
@@ -116,6 +103,3 @@ def _text(judgement: Judgement) -> Iterator[Piece]:
     yield f"{len(judgement.consumers)} wheels of consumers looked at, {len(broken)} consumers break"
     for text in judgement.unread:
         yield Warn(f"not looked at: {text}")
-
-
-COMMANDS = {"consumers": command(Consumers, run)}
