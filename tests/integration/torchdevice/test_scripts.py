@@ -58,8 +58,8 @@ def series(generator: random.Random) -> bytes:
 
 
 DATA = {"{random}": numbers, "{words}": words, "{nodes}": nodes, "{edges}": edges, "{series}": series}
-# Some seed nothing, or PyTorch and not NumPy.
-SEEDED = "import random, numpy, torch\nrandom.seed(0)\nnumpy.random.seed(0)\ntorch.manual_seed(0)\n"
+# Some seed nothing, or PyTorch and not NumPy. Some are older than NumPy 2.
+SEEDED = "import random, numpy, torch\nrandom.seed(0)\nnumpy.random.seed(0)\ntorch.manual_seed(0)\nnumpy.Inf = numpy.inf\n"
 
 
 def unpacked(script: dict[str, Any], folder: Path) -> Path:
