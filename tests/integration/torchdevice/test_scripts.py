@@ -51,7 +51,8 @@ def edges(generator: random.Random) -> bytes:
 def series(generator: random.Random) -> bytes:
     """Of 20 days, an hour each."""
     lines = (
-        f"2020-01-{1 + hour // 24:02} {hour % 24:02}:00:00," + ",".join(f"{generator.random():.4f}" for _ in "abc")
+        f"2020-01-{1 + hour // 24:02} {hour % 24:02}:00:00,"
+        + ",".join(f"{generator.random():.4f}" for _ in "abc")
         for hour in range(480)
     )
     return "\n".join(("date,a,b,OT", *lines)).encode()
@@ -59,7 +60,12 @@ def series(generator: random.Random) -> bytes:
 
 DATA = {"{random}": numbers, "{words}": words, "{nodes}": nodes, "{edges}": edges, "{series}": series}
 # Some seed nothing, or PyTorch and not NumPy. Some are older than NumPy 2.
-SEEDED = "import random, numpy, torch\nrandom.seed(0)\nnumpy.random.seed(0)\ntorch.manual_seed(0)\nnumpy.Inf = numpy.inf\n"
+SEEDED = """import random, numpy, torch
+random.seed(0)
+numpy.random.seed(0)
+torch.manual_seed(0)
+numpy.Inf = numpy.inf
+"""
 
 
 def unpacked(script: dict[str, Any], folder: Path) -> Path:
@@ -87,7 +93,14 @@ def values(script: dict[str, Any], folder: Path, mode: str) -> list[Any]:
     by = [python, "-W", "ignore"]
     if mode != "cpu":
         devices = str(script.get("devices", 1))
-        by += ["-m", "torchdevice", "--to=cpu", "--devices", devices, *(["--strict"] if mode == "strict" else [])]
+        by += [
+            "-m",
+            "torchdevice",
+            "--to=cpu",
+            "--devices",
+            devices,
+            *(["--strict"] if mode == "strict" else []),
+        ]
     else:
         for argument in script.get("on_cpu", []):
             if argument.startswith("!"):
@@ -110,7 +123,13 @@ def values(script: dict[str, Any], folder: Path, mode: str) -> list[Any]:
     enough = script.get("stop_after")
     text, found = "", []
     with subprocess.Popen(
-        [*by, *arguments], cwd=inside, env=environment, stdout=PIPE, stderr=STDOUT, text=True, errors="replace"
+        [*by, *arguments],
+        cwd=inside,
+        env=environment,
+        stdout=PIPE,
+        stderr=STDOUT,
+        text=True,
+        errors="replace",
     ) as running:
         for line in running.stdout or ():
             text += line

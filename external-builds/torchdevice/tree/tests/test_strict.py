@@ -178,9 +178,24 @@ def test_what_would_compute_unseen_runs_as_it_is() -> None:
         assert torch.jit.script(double) is double
 
 
-def test_export_is_refused_and_does_not_end_the_process() -> None:
-    with pytest.raises(torchdevice.RefusedError, match="export on the CPU"):
-        torch.export.export(nn.Linear(2, 2).cuda(), (torch.ones(1, 2, device="cuda"),))
+def test_what_is_exported_is_where_its_weights_and_inputs_are() -> None:
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x) + torch.arange(2, device=x.device)
+
+    x = torch.ones(1, 2, device="cuda")
+    model = Positions().cuda()
+    exported = torch.export.export(model, (x,))
+    assert {node.kwargs["device"] for node in exported.graph.nodes if "device" in node.kwargs} == {x.device}
+    assert exported.module()(x).is_cuda
+    assert torch.equal(exported.module()(x), model(x))
+    with pytest.raises(RuntimeError, match="same device"):
+        exported.module()(x.cpu())
+    assert torch.export.export(nn.Linear(2, 2), (torch.ones(1, 2),)).module()(torch.ones(1, 2)).is_cpu
 
 
 def test_operators_by_name_and_sparse_tensors() -> None:
