@@ -126,6 +126,19 @@ def test_gradients_are_where_their_tensors_are() -> None:
     assert torch.vmap(lambda a: a + 1)(x.detach()).is_cuda
 
 
+def test_gradients_of_what_was_moved_are_on_the_way_back_too() -> None:
+    """The gradients of what `cat` was given are views of one tensor."""
+    first, second = (torch.ones(2, device=f"cuda:{index}", requires_grad=True) for index in range(2))
+    hooked = []
+    parts = [first * 2, second * 2]
+    for part in parts:
+        part.register_hook(lambda gradient: hooked.append(gradient.device))
+    torch.cat([part.to("cuda:0") for part in parts]).mul(torch.ones(4, device="cuda")).sum().backward()
+    assert sorted(map(str, hooked)) == ["cuda:0", "cuda:1"]
+    assert (first.grad.device, second.grad.device) == (first.device, second.device)
+    (second.grad + second).sum()
+
+
 def test_copies_and_files() -> None:
     model = nn.Linear(2, 2).cuda()
     assert copy.deepcopy(model).weight.is_cuda
