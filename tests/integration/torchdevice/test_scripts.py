@@ -65,8 +65,10 @@ random.seed(0)
 numpy.random.seed(0)
 torch.manual_seed(0)
 numpy.Inf = numpy.inf
-draw = numpy.random.RandomState
-numpy.random.RandomState = type('RandomState', (draw,), {'__init__': lambda self, seed=0: draw.__init__(self, seed)})
+class RandomState(numpy.random.RandomState):
+    def __init__(self, seed=0):
+        super().__init__(seed)
+numpy.random.RandomState = RandomState
 """
 
 
