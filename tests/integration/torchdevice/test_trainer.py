@@ -1,8 +1,8 @@
-"""Hugging Face's Trainer with two devices, against what `DataParallel` does, done by hand without TorchDevice.
+"""Hugging Face's Trainer with two devices, against what `DataParallel` does, by hand and without TorchDevice.
 
-With CAIRN_TEST_TORCH_PYTHON, an interpreter that has torch, transformers and accelerate. A classifier's loss is
-twice what it is on one device: its forward takes `**kwargs` and leaves `num_items_in_batch` alone, and the
-Trainer multiplies by the number of devices, on GPUs as well. A language model's, which looks at it, is the same.
+With CAIRN_TEST_TORCH_PYTHON, an interpreter that has torch, transformers and accelerate. The loss of a
+classifier is twice what it is on one device: its forward takes `**kwargs` and leaves `num_items_in_batch`
+alone, and the Trainer multiplies by the number of devices, also on GPUs. A language model's is the same.
 """
 
 import json
