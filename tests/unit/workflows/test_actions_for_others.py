@@ -36,12 +36,13 @@ def test_scripts_pass_shellcheck(path: Path) -> None:
     assert result.returncode == 0, result.stdout
 
 
-def test_the_page_shows_inputs_that_there_are() -> None:
-    page = (ROOT / "docs/how-to/build-an-extension.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["build-an-extension", "find-device-mistakes"])
+def test_the_page_shows_inputs_that_there_are(name: str) -> None:
+    page = (ROOT / f"docs/how-to/{name}.md").read_text(encoding="utf-8")
     for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL):
         (step,) = yaml.safe_load(block)
-        name = re.fullmatch(r"OWNER/cairn/(actions/[\w-]+)@COMMIT", step["uses"])
-        assert name is not None
-        inputs = yaml.safe_load((ROOT / name[1] / "action.yml").read_text(encoding="utf-8"))["inputs"]
+        action = re.fullmatch(r"OWNER/cairn/(actions/[\w-]+)@COMMIT", step["uses"])
+        assert action is not None
+        inputs = yaml.safe_load((ROOT / action[1] / "action.yml").read_text(encoding="utf-8"))["inputs"]
         assert step["with"].keys() <= inputs.keys()
         assert {key for key, one in inputs.items() if one.get("required")} <= step["with"].keys()

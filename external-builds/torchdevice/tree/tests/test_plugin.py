@@ -14,6 +14,13 @@ def forward(weight, data):
 
 def fine(weight, data):
     return data.to(weight.device) @ weight
+
+
+def wrapped(weight, data):
+    try:
+        forward(weight, data)
+    except RuntimeError as error:
+        raise ValueError("in a layer") from error
 """
 TESTS = """import pytest, torch
 import model
@@ -23,6 +30,7 @@ def test_forgotten(): model.forward(weight(), torch.ones(2, 2))
 def test_known(): weight() + torch.ones(2)
 def test_fixed(): model.fine(weight(), torch.ones(2, 2))
 def test_other(): raise ValueError("of another kind")
+def test_wrapped(): model.wrapped(weight(), torch.ones(2, 2))
 
 @pytest.mark.torchdevice_off(reason="asks whether there is a GPU")
 def test_off(): assert not torch.cuda.is_available()
@@ -49,20 +57,33 @@ def suite(run, *options: str, **variables: str) -> str:
     return str(caught.value)
 
 
-def test_mistakes_are_told_apart(run, project: Path) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["alone", "xdist"])
+def test_mistakes_are_told_apart(run, project: Path, workers: tuple[str, ...]) -> None:
+    if workers:
+        pytest.importorskip("xdist")
     text = suite(
         run,
         "--torchdevice-strict",
         "--torchdevice-baseline=known.txt",
         "test_model.py",
+        *workers,
         GITHUB_ACTIONS="true",
+        GITHUB_WORKSPACE=str(project.parent),
     )
+    file = f"{project.name}/model.py"
     assert "model.py:4: Expected all tensors to be on the same device" in text
-    assert "::error file=model.py,line=4,title=torchdevice different_argument::Expected all tensors" in text
+    assert f"::error file={file},line=4,title=torchdevice different_argument::Expected all tensors" in text
     assert "test_model.py::test_forgotten different_argument" in text
+    assert "test_model.py::test_wrapped different_argument" in text
     assert "fixed, to be taken out of the baseline: test_model.py::test_fixed two_devices" in text
-    assert "1 new, 1 in the baseline, 1 fixed" in text
-    assert "2 failed, 3 passed, 1 xfailed" in text
+    assert "2 new, 1 in the baseline, 1 fixed" in text
+    assert "3 failed, 3 passed, 1 xfailed" in text
+
+
+def test_a_baseline_that_is_not_there_is_said_in_one_line(run, project: Path) -> None:
+    text = suite(run, "--torchdevice-strict", "--torchdevice-baseline=lost.txt", "test_model.py")
+    assert "ERROR: --torchdevice-baseline=lost.txt: No such file or directory" in text
+    assert "Traceback" not in text
 
 
 def test_an_opt_out_has_a_reason(run, project: Path) -> None:

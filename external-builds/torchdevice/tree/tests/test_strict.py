@@ -126,6 +126,19 @@ def test_gradients_are_where_their_tensors_are() -> None:
     assert torch.vmap(lambda a: a + 1)(x.detach()).is_cuda
 
 
+def test_gradients_of_what_was_moved_are_on_the_way_back_too() -> None:
+    """The gradients of what `cat` was given are views of one tensor."""
+    first, second = (torch.ones(2, device=f"cuda:{index}", requires_grad=True) for index in range(2))
+    hooked = []
+    parts = [first * 2, second * 2]
+    for part in parts:
+        part.register_hook(lambda gradient: hooked.append(gradient.device))
+    torch.cat([part.to("cuda:0") for part in parts]).mul(torch.ones(4, device="cuda")).sum().backward()
+    assert sorted(map(str, hooked)) == ["cuda:0", "cuda:1"]
+    assert (first.grad.device, second.grad.device) == (first.device, second.device)
+    (second.grad + second).sum()
+
+
 def test_copies_and_files() -> None:
     model = nn.Linear(2, 2).cuda()
     assert copy.deepcopy(model).weight.is_cuda
@@ -178,9 +191,24 @@ def test_what_would_compute_unseen_runs_as_it_is() -> None:
         assert torch.jit.script(double) is double
 
 
-def test_export_is_refused_and_does_not_end_the_process() -> None:
-    with pytest.raises(torchdevice.RefusedError, match="export on the CPU"):
-        torch.export.export(nn.Linear(2, 2).cuda(), (torch.ones(1, 2, device="cuda"),))
+def test_what_is_exported_is_where_its_weights_and_inputs_are() -> None:
+    class Positions(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(x) + torch.arange(2, device=x.device)
+
+    x = torch.ones(1, 2, device="cuda")
+    model = Positions().cuda()
+    exported = torch.export.export(model, (x,))
+    assert {node.kwargs["device"] for node in exported.graph.nodes if "device" in node.kwargs} == {x.device}
+    assert exported.module()(x).is_cuda
+    assert torch.equal(exported.module()(x), model(x))
+    with pytest.raises(RuntimeError, match="same device"):
+        exported.module()(x.cpu())
+    assert torch.export.export(nn.Linear(2, 2), (torch.ones(1, 2),)).module()(torch.ones(1, 2)).is_cpu
 
 
 def test_operators_by_name_and_sparse_tensors() -> None:

@@ -56,6 +56,14 @@ def rule_of(error: BaseException) -> str | None:
     return rule
 
 
+def mistake_in(error: BaseException) -> BaseException | None:
+    """The error of a rule that another one came from, or was raised while handling, or is itself."""
+    seen: BaseException | None = error
+    while seen is not None and rule_of(seen) is None:
+        seen = seen.__cause__ or seen.__context__
+    return seen
+
+
 @_mistake
 def two_devices(one: torch.device, other: torch.device) -> RuntimeError:
     """Operations by element: TensorIterator's."""

@@ -7,6 +7,7 @@ each by the line of the project that made it, and on GitHub shown beside that li
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,10 @@ class _Mistakes:
 
     def __init__(self, config: pytest.Config) -> None:
         path = config.option.torchdevice_baseline
-        lines = path.read_text(encoding="utf-8").splitlines() if path else ()
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines() if path else ()
+        except OSError as error:
+            raise pytest.UsageError(f"--torchdevice-baseline={path}: {error.strerror}") from None
         self.root = config.rootpath
         self.known = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
         self.passed: set[str] = set()
@@ -96,21 +100,22 @@ class _Mistakes:
         from torchdevice import errors
 
         report = yield
-        rule = errors.rule_of(call.excinfo.value) if call.excinfo and report.failed else None
-        if call.excinfo and rule is not None:
-            path, line = self._line(item, call.excinfo)
-            message = str(call.excinfo.value).partition("\n")[0]
+        error = errors.mistake_in(call.excinfo.value) if call.excinfo and report.failed else None
+        if error is not None:
+            rule = errors.rule_of(error)
+            path, line = self._line(item, error)
+            message = str(error).partition("\n")[0]
             report.user_properties.append((_KEPT, [item.nodeid, rule, path, line, message]))
             if f"{item.nodeid} {rule}" in self.known:
                 report.outcome, report.wasxfail = "skipped", f"in the baseline of torchdevice: {rule}"
         return report
 
-    def _line(self, item: pytest.Item, excinfo: Any) -> tuple[str, int]:
+    def _line(self, item: pytest.Item, error: BaseException) -> tuple[str, int]:
         """The innermost line of the project: not in an environment, and not outside its folder."""
-        for entry in reversed(excinfo.traceback):
-            path = Path(entry.path)
+        for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+            path = Path(frame.f_code.co_filename)
             if path.is_relative_to(self.root) and not {"site-packages", "torchdevice"} & set(path.parts):
-                return path.relative_to(self.root).as_posix(), entry.lineno + 1
+                return path.relative_to(self.root).as_posix(), line
         return item.location[0], (item.location[1] or 0) + 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -135,12 +140,22 @@ class _Mistakes:
             write(f"{path}:{line}: {message}")
             write(f"    {nodeid} {rule}")
             if os.environ.get("GITHUB_ACTIONS") == "true":
+                file = _escaped(
+                    os.path.relpath(self.root / path, os.environ.get("GITHUB_WORKSPACE", self.root))
+                )
                 write(
-                    f"::error file={path},line={line},title=torchdevice {rule}::{message.replace('%', '%25')}"
+                    f"::error file={file},line={line},title=torchdevice {rule}::{message.replace('%', '%25')}"
                 )
         for line in fixed:
             write(f"fixed, to be taken out of the baseline: {line}")
         write(f"{len(self.new)} new, {self.kept} in the baseline, {len(fixed)} fixed")
+
+
+def _escaped(value: str) -> str:
+    """A property of a command of GitHub's, by its toolkit's rules."""
+    for character, code in (("%", "%25"), (":", "%3A"), (",", "%2C")):
+        value = value.replace(character, code)
+    return value
 
 
 def _asked(options: Any) -> bool:

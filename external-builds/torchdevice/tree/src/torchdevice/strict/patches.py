@@ -84,7 +84,7 @@ def install(log: interceptor.UndoLog) -> None:
         log.replace(owner, "from_dlpack", from_dlpack)
     log.replace(torch, "compile", _uncompiled)
     importlib.import_module("torch.export")
-    log.replace(torch.export, "export", _unexported(torch.export.export))
+    log.replace(torch.export, "export", _exported(torch.export.export))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # TorchScript is deprecated, and torch uses it
         # Forward derivatives, which torch has TorchScript compile when the first is asked for.
@@ -280,14 +280,22 @@ def _group_by_device(original: Function) -> Function:
     return wrapper
 
 
-def _unexported(original: Function) -> Function:
-    """`torch.export.export`: its fake tensors ask C++ for the GPU they are on, which ends the process."""
+def _exported(original: Function) -> Function:
+    """`torch.export.export`, which asks C++ for devices: on the CPU, where all tensors are, with no mode on.
+
+    What the program makes where its inputs are is then made on the CPU by the graph: that is set right.
+    """
 
     @functools.wraps(original)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if translation.route() is None:
-            return original(*args, **kwargs)
-        raise errors.refusal("torch.export.export", "export on the CPU, or without strict.")
+        with torch._C.DisableTorchFunction():
+            made = original(*args, **kwargs)
+            given = list(places.tensors([*made.state_dict.values(), args[1:], kwargs]))
+            there = next((place for place in map(places.device_of, given) if place.type in GPUS), places.CPU)
+        for node in made.graph.nodes:
+            if node.kwargs.get("device") == places.CPU:
+                node.kwargs = {**node.kwargs, "device": there}
+        return made
 
     return wrapper
 

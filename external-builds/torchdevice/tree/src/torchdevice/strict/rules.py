@@ -130,9 +130,19 @@ def _moved(to_: Function, tensor: torch.Tensor, there: torch.device, *rest: Any,
             rest = (*rest[:2], True, *rest[3:])
         else:
             kwargs["copy"] = True
-    result = to_(tensor, places.physical(there), *rest, **kwargs)
+        result = to_(tensor, places.physical(there), *rest, **kwargs)
+        if result.grad_fn is not None:
+            result.grad_fn.register_hook(_moved_back)
+    else:
+        result = to_(tensor, places.physical(there), *rest, **kwargs)
     places.put_new(result, there)
     return result
+
+
+def _moved_back(gradients: tuple[Any, ...], _given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A move copies on its way back, too: C++ would hand on the gradient's memory, and where that is."""
+    with torch._C.DisableTorchFunction():
+        return tuple(None if gradient is None else gradient.clone() for gradient in gradients)
 
 
 def numpy(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
