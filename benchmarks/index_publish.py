@@ -8,6 +8,9 @@ start-up included: `cairn index publish` of one wheel into a folder, and dumb-py
 (`--previous-package-list-json`), which is told what was there before. The whole regeneration is
 `cairn index repair` of pages that are lost, and dumb-pypi's run with nothing before it. What is read and
 written of the store by the one more wheel is counted too.
+
+Only the gate lets wheels into an index that is signed: the one more signed wheel is a commit into `release`
+as the gate makes it once it has judged, in a program of its own: without a root, and with one.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -27,6 +31,7 @@ from wheel_measure import Cost, measured, median, report
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import PUBLISHED, FileEntry, ProjectState
 from cairn.release.index.snapshot import Change, Index
+from cairn.release.trust import root, signers
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
 
@@ -56,13 +61,13 @@ def entries(project: str, count: int) -> tuple[FileEntry, ...]:
     return tuple(made)
 
 
-def filled(store: Store, projects: int, files: int) -> None:
-    """Have `staging` hold so many projects of so many files; their bytes are not there."""
+def filled(store: Store, projects: int, files: int, *, index: str = "staging") -> None:
+    """Have an index hold so many projects of so many files; their bytes are not there."""
     states = {
         f"project{n}": ProjectState(name=f"project{n}", files=entries(f"project{n}", files))
         for n in range(projects)
     }
-    for attempt in attempts(Index(store, "staging")):
+    for attempt in attempts(Index(store, index)):
         if attempt.commit(Change(projects=states), "publish"):
             break
 
@@ -137,9 +142,38 @@ def compare(projects: int, files: int, work: Path) -> None:
     report(median(theirs), median(ours), peer_name="dumb-pypi, incremental")
     print(f"{len(written)} objects written: {', '.join(sorted(key.split('/')[1] for key in written))}")
 
+    compare_signed(projects, files, work, median(theirs))
+
     shutil.rmtree(store.path / "staging" / "simple")
     print("every page again")
     report(whole_peer, measured([*cairn, "index", "repair", *at]), peer_name="dumb-pypi")
+
+
+def one_more(folder: Path, version: str) -> None:
+    """Commit one more file into `release`; it is signed if the store has a root."""
+    name, digest = f"project7-{version}-py3-none-any.whl", hashlib.sha256(version.encode()).hexdigest()
+    new = FileEntry(filename=name, sha256=digest, size=123_456, version=version, build=PUBLISHED)
+    for attempt in attempts(Index(LocalStore(folder), "release")):
+        project = attempt.before.project("project7").with_files((new,))
+        if attempt.commit(Change(projects={"project7": project}), "promote"):
+            break
+
+
+def compare_signed(projects: int, files: int, work: Path, peer: Cost) -> None:
+    """One more wheel in `release`, without a root and with one."""
+    store = LocalStore(work / "released")
+    os.environ["CAIRN_CACHE_DIR"] = str(work / "cache")
+    filled(store, projects, files, index="release")
+    command = [sys.executable, __file__, "--one-more", str(store.path)]
+    print("one more wheel that the gate let in, without a root")
+    report(peer, median([measured([*command, f"3.{n}.0"]) for n in range(RUNS)]), peer_name="dumb-pypi")
+    signers.create(work / "keys")
+    os.environ[signers.VARIABLE] = str(work / "keys" / signers.PRIVATE_NAME)
+    only = signers.signer(work / "keys" / signers.PRIVATE_NAME)
+    root.sign_all(store, root.publish(store, root.first([only], {}, 1)))
+    print("the same, signed")
+    report(peer, median([measured([*command, f"4.{n}.0"]) for n in range(RUNS)]), peer_name="dumb-pypi")
+    del os.environ[signers.VARIABLE]  # what comes after signs nothing
 
 
 def main() -> int:
@@ -148,7 +182,11 @@ def main() -> int:
     parser.add_argument(
         "--wheels", type=int, default=100_000, help="in the index before (default: %(default)s)"
     )
+    parser.add_argument("--one-more", nargs=2, metavar=("STORE", "VERSION"), help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.one_more:
+        one_more(Path(options.one_more[0]), options.one_more[1])
+        return 0
     for projects in (options.wheels // 20, 20):
         with tempfile.TemporaryDirectory(prefix="cairn-bench-") as folder:
             compare(projects, options.wheels // projects, Path(folder))

@@ -119,7 +119,12 @@ def released(
     judged = datafile.dumps(report).encode()
     judgement = hashlib.sha256(judged).hexdigest()
     store.write(keys.set_key(made.id, f"judgements/{judgement}.json"), judged)
-    listed = msgspec.structs.replace(sets.index_set(made), records=(digest,), judgement=judgement)
+    listed = msgspec.structs.replace(
+        sets.index_set(made),
+        records=(digest,),
+        judgement=judgement,
+        builder=hashlib.sha256(evidence.of_builder(store, made)).hexdigest(),
+    )
     offer(store, made, listed, attester, target=target)
     return Released(store=store, wheels=wheels, made=made, listed=listed)
 

@@ -99,7 +99,8 @@ class Change(signing.RootOptions, common.StoreOptions):
     """Options of `cairn trust change`.
 
     The new root is signed by as many keys of the old one as that asks for, and by its own. Where they are not
-    on one machine, each signs the same draft in turn. What the promoter's keys had signed is signed again.
+    on one machine, each signs the same draft in turn. What the keys of promoter and timestamp had signed is
+    signed again; what builders, testers and promoters signed of wheels goes on counting.
 
         cairn trust change --store ./store --root-key offline.key --remove tester=3f2a9c1b
         --add tester=new.pub
@@ -112,7 +113,9 @@ class Change(signing.RootOptions, common.StoreOptions):
         convert=_of_role,
     )
     remove: tuple[tuple[str, str], ...] = repeated(
-        "key that loses a role, by the first digits of its id", metavar="ROLE=ID", convert=_of_role
+        "key that loses a role: its public half, or the first digits of its id",
+        metavar="ROLE=FILE|ID",
+        convert=_of_role,
     )
     threshold: int | None = _threshold("as before")
     draft: Path | None = option(
@@ -139,8 +142,9 @@ def _change(request: Change) -> Answer:
         new = trusted.root
         for role, name in request.add:
             new = root.with_key(new, role, signers.public_key(converters.file(name)))
-        for role, prefix in request.remove:
-            new = root.without_key(new, role, root.whole_id(new, role, prefix))
+        for role, name in request.remove:
+            given = signers.public_key(Path(name)).key_id if Path(name).is_file() else name
+            new = root.without_key(new, role, root.whole_id(new, role, given))
         if request.threshold is not None:
             new = root.with_threshold(new, request.threshold)
         data = root.following(new, keys)
@@ -152,9 +156,7 @@ def _change(request: Change) -> Answer:
             {"draft": request.draft, "missing": missing}, [Note(f"{request.draft} still needs {missing}")]
         )
     before, trusted = trusted.root, root.publish(store, data)
-    changed = root.key_ids(before, "promoter") != root.key_ids(trusted.root, "promoter")
-    states = root.sign_all(store, trusted, before=before) if changed else ()
-    return _answer(store, trusted, states)
+    return _answer(store, trusted, root.sign_again(store, trusted, before))
 
 
 @dataclass(frozen=True, kw_only=True)

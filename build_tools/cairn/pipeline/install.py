@@ -356,10 +356,11 @@ def pages(index_url: str, pick: Pick) -> Iterator[str]:
     if signed is None:
         yield index_url
         return
-    store, _ = signed
+    store, index = signed
+    listed = Index(cast("Store", store), index).load().set(pick.offer.set_id)
     wheel_set = read_set(cast("Store", store), pick.offer.set_id)
     evidence.require_builder(store, wheel_set, ())
-    evidence.builder_signers(store, wheel_set, store.anchor.root.trust())
+    evidence.builder_signers(store, wheel_set, store.anchor.root.trust(), listed=listed)
     prefix = keys.set_simple_prefix(wheel_set.id)
     up = keys.relative_url("files/", prefix=prefix)
     with tempfile.TemporaryDirectory(prefix="cairn-install-") as folder:

@@ -30,6 +30,7 @@ from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, who
 from cairn.release.ledger import Ledger, withdrawn_from
 from cairn.release.ledger_entries import Event
 from cairn.release.provenance.attest import Attester, attest
+from cairn.release.provenance.evidence import of_builder
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
@@ -282,6 +283,7 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
         index_set(case.wheel_set),
         records=tuple(of_set),
         judgement=hashlib.sha256(datafile.dumps(report).encode()).hexdigest(),
+        builder=hashlib.sha256(of_builder(case.store, case.wheel_set)).hexdigest(),
         untested=report.caveat,
         untested_targets=report.untested,
         installed_with=report.installed_with,

@@ -17,7 +17,7 @@ from cairn.release.audit.offered import differences, readable_projects
 from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, FileRef, IndexSet, project_of, version_of
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
-from cairn.release.provenance import chain, evidence
+from cairn.release.provenance import chain, evidence, judged
 from cairn.release.publish import distribution, locks
 from cairn.release.publish.compatibility import Platform
 from cairn.release.trust.signers import Trust
@@ -189,13 +189,13 @@ def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iter
     key = keys.set_key(entry.set_id, f"judgements/{entry.judgement}.json")
     store = snapshot.index.store
     try:
-        verdict = evidence.Judgement.read(store.read(key).data, what=key)
+        verdict = judged.Judgement.read(store.read(key).data, what=key)
     except (CairnError, OSError):
         return  # that it is missing or changed is said of it already
     if (verdict.set_id, verdict.target) != (entry.set_id, name):
         yield f"{key} is of the set {short_id(verdict.set_id)} for {str(verdict.target)[:64]}, not for {name}"
     try:
-        yield from evidence.contradictions(store, wheel_set, entry, verdict)
+        yield from judged.contradictions(store, wheel_set, entry, verdict)
     except CairnError as error:
         yield str(error)
     refused = [demand.name for demand in verdict.demands if demand.outcome == "not met"]

@@ -29,7 +29,8 @@ from cairn.release.index import keys
 from cairn.release.index.generation import project_of
 from cairn.release.index.snapshot import refs_of
 from cairn.release.ledger import Ledger
-from cairn.release.provenance.evidence import TESTED, builder_problems, builder_signers
+from cairn.release.provenance.evidence import builder_problems, builder_signers
+from cairn.release.provenance.judged import TESTED
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.wheel_set import index_set

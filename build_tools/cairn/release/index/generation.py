@@ -253,8 +253,8 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         stack, line, python, platform, family, targets, manifest_sha256: as its `set.json` has them.
         projects: distribution to version, of its own wheels.
         added: when this index took it, RFC 3339 in UTC.
-        records: digests of the test records that let it in.
-        judgement: digest of what the gate found; None where no gate was asked.
+        records, judgement, builder: digests of the test records that let it in, of what the gate found (None
+            where none was asked), and of the builder's statement (None in an entry of an earlier Cairn).
         untested: why it is here without a passed test, or on what it was not tested; None for a tested set.
         untested_targets: the targets that no passed test is of.
         installed_with: the installers that the gate installed it with; others could not be tried.
@@ -277,6 +277,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     added: str
     records: tuple[str, ...] = ()
     judgement: str | None = None
+    builder: str | None = None
     untested: str | None = None
     untested_targets: tuple[str, ...] = ()
     installed_with: tuple[str, ...] = ()
@@ -471,11 +472,7 @@ def project_of(filename: str) -> str:
 
 
 def version_of(filename: str) -> str:
-    """The version that a wheel's or sdist's file name has, normalised.
-
-    Raises:
-        StoreError: it is the name of neither.
-    """
+    """The version that a wheel's or sdist's file name has, normalised; raises like `project_of`."""
     project_of(filename)
     if filename.endswith(".whl"):
         return str(parse_wheel_filename(split_label(filename)[0])[1])

@@ -11,7 +11,7 @@ from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, IndexSet
-from cairn.release.provenance import evidence
+from cairn.release.provenance import evidence, judged
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import UntrustedKeyError
 from cairn.release.provenance.evidence import Offer, OffersSigned
@@ -112,7 +112,8 @@ def check(
         index: its name.
         file_name: of the wheel.
         sha256: of its bytes.
-        trust: who must have signed; None checks digests alone.
+        trust: who must have signed; None checks digests alone. Its former keys count for what the state of
+            the index names by digests: give them only where a promoter of today has signed that state.
         path: the wheel, whose bill of materials is then compared with the manifest too.
 
     Raises:
@@ -127,7 +128,8 @@ def check(
     file = _offered(report, offer) if offer else None
     if offer is None or file is None:
         return report
-    statements = _provenance(report, reader, offer, file, trust)
+    own = trust.with_former() if trust is not None and file.yanked is None else trust
+    statements = _provenance(report, reader, offer, file, own)
     for set_id, listed in offer.sets.items():
         if offer.signed and set_id in (statements or {}):
             listed = evidence.with_evidence(listed, (statements or {})[set_id].claims)  # noqa: PLW2901
@@ -212,15 +214,15 @@ def _set(
         _builder(report, reader, wheel_set, listed, trust)
         if vouched:
             _statement(report, wheel_set, report.sources, listed, vouched)
-    _records(report, reader, wheel_set, listed, trust)
+    _records(report, reader, wheel_set, listed, trust and evidence.trust_in(listed, trust))
     with report.link("judgement", listed.set_id) as texts:
         if listed.judgement is None and keys.is_gated(report.index):
             raise StoreError(f"{report.index} has the set without a judgement of the gate")
         if listed.judgement is None:
             texts.append(f"none: {report.index} asks no gate")
         else:
-            judgement = evidence.judgement(reader, listed.set_id, listed.judgement, report.index)
-            if wrong := list(evidence.contradictions(reader, wheel_set, listed, judgement)):
+            judgement = judged.judgement(reader, listed.set_id, listed.judgement, report.index)
+            if wrong := list(judged.contradictions(reader, wheel_set, listed, judgement)):
                 raise StoreError("; ".join(wrong))
             met = sum(demand.outcome == "met" for demand in judgement.demands)
             texts.append(f"{met} of {len(judgement.demands)} demands met, {judgement.judged}")
@@ -236,7 +238,7 @@ def _builder(
         beside = ", and so does its bill of materials" if report.path else ""
         by = "nobody signed that"
         if trust is not None and trust.builders is not None:
-            signers = evidence.builder_signers(reader, wheel_set, trust)
+            signers = evidence.builder_signers(reader, wheel_set, trust, listed=listed)
             by = f"signed by key {', '.join(short_id(key) for key in signers)}"
         texts.append(f"{who.id} says that it built it of these commits{beside}; {by}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from cairn import datafile, targets
+from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.formats import in_toto
 from cairn.formats.in_toto import Resource
@@ -86,7 +85,7 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     pointer = _loads(_read(reader, keys.state_key(index)), Pointer, "state.json")
     key = keys.generation_key(index, pointer.generation, pointer.digest)
     what = f"generation {pointer.generation} of {index}"
-    generation = _loads(_named(reader, key, pointer.digest, what), Generation, what)
+    generation = _loads(read_named(reader, key, pointer.digest, what), Generation, what)
     if (generation.index, generation.number) != (index, pointer.generation):
         other = f"{generation.number} of {generation.index[:100]}"
         raise StoreError(f"state.json names {what}, and finds that to be generation {other}")
@@ -113,7 +112,11 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
 def with_evidence(listed: IndexSet, claims: Claims) -> IndexSet:
     """A set of a `signed_offer`, with the evidence that the statement about one of its files names."""
     return msgspec.structs.replace(
-        listed, records=claims.records, judgement=claims.judgement, untested=claims.untested
+        listed,
+        records=claims.records,
+        judgement=claims.judgement,
+        untested=claims.untested,
+        builder=claims.built,
     )
 
 
@@ -128,7 +131,9 @@ def _file_of(
     parts: list[ProjectPart] = []
     left = [digest]
     while left:
-        data = _named(reader, keys.part_key(index, left[0]), left.pop(0), f"{what}: the project {project}")
+        data = read_named(
+            reader, keys.part_key(index, left[0]), left.pop(0), f"{what}: the project {project}"
+        )
         try:
             part: ProjectPart = datafile.decode(data, ProjectChange)
         except msgspec.DecodeError:
@@ -148,7 +153,7 @@ def _file_of(
 
 def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) -> IndexSet:
     name = f"{what}: the set {short_id(set_id)}"
-    listed = _loads(_named(reader, keys.part_key(index, digest), digest, name), IndexSet, name)
+    listed = _loads(read_named(reader, keys.part_key(index, digest), digest, name), IndexSet, name)
     if listed.set_id != set_id:
         raise StoreError(f"{what} gives the set {short_id(listed.set_id)} for {short_id(set_id)}")
     return listed
@@ -166,7 +171,7 @@ def vouched(reader: Reader, file: FileEntry, trust: Trust | None) -> Mapping[str
             tip="check digests alone: --allow-unsigned" if trust is not None else None,
         )
     key = keys.provenance_key(file.sha256, file.filename, file.provenance)
-    data = _named(reader, key, file.provenance, f"the provenance of {file.filename}")
+    data = read_named(reader, key, file.provenance, f"the provenance of {file.filename}")
     if (kind := attest.kind_of(data)) != file.provenance_kind:
         raise StoreError(f"the provenance is of kind {kind}, and the index calls it {file.provenance_kind}")
     statements = attest.vouched(data, trust, file_name=file.filename, sha256=file.sha256)
@@ -238,17 +243,38 @@ def builder_problems(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]
         yield from build_statement.problems(wheel_set, wheels, manifest=manifest, statement=statement)
 
 
-def builder_signers(reader: Reader, wheel_set: WheelSet, trust: Trust) -> tuple[str, ...]:
+def trust_in(listed: IndexSet, trust: Trust) -> Trust:
+    """Whose word counts for a set of which a promoter of today has signed how an index lists it.
+
+    That signature is over digests of all the evidence, so that keys which the root names no more have added
+    nothing to it since. For a set that was yanked, such as for a stolen key, they do not count.
+    """
+    return trust.with_former() if listed.yanked is None else trust
+
+
+def builder_signers(
+    reader: Reader, wheel_set: WheelSet, trust: Trust, *, listed: IndexSet | None = None
+) -> tuple[str, ...]:
     """The ids of the builders' keys that signed the statement about a set.
+
+    Args:
+        reader: what has the statement.
+        wheel_set: the set.
+        trust: whose word counts.
+        listed: the set as an index lists it, where a promoter of today has signed that: then the keys of
+            former builders count for the statement that it names.
 
     Raises:
         StoreError: there is no statement, no builder that the root names signed it, or it was changed.
     """
     name = "the builder's statement"
+    data = of_builder(reader, wheel_set)
+    if listed is not None and listed.builder == hashlib.sha256(data).hexdigest():
+        trust = trust_in(listed, trust)
     return _signers(
         reader,
         keys.set_key(wheel_set.id, BUILDER_SIGNATURE),
-        of_builder(reader, wheel_set),
+        data,
         trust.builders or {},
         name=name,
         tip="whoever built it stages it again: cairn index publish --set --sign-key",
@@ -286,7 +312,7 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
         StoreError: it is missing, was changed, or is of something else.
     """
     what = f"the record {short_id(digest)}"
-    data = _named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, what)
+    data = read_named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, what)
     try:
         test = test_record.loads(data, name=what)
     except UsageError as error:
@@ -382,100 +408,7 @@ def _signers(
     return signed.key_ids
 
 
-TESTED = "tested on hardware of each target"
-"""What the gate calls the demand that test records meet."""
-
-
-class _Demand(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
-    outcome: str
-
-
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a gate's report that checking needs.
-
-    Attributes:
-        set_id: of the set that it judged.
-        judged: when.
-        demands: each with how it stood.
-        target: the index that the set was to go to; None in early ones.
-        untested: the targets that no passed record is of.
-        answered: failed records that stand against the set, with whose word lets it through.
-        records: digests of the records that were weighed.
-    """
-
-    set_id: str
-    judged: str
-    demands: tuple[_Demand, ...]
-    target: str | None = None
-    untested: tuple[str, ...] = ()
-    answered: tuple[str, ...] = ()
-    records: tuple[str, ...] = ()
-
-    @classmethod
-    def read(cls, data: bytes, *, what: str) -> Judgement:
-        """Decode a judgement; `what` stands for it in errors.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
-        try:
-            return datafile.decode(data, cls)
-        except msgspec.DecodeError as error:
-            raise StoreError(f"{what} cannot be read: {error}") from error
-
-
-def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement:
-    """The gate's judgement of a set that was to go to an index.
-
-    Raises:
-        StoreError: it is missing, was changed, is of another set or index, or is a no.
-    """
-    what = f"the judgement {short_id(digest)}"
-    data = _named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
-    judgement = Judgement.read(data, what=what)
-    if judgement.set_id != set_id:
-        raise StoreError(f"{what} is of another set: {short_id(judgement.set_id)}")
-    if judgement.target not in (None, index):
-        raise StoreError(f"{what} is of another index: {str(judgement.target)[:100]}")
-    if refused := [demand.name for demand in judgement.demands if demand.outcome == "not met"]:
-        raise StoreError(f"{what} is a no: {', '.join(refused)}")
-    return judgement
-
-
-def contradictions(
-    reader: Reader, wheel_set: WheelSet, listed: IndexSet, judgement: Judgement
-) -> Iterator[str]:
-    """The points where an index claims more for a set than the gate, or the gate more than the records.
-
-    Args:
-        reader: what has the records.
-        wheel_set: the set.
-        listed: what the index says of it.
-        judgement: by which it has it.
-    """
-    word = listed.untested or ""
-    shown = (*listed.untested_targets, *word.replace(",", " ").split())  # earlier ones have the words alone
-    if hidden := [name for name in judgement.untested if name not in shown]:
-        yield f"the judgement says that it is untested on {', '.join(hidden)}, and the index does not"
-    if not word and (judgement.answered or any(demand.outcome == "bypassed" for demand in judgement.demands)):
-        yield "the judgement let it in on somebody's word, and the index does not say so"
-    yield from (
-        f"the index does not say: {answer}" for answer in judgement.answered if word and answer not in word
-    )
-    if any(demand.name == TESTED and demand.outcome == "met" for demand in judgement.demands):
-        covered = set[str]()
-        for digest in judgement.records:
-            with contextlib.suppress(StoreError):  # it is of something else, and shows nothing of this set
-                _, one = record(reader, wheel_set, digest)
-                if one.verdict == "passed":
-                    covered |= {targets.CPU, *(name for name, count in one.covered.items() if count)}
-        claimed = [name for name in wheel_set.targets or (targets.CPU,) if name not in judgement.untested]
-        if left := [name for name in claimed if name not in covered]:
-            yield f"the judgement says that it was tested on {', '.join(left)}, and no record beside it does"
-
-
-def _named(reader: Reader, key: str, digest: str, what: str) -> bytes:
+def read_named(reader: Reader, key: str, digest: str, what: str) -> bytes:
     """Read the object under a key, and check that it has the digest that names it."""
     data = _read(reader, key)
     if hashlib.sha256(data).hexdigest() != digest:

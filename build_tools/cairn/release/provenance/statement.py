@@ -42,6 +42,7 @@ class Claims:
         index: the index that offers it.
         records: digests of the test records that let it in, sorted.
         judgement: digest of what the gate found; None where no gate was asked.
+        built: digest of the builder's statement about the set; None in what an earlier Cairn signed.
         untested: why it is there without a passed test, or on what it was not tested; None for a tested one.
         builder: who says so.
     """
@@ -57,6 +58,7 @@ class Claims:
     judgement: str | None = None
     untested: str | None = None
     builder: Builder
+    built: str | None = None
 
 
 class _Release(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,7 @@ class _Release(msgspec.Struct, frozen=True, kw_only=True):
     records: tuple[str, ...]
     judgement: str | None
     untested: str | None
+    built: str | None = None
 
 
 class _Predicate(in_toto.Predicate, frozen=True, kw_only=True):
@@ -102,6 +105,7 @@ def claims_of(
         judgement=listed.judgement,
         untested=listed.untested,
         builder=builder,
+        built=listed.builder,
     )
 
 
@@ -127,7 +131,9 @@ def encode(claims: Claims) -> bytes:
 
 
 def _release(claims: Claims) -> Resource:
-    about = {name: getattr(claims, name) for name in ("index", "records", "judgement", "untested")}
+    about = {name: getattr(claims, name) for name in ("index", "records", "judgement", "untested", "built")}
+    if claims.built is None:  # what was signed before is signed again with the same bytes
+        del about["built"]
     return Resource(name=_SET, digest={"sha256": claims.set_id}, annotations=about)
 
 
@@ -182,4 +188,5 @@ def decode(payload: bytes, *, name: str) -> Claims:
         judgement=release.judgement,
         untested=release.untested,
         builder=build_statement.read_builder(read.predicate.details),
+        built=release.built,
     )

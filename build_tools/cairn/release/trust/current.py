@@ -26,7 +26,6 @@ from cairn.release.trust.metadata import (
     TIMESTAMP,
     File,
     MetadataError,
-    Root,
     Targets,
     Timestamp,
     Version,
@@ -87,12 +86,13 @@ class SignedMetadata:
         anchor: the root that says who may.
     """
 
-    def __init__(self, store: Store, anchor: Anchor, *, before: Root | None = None) -> None:
-        """Believe the keys of a root; those of the root before it too, while that changes."""
-        self.store, self.anchor = store, anchor
-        self._own = anchor.root.of("targets")
-        self._keys = {**(before.of("targets") if before else {}), **self._own}
-        self._stamps = {**(before.of("timestamp") if before else {}), **anchor.root.of("timestamp")}
+    def __init__(self, store: Store, anchor: Anchor, *, former: bool = False) -> None:
+        """Believe the keys of a root; those it named once too, where somebody vouches for all anew."""
+        self.store, self.anchor, root = store, anchor, anchor.root
+        self._own = root.of("targets")
+        self._keys = {**(root.of("former promoter") if former else {}), **self._own}
+        old = {**root.of("former promoter"), **root.of("former timestamp")} if former else {}
+        self._stamps = {**old, **root.of("timestamp")}
         self._seen = anchor.folder / "written"
 
     def current(self, *, late: bool = False) -> Current:

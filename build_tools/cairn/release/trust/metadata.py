@@ -126,7 +126,8 @@ class Root(Signed, frozen=True, kw_only=True, tag="root"):
         keys: every key, by id.
         roles: the four of TUF: `targets` and `snapshot` are the promoter's, `timestamp` also that of whoever
             keeps it fresh.
-        cairn: builders and testers, which TUF does not know: their signatures are on statements and records.
+        cairn: builders and testers, which TUF does not know: their signatures are on statements and records;
+            and, under `former …`, the keys that a root before this one named.
     """
 
     consistent_snapshot: bool
@@ -146,7 +147,13 @@ class Root(Signed, frozen=True, kw_only=True, tag="root"):
         """Whose word counts for what: each role's for its own."""
         from cairn.release.trust.signers import Trust  # noqa: PLC0415 - see above
 
-        return Trust(keys=self.of("targets"), testers=self.of("tester"), builders=self.of("builder"))
+        former = {role: self.of(f"former {role}") for role in ("promoter", "builder", "tester")}
+        return Trust(
+            keys=self.of("targets"),
+            testers=self.of("tester"),
+            builders=self.of("builder"),
+            former=Trust(keys=former["promoter"], testers=former["tester"], builders=former["builder"]),
+        )
 
 
 class _Signature(msgspec.Struct, frozen=True):

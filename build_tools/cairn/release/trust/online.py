@@ -54,7 +54,6 @@ from cairn.release.trust.metadata import (
     File,
     Key,
     MetadataError,
-    Root,
     Targets,
     Timestamp,
     Version,
@@ -75,9 +74,9 @@ _AT_ONCE = 16  # requests side by side
 class Promoter(SignedMetadata):
     """Signs the states of a store's indexes and the decisions of its promoters, or refuses to."""
 
-    def __init__(self, store: Store, anchor: Anchor, *, before: Root | None = None) -> None:
-        """Have the keys of a root sign; believe those of the root before it too, while that changes."""
-        super().__init__(store, anchor, before=before)
+    def __init__(self, store: Store, anchor: Anchor, *, former: bool = False) -> None:
+        """Have the keys of a root sign; see `SignedMetadata`."""
+        super().__init__(store, anchor, former=former)
         self._sign_key = sign_key()  # which threads do not see
 
     def settle(self, current: Snapshot) -> None:

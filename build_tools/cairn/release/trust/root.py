@@ -108,7 +108,7 @@ def with_key(root: Root, role: str, public: PublicKey) -> Root:
 
 
 def without_key(root: Root, role: str, key_id: str) -> Root:
-    """The root without a key in a role.
+    """The root without a key in a role, which it had: what was signed with it before goes on counting.
 
     Raises:
         UsageError: the role would be left without a key, or with fewer than must sign.
@@ -120,6 +120,10 @@ def without_key(root: Root, role: str, key_id: str) -> Root:
                 f"{name} would have {len(keyed.keyids)} keys, and needs {keyed.threshold}",
                 tip=f"give the new key in the same command: --add {role}=FILE",
             )
+    if role != "root":
+        old = new.cairn.get(f"former {role}", Keyed(keyids=()))
+        former = Keyed(keyids=tuple(dict.fromkeys((*old.keyids, key_id))), threshold=0)
+        new = msgspec.structs.replace(new, cairn={**new.cairn, f"former {role}": former})
     used = {one for keyed in (*new.roles.values(), *new.cairn.values()) for one in keyed.keyids}
     return msgspec.structs.replace(new, keys={i: key for i, key in new.keys.items() if i in used})
 
@@ -166,28 +170,34 @@ def publish(store: Store, data: bytes) -> Anchor:
     return trusted
 
 
-def sign_all(
-    store: Store, trusted: Anchor, indexes: Sequence[str] | None = None, *, before: Root | None = None
-) -> tuple[Snapshot, ...]:
+def sign_all(store: Store, trusted: Anchor, indexes: Sequence[str] | None = None) -> tuple[Snapshot, ...]:
     """Vouch for the current state of indexes that users install from, as they are; return these states.
 
     Args:
         store: the store.
         trusted: its root.
         indexes: those to vouch for; None for all.
-        before: the root that has signed what there is, where `trusted` has just followed it.
     """
     names = [name for name in indexes or existing(store) if keys.is_gated(name)]
     states = tuple(Index(store, name).load() for name in names)
-    Promoter(store, trusted, before=before).adopt(states)
+    Promoter(store, trusted, former=True).adopt(states)
     return states
+
+
+def sign_again(store: Store, trusted: Anchor, before: Root) -> tuple[Snapshot, ...]:
+    """Sign anew what keys signed that the root has just lost; return the states of the indexes that were."""
+    if key_ids(before, "promoter") != key_ids(trusted.root, "promoter"):
+        return sign_all(store, trusted)
+    if key_ids(before, "timestamp") != key_ids(trusted.root, "timestamp"):
+        Promoter(store, trusted, former=True).refresh()
+    return ()
 
 
 def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand: Iterable[Signer]) -> None:
     """Sign the builders' statements of the sets of these states that no builder of the root has signed.
 
     Whoever does that vouches for them: what was built before there was a root, or with a key that it names
-    no more.
+    no more. Nobody vouches for a set that was yanked.
 
     Args:
         store: the store.
@@ -199,7 +209,8 @@ def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand
     signer = next((one for one in at_hand if one.key_id in (trust.builders or {})), None)
     if signer is None:
         return
-    for set_id in dict.fromkeys(i for state in states for i in state.set_ids):
+    sets = {set_id: state.set(set_id) for state in states for set_id in state.set_ids}
+    for set_id in (one.set_id for one in sets.values() if one.yanked is None):
         wheel_set = read_set(store, set_id)
         evidence.require_builder(store, wheel_set, ())
         try:

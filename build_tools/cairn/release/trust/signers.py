@@ -218,12 +218,27 @@ class Trust:
         testers: keys that count for test records alone: a machine that tests must not vouch for wheels.
         builders: keys that count for builders' statements alone, where a root names them. Then each role is
             its own: a promoter's key counts for no record, and for no statement. None where no root does.
+        former: what a root named once. These keys sign nothing new; what a promoter of today signs for by its
+            digest, they go on vouching for (`with_former`).
     """
 
     keys: Mapping[str, PublicKey] = field(default_factory=dict)
     workflows: tuple[Workflow, ...] = ()
     testers: Mapping[str, PublicKey] = field(default_factory=dict)
     builders: Mapping[str, PublicKey] | None = None
+    former: Trust | None = None
+
+    def with_former(self) -> Trust:
+        """The trust in what a promoter of today has signed for by its digest."""
+        old = self.former
+        if old is None:
+            return self
+        return Trust(
+            keys={**old.keys, **self.keys},
+            workflows=self.workflows,
+            testers={**old.testers, **self.testers},
+            builders={**(old.builders or {}), **(self.builders or {})},
+        )
 
     @property
     def for_records(self) -> Mapping[str, PublicKey]:

@@ -26,7 +26,7 @@ from cairn.release.history.yank import yank
 from cairn.release.index import generation, keys
 from cairn.release.index.generation import FileEntry, Generation, digest_of
 from cairn.release.index.snapshot import Index
-from cairn.release.provenance.evidence import TESTED
+from cairn.release.provenance.judged import TESTED
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.faults import FaultyStore, Plan

@@ -120,7 +120,7 @@ def test_a_promoters_key_is_revoked_and_wheels_signed_before_still_verify(
     changed = root.without_key(root.with_key(before, "promoter", new.public), "promoter", PROMOTER.key_id)
     with acting_as(tmp_path, new):
         trusted = root.publish(store, root.following(changed, OFFLINE[1:]))
-        root.sign_all(store, trusted, before=before)
+        root.sign_all(store, trusted)
         publish(store, entries(1, 2))
     later = again(store, client)
     assert later.file("release", "torch-1.1-py3-none-any.whl") is not None

@@ -1,0 +1,556 @@
+"""The table of docs/explanation/trust.md: who holds what, what he tries, and what two machines see then.
+
+One machine has seen the store before and remembers it; the other is new and has the root's fingerprint. Both
+verify the wheel that was released and then yanked, or the wheel that the attacker would like them to take.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cairn.errors import CairnError
+from cairn.release import records
+from cairn.release.history.yank import lift, yank
+from cairn.release.index import keys
+from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, ProjectState, digest_of, encode
+from cairn.release.index.snapshot import Change, Index
+from cairn.release.provenance import chain, evidence
+from cairn.release.provenance.attest import KeyAttester
+from cairn.release.trust import anchor, metadata, root
+from cairn.release.trust.client import SignedStore
+from cairn.release.trust.metadata import TIMESTAMP, key_of, sealed
+from cairn.release.trust.online import Promoter
+from cairn.store.memory import MemoryStore
+from cairn.wheels.wheelset import WheelSet
+from helpers.gate import data_of, record_of
+from helpers.provenance import Released, released, signer
+from helpers.release import commit
+from helpers.trail import ROOT
+from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, TIMEKEEPER, acting_as, rooted, stamp
+
+SIGNED, OLD, HIS = "what was signed", "the state before the yank", "the attacker's wheel"
+MALLORY = signer(66)
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """A store whose set was released and then yanked, as an attacker finds it.
+
+    Attributes:
+        before: the objects that he copied before the yank.
+        victim: the set that a user verifies the torch wheel of; an attack may put its own in place.
+    """
+
+    folder: Path
+    store: MemoryStore
+    before: dict[str, bytes]
+    made: Released
+    root: str
+    victim: WheelSet
+
+    def put_back(self, part: str = "") -> None:
+        """Write what the keys with this in them had before the yank."""
+        for key, data in self.before.items():
+            if part in key:
+                self.store.write(key, data)
+
+    def change(self, key: str, old: bytes, new: bytes) -> None:
+        data = self.store.read(key).data
+        assert old in data
+        self.store.write(key, data.replace(old, new))
+
+    def released_by_him(self) -> Released:
+        """Release wheels of his own, with a promoter's key and whatever else he has."""
+        wheels = self.folder / "evil"
+        wheels.mkdir()
+        with acting_as(self.folder, PROMOTER):
+            made = released(
+                wheels, version="2.9.6", store=self.store, attester=KeyAttester(PROMOTER), tested_by=TESTER
+            )
+        self.victim = made.made
+        return made
+
+    def sees(self, machine: str) -> str:
+        """What a machine says of the wheel."""
+        wheel = next(one for one in self.victim.wheels if one.distribution == "torch")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CAIRN_CACHE_DIR", str(self.folder / machine))
+            try:
+                with anchor.acting(root=self.root):
+                    trusted = anchor.anchor(self.store)
+                assert trusted is not None
+                report = chain.check(
+                    SignedStore(self.store, trusted),
+                    "release",
+                    file_name=wheel.file_name,
+                    sha256=wheel.sha256,
+                    trust=trusted.root.trust(),
+                )
+            except CairnError as error:
+                return f"error: {error}"
+        if report.broken:
+            return f"error: {report.broken[0].name}: {report.broken[0].text}"
+        if self.victim.id != self.made.made.id:
+            return HIS
+        return SIGNED if report.warnings == ["it was yanked: it eats data"] else OLD
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Scene:
+    folder = tmp_path_factory.mktemp("scene")
+    made = released(tmp_path_factory.mktemp("wheels"), attester=KeyAttester(PROMOTER), tested_by=TESTER)
+    store = made.store
+    evidence.sign_builder(store, made.made.id, evidence.of_builder(store, made.made), BUILDER)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAIRN_CACHE_DIR", str(folder / "writer"))
+        patch.delenv("CAIRN_SIGN_KEY", raising=False)
+        trusted = rooted(store)
+        with acting_as(folder, PROMOTER):
+            root.sign_all(store, trusted)
+            before = dict(store.objects)
+            yank(store, made.made.id, reason="it eats data")
+    scene = Scene(
+        folder=folder, store=store, before=before, made=made, root=trusted.fingerprint, victim=made.made
+    )
+    assert scene.sees("old") == SIGNED
+    return scene
+
+
+@pytest.fixture
+def scene(first: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    shutil.copytree(first.folder, tmp_path, dirs_exist_ok=True)
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "attacker"))
+    monkeypatch.delenv("CAIRN_SIGN_KEY", raising=False)
+    return dataclasses.replace(first, folder=tmp_path, store=MemoryStore(first.store.objects))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attack:
+    """A line of the table."""
+
+    holder: str
+    tries: str
+    old: str
+    new: str
+    does: Callable[[Scene], None]
+
+
+ATTACKS: list[Attack] = []
+
+
+def attack(
+    holder: str, tries: str, *, old: str, new: str | None = None
+) -> Callable[[Callable[[Scene], None]], None]:
+    """Note a line; `new` is as `old` where it is not given."""
+
+    def note(does: Callable[[Scene], None]) -> None:
+        ATTACKS.append(Attack(holder=holder, tries=tries, old=old, new=new or old, does=does))
+
+    return note
+
+
+BUCKET = "write access to the bucket"
+
+
+@attack(BUCKET, "takes the timestamp away", old="error: metadata/timestamp.json")
+def _(scene: Scene) -> None:
+    scene.store.delete(TIMESTAMP)
+
+
+@attack(BUCKET, "takes all of metadata/ away", old="error: ", new="error: is not signed any more")
+def _(scene: Scene) -> None:
+    for key in [key for key in scene.store.objects if key.startswith("metadata/")]:
+        scene.store.delete(key)
+
+
+@attack(BUCKET, "puts another root in place", old=SIGNED, new="error: has the root")
+def _(scene: Scene) -> None:
+    scene.store.write(key_of("root", 1), root.first([MALLORY], {}, 1))
+
+
+@attack(BUCKET, "puts a next root of his own there", old="error: is signed by 0")
+def _(scene: Scene) -> None:
+    scene.store.write(key_of("root", 2), root.following(_root(scene), [MALLORY]))
+
+
+@attack(BUCKET, "puts the whole store back, within a week", old="error: set back", new=OLD)
+def _(scene: Scene) -> None:
+    scene.put_back()
+
+
+@attack(BUCKET, "puts the whole store back, a week old or older", old="error: set back", new="error: expired")
+def _(scene: Scene) -> None:
+    # A copy of which the timestamp has expired by now; the honest one was signed so.
+    stamp(scene.store, [TIMEKEEPER], snapshot=1, expires="2026-01-01T00:00:00Z")
+    late = scene.store.read(TIMESTAMP).data
+    scene.put_back()
+    old = metadata.opened(late, metadata.Timestamp, {}, name="it", threshold=0)
+    scene.store.write(TIMESTAMP, sealed(msgspec.structs.replace(old, version=1), TIMEKEEPER))
+
+
+@attack(BUCKET, "puts pages and generations back, not the metadata", old=SIGNED)
+def _(scene: Scene) -> None:
+    scene.put_back("release/")
+
+
+@attack(BUCKET, "puts the ledger back, or adds a lift to it", old=SIGNED)
+def _(scene: Scene) -> None:
+    scene.put_back("ledger/")
+
+
+@attack(BUCKET, "mixes an old list of files into the new state", old=SIGNED, new="error: ")
+def _(scene: Scene) -> None:
+    _copy_over(scene, ".release.bin-")
+
+
+@attack(BUCKET, "mixes an old state of the index into the new one", old=SIGNED, new="error: ")
+def _(scene: Scene) -> None:
+    _copy_over(scene, ".release.json")
+
+
+@attack(BUCKET, "gives another role's metadata for that of the index", old=SIGNED, new="error: ")
+def _(scene: Scene) -> None:
+    meta = _snapshot(scene).meta
+    ledger = scene.store.read(key_of("ledger", meta["ledger.json"].version)).data
+    scene.store.write(key_of("release", meta["release.json"].version), ledger)
+
+
+@attack(BUCKET, "raises the version of the timestamp, unsigned", old="error: ")
+def _(scene: Scene) -> None:
+    old = _timestamp(scene)
+    scene.store.write(TIMESTAMP, sealed(msgspec.structs.replace(old, version=10**9), MALLORY))
+
+
+@attack(BUCKET, "makes the timestamp endless", old="error: exceeding")
+def _(scene: Scene) -> None:
+    scene.store.write(TIMESTAMP, b'{"signatures":[' + b" " * 10**6)
+
+
+@attack(BUCKET, "makes a list of files larger than any", old=SIGNED, new="error: exceeding")
+def _(scene: Scene) -> None:
+    for key in [key for key in scene.store.objects if ".release.bin-" in key]:
+        scene.store.write(key, scene.store.read(key).data + b" " * 10**7)
+
+
+@attack(BUCKET, "has state.json name a generation of his own", old=SIGNED)
+def _(scene: Scene) -> None:
+    current = Index(scene.store, "release").load()
+    forged = msgspec.structs.replace(current.generation, number=9, parent=current.digest, who="mallory")
+    digest = digest_of(encode(forged))
+    scene.store.write(keys.generation_key("release", 9, digest), encode(forged))
+    pointer = Pointer(generation=9, digest=digest, rendered=9, rendered_digest=digest)
+    scene.store.write("release/state.json", encode(pointer))
+
+
+@attack(BUCKET, "has state.json be that of another index", old=SIGNED)
+def _(scene: Scene) -> None:
+    scene.store.write("release/state.json", scene.store.read("staging/state.json").data)
+
+
+@attack(BUCKET, "changes a page of simple/", old=SIGNED)
+def _(scene: Scene) -> None:
+    wheel = next(one for one in scene.victim.wheels if one.distribution == "torch")
+    scene.change(keys.simple_prefix("release") + "torch/index.html", wheel.sha256.encode(), b"0" * 64)
+
+
+@attack(BUCKET, "offers a wheel of his own on all pages and in a generation", old="error: does not offer")
+def _(scene: Scene) -> None:
+    wheels = scene.folder / "evil"
+    wheels.mkdir()
+    other = released(wheels, version="2.9.6", attester=KeyAttester(MALLORY), tested_by=MALLORY)
+    for key, data in other.store.objects.items():
+        scene.store.write(key, data)
+    scene.victim = other.made
+
+
+@attack(BUCKET, "changes the bytes of a .provenance", old="error: was changed")
+def _(scene: Scene) -> None:
+    scene.change(scene.made.provenance_key(), b'"payload"', b'"payload" ')
+
+
+@attack(BUCKET, "signs the builder's statement himself", old="error: is not trusted")
+def _(scene: Scene) -> None:
+    statement = evidence.of_builder(scene.store, scene.victim)
+    evidence.sign_builder(scene.store, scene.victim.id, statement, MALLORY)
+
+
+@attack(BUCKET, "takes the builder's signature away", old="error: is not signed")
+def _(scene: Scene) -> None:
+    scene.store.delete(keys.set_key(scene.victim.id, evidence.BUILDER_SIGNATURE))
+
+
+@attack(BUCKET, "changes set.json, or the manifest", old="error: was changed")
+def _(scene: Scene) -> None:
+    scene.change(keys.set_key(scene.victim.id, "set.json"), b'"sample"', b'"simple"')
+
+
+@attack(BUCKET, "takes a test record away", old="error: is missing")
+def _(scene: Scene) -> None:
+    scene.store.delete(keys.set_key(scene.victim.id, f"records/{scene.made.listed.records[0]}.json"))
+
+
+@attack(BUCKET, "exchanges a test record for one of another set", old="error: was changed")
+def _(scene: Scene) -> None:
+    key = keys.set_key(scene.victim.id, f"records/{scene.made.listed.records[0]}.json")
+    scene.store.write(key, data_of(msgspec.structs.replace(record_of(scene.victim), set_id="0" * 64)))
+
+
+@attack(BUCKET, "puts the whole store back before a promoter releases again", old="error: set back", new=OLD)
+def _(scene: Scene) -> None:
+    scene.put_back()
+    with pytest.raises(CairnError, match="set back"):
+        _released_again(scene, "writer")
+
+
+FORGETFUL = "and a promoter's machine that forgets"
+
+
+@attack(FORGETFUL, "puts the whole store back before it releases again", old="error: set back", new=OLD)
+def _(scene: Scene) -> None:
+    scene.put_back()
+    for machine in ("one", "another", "a third", "a fourth"):
+        _released_again(scene, machine)
+
+
+TIME = "and the timestamp's key"
+
+
+@attack(TIME, "has the timestamp lead to the old state", old="error: set back", new=OLD)
+def _(scene: Scene) -> None:
+    stamp(scene.store, [TIMEKEEPER], snapshot=1)
+
+
+@attack(TIME, "signs a snapshot or a state", old="error: ")
+def _(scene: Scene) -> None:
+    shot = _snapshot(scene)
+    scene.store.write(key_of("snapshot", shot.version + 1), sealed(_next(shot), TIMEKEEPER))
+    stamp(scene.store, [TIMEKEEPER], snapshot=shot.version + 1)
+
+
+@attack(TIME, "raises its version to where none can follow; the next release goes on from there", old=SIGNED)
+def _(scene: Scene) -> None:
+    new = msgspec.structs.replace(_timestamp(scene), version=2**40)
+    scene.store.write(TIMESTAMP, sealed(new, TIMEKEEPER))
+    assert scene.sees("old") == SIGNED
+    _refreshed_by_the_promoter(scene)
+
+
+MAKER = "and one builder's key"
+
+
+@attack(MAKER, "signs for wheels of his own, which no promoter promotes", old="error: does not offer")
+def _(scene: Scene) -> None:
+    wheels = scene.folder / "evil"
+    wheels.mkdir()
+    other = released(wheels, version="2.9.6", attester=KeyAttester(BUILDER), tested_by=BUILDER)
+    evidence.sign_builder(other.store, other.made.id, evidence.of_builder(other.store, other.made), BUILDER)
+    for key, data in other.store.objects.items():
+        scene.store.write(key, data)
+    scene.victim = other.made
+
+
+@attack(MAKER, "signs a state of the index", old="error: ")
+def _(scene: Scene) -> None:
+    _sign_state(scene, BUILDER)
+
+
+JUDGE = "and the tester's key"
+
+
+@attack(JUDGE, "adds a record that all passed, or answers for a failure", old=SIGNED)
+def _(scene: Scene) -> None:
+    records.add(scene.store, data_of(record_of(scene.victim)), signer=TESTER)
+
+
+@attack(JUDGE, "signs a state of the index", old="error: ")
+def _(scene: Scene) -> None:
+    _sign_state(scene, TESTER)
+
+
+@attack(JUDGE, "signs the builder's statement", old="error: is not trusted")
+def _(scene: Scene) -> None:
+    evidence.sign_builder(
+        scene.store, scene.victim.id, evidence.of_builder(scene.store, scene.victim), TESTER
+    )
+
+
+CHIEF = "and the promoter's key"
+
+
+@attack(CHIEF, "releases wheels that no builder signed", old="error: is not signed")
+def _(scene: Scene) -> None:
+    made = scene.released_by_him()
+    scene.store.delete(keys.set_key(made.made.id, evidence.BUILDER_SIGNATURE))
+
+
+@attack(CHIEF, "signs for the builder as well", old="error: is not trusted")
+def _(scene: Scene) -> None:
+    made = scene.released_by_him()
+    evidence.sign_builder(scene.store, made.made.id, evidence.of_builder(scene.store, made.made), PROMOTER)
+
+
+@attack(CHIEF, "lifts a yank, or yanks", old=OLD)
+def _(scene: Scene) -> None:
+    with acting_as(scene.folder, PROMOTER):
+        lift(scene.store, scene.victim.id, by="mallory", reason="it does not")
+
+
+@attack(CHIEF, "names himself in a next root", old="error: is signed by 0")
+def _(scene: Scene) -> None:
+    new = root.with_key(_root(scene), "builder", PROMOTER.public)
+    scene.store.write(key_of("root", 2), root.following(new, [PROMOTER]))
+
+
+ALL = "and every key but the root's"
+
+
+@attack(ALL, "releases what he likes", old=HIS)
+def _(scene: Scene) -> None:
+    made = scene.released_by_him()
+    evidence.sign_builder(scene.store, made.made.id, evidence.of_builder(scene.store, made.made), BUILDER)
+
+
+@attack(
+    ALL, "releases it, and the root replaces promoter and builder, who bans it", old="error: is not trusted"
+)
+def _(scene: Scene) -> None:
+    made = scene.released_by_him()
+    evidence.sign_builder(scene.store, made.made.id, evidence.of_builder(scene.store, made.made), BUILDER)
+    _replaced(scene)
+    with acting_as(scene.folder, MALLORY):
+        yank(scene.store, made.made.id, reason="stolen")
+
+
+@attack(ALL, "goes on after that with the old keys", old="error: ")
+def _(scene: Scene) -> None:
+    _replaced(scene)
+    _sign_state(scene, PROMOTER)
+
+
+@attack("and too few of the root's keys", "signs a next root", old="error: is signed by 1")
+def _(scene: Scene) -> None:
+    new = root.with_key(_root(scene), "promoter", MALLORY.public)
+    scene.store.write(key_of("root", 2), root.following(new, OFFLINE[:1]))
+
+
+def _project(name: str) -> ProjectState:
+    entry = FileEntry(
+        filename=f"{name}-1-py3-none-any.whl", sha256="0" * 64, size=1, version="1", build=PUBLISHED
+    )
+    return ProjectState(name=name, files=(entry,))
+
+
+def _root(scene: Scene) -> metadata.Root:
+    return metadata.opened(scene.before[key_of("root", 1)], metadata.Root, {}, name="it", threshold=0)
+
+
+def _timestamp(scene: Scene) -> metadata.Timestamp:
+    return metadata.opened(scene.store.read(TIMESTAMP).data, metadata.Timestamp, {}, name="it", threshold=0)
+
+
+def _snapshot(scene: Scene) -> metadata.Snapshot:
+    key = key_of("snapshot", _timestamp(scene).meta["snapshot.json"].version)
+    return metadata.opened(scene.store.read(key).data, metadata.Snapshot, {}, name="it", threshold=0)
+
+
+def _next(shot: metadata.Snapshot) -> metadata.Snapshot:
+    return msgspec.structs.replace(shot, version=shot.version + 1)
+
+
+def _copy_over(scene: Scene, part: str) -> None:
+    """Give each version of a role that was there before the yank for the newest one."""
+    newest: dict[str, int] = {}
+    for key in scene.store.objects:
+        number, _, name = key.removeprefix("metadata/").partition(".")
+        if key.startswith("metadata/") and part in f".{name}" and number.isdigit():
+            newest[name] = max(newest.get(name, 0), int(number))
+    for name, number in newest.items():
+        if number > 1:
+            scene.store.write(f"metadata/{number}.{name}", scene.before[f"metadata/1.{name}"])
+
+
+def _sign_state(scene: Scene, by: object) -> None:
+    """Write the state of before the yank as the next one, signed by somebody, with all that leads to it."""
+    shot = _snapshot(scene)
+    name = "release.json"
+    version = shot.meta[name].version + 1
+    role = metadata.opened(scene.before[key_of("release", 1)], metadata.Targets, {}, name="it", threshold=0)
+    state = msgspec.structs.replace(role, version=version)
+    scene.store.write(key_of("release", version), sealed(state, by))  # type: ignore[arg-type]
+    meta = {**shot.meta, name: metadata.Version(version=version)}
+    new = msgspec.structs.replace(_next(shot), meta=meta)
+    scene.store.write(key_of("snapshot", new.version), sealed(new, by))  # type: ignore[arg-type]
+    stamp(scene.store, [by], snapshot=new.version)  # type: ignore[list-item]
+
+
+def _refreshed_by_the_promoter(scene: Scene) -> None:
+    with anchor.acting(root=scene.root), acting_as(scene.folder, PROMOTER):
+        trusted = anchor.anchor(scene.store)
+        assert trusted is not None
+        Promoter(scene.store, trusted).refresh()
+
+
+def _released_again(scene: Scene, machine: str) -> None:
+    """One more project, by an honest promoter."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAIRN_CACHE_DIR", str(scene.folder / machine))
+        with anchor.acting(root=scene.root), acting_as(scene.folder, PROMOTER):
+            commit(
+                Index(scene.store, "release"),
+                "publish",
+                lambda _: Change(projects={machine[-3:]: _project(machine[-3:])}),
+            )
+
+
+def _replaced(scene: Scene) -> None:
+    """What the page on replacing keys tells to do: MALLORY stands for the new promoter's and builder's."""
+    new = _root(scene)
+    for role, old in (("promoter", PROMOTER), ("builder", BUILDER), ("timestamp", TIMEKEEPER)):
+        new = root.without_key(root.with_key(new, role, MALLORY.public), role, old.key_id)
+    with anchor.acting(root=scene.root), acting_as(scene.folder, MALLORY):
+        root.sign_again(
+            scene.store, root.publish(scene.store, root.following(new, OFFLINE[:2])), _root(scene)
+        )
+
+
+@pytest.mark.parametrize("one", ATTACKS, ids=lambda one: f"{one.holder}: {one.tries}")
+def test_both_machines_see_what_the_table_says(scene: Scene, one: Attack) -> None:
+    one.does(scene)
+    for machine, expected in (("old", one.old), ("new", one.new)):
+        seen = scene.sees(machine)
+        if expected.startswith("error: "):
+            assert seen.startswith("error: ")
+            assert expected.removeprefix("error: ") in seen
+        else:
+            assert seen == expected
+
+
+def test_the_page_has_the_table() -> None:
+    lines = ["| he has | he | who knew the store sees | who is new sees |", "| --- | --- | --- | --- |"]
+    holder = ""
+    for one in ATTACKS:
+        cells = [one.holder if one.holder != holder else "", one.tries]
+        cells += ["an error" if text.startswith("error") else text for text in (one.old, one.new)]
+        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+        holder = one.holder
+    table = "\n".join(lines)
+    page = (ROOT / "docs" / "explanation" / "trust.md").read_text("utf-8")
+    assert table in page, table
+
+
+def test_with_write_access_alone_nobody_is_shown_what_was_not_signed() -> None:
+    """Denial of service; and to a newcomer, for a week at most, what was signed before."""
+    seen = {text for one in ATTACKS if one.holder == BUCKET for text in (one.old, one.new)}
+    assert {text for text in seen if not text.startswith("error")} == {SIGNED, OLD}
+    assert [one.tries for one in ATTACKS if one.holder == BUCKET and OLD in (one.old, one.new)] == [
+        "puts the whole store back, within a week",
+        "puts the whole store back before a promoter releases again",
+    ]
+    assert OLD not in {one.old for one in ATTACKS if one.holder in (BUCKET, TIME)}
