@@ -114,7 +114,10 @@ def run(request: Verify) -> Answer:
     for note in judged.notes:
         console.current().warn(note)
     return Answer(
-        {str(path): verdict for path, verdict in verdicts.items()},
+        {
+            str(path): {"findings": one.findings, "notes": one.notes, "not_checked": one.not_checked}
+            for path, one in verdicts.items()
+        },
         itertools.chain.from_iterable(texts),
         exit_code=WheelError.exit_code if any(judged.findings.values()) else 0,
     )

@@ -412,7 +412,7 @@ def test_needed_libraries(good: Path, make_wheel: MakeWheel) -> None:
     (finding,) = verify(wheel, Expectation(provided_libraries=("libtorch*.so",)))
     assert finding.reason == (
         "it needs libcudart.so.12: not in the wheel, not on every system of manylinux_2_28, "
-        "not in a wheel given beside it"
+        "not in a wheel given beside it (not given: filelock, triton, which it requires)"
     )
 
 
