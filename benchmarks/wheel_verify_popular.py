@@ -75,7 +75,7 @@ def verified(wheel: Path, *beside: Path) -> list[str]:
     from cairn.wheels.verify import Expectation, verify  # noqa: PLC0415
 
     supply = providers.supplies([wheel, *beside])[wheel]
-    expected = Expectation(provided_libraries=supply.libraries, beside=supply.versions, unread=supply.unread)
+    expected = Expectation(provided_libraries=supply.libraries, beside=supply.versions)
     findings = verify(wheel, expected)
     several = Counter((finding.code, finding.reason) for finding in findings)
     lines = []

@@ -31,7 +31,7 @@ from cairn.release import ledger_entries, records
 from cairn.release.audit import inventory
 from cairn.release.gate import judgement
 from cairn.release.index import generation
-from cairn.release.pages import night_history, targets_file, view
+from cairn.release.pages import night_history, targets_file, trends, view
 from cairn.release.provenance import attest
 from cairn.release.publish import mirror_lock
 from cairn.rocm import packages_toml
@@ -212,6 +212,11 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
         "night-step.json",
         night_plan.StepNote,
         "Below `nights/<id>/steps/`: how one job of a leg ended; for people, and no reason to promote.",
+    )
+    yield (
+        "trends.json",
+        trends.Trends,
+        "In the folder of an index: what its last nights measured; the status page draws it.",
     )
     yield "audit.json", inventory.AuditReport, "What `cairn index check --json` prints."
     yield "doctor.json", model.DoctorReport, "What `cairn doctor --json` prints; `--machine` reads it."

@@ -36,13 +36,21 @@ class Bisect(common.StoreOptions):
     ROCm SDK, the dependencies; or the tests, where the good set fails today. A search that was interrupted
     goes on when it is run again. What it costs at most is told first, and by --dry-run.
 
+    A jump that the status page shows names both ends itself. Without a command nothing is installed
+    then: what changed in that night is told, with the commits.
+
         cairn bisect --store ./store --index nightly --good 2026-11-01 --bad 2026-11-20 --
         python check_matmul.py
     """
 
     index: str = common.index("staging")
-    good: str = option(_WHICH.format("an earlier set that is good"), metavar="SET|DATE", required=True)
-    bad: str = option(_WHICH.format("a later one that is bad"), metavar="SET|DATE", required=True)
+    good: str | None = option(_WHICH.format("an earlier set that is good"), metavar="SET|DATE")
+    bad: str | None = option(_WHICH.format("a later one that is bad"), metavar="SET|DATE")
+    jump: str | None = option(
+        "the night at which a line of the status page jumps, in place of --good and --bad",
+        metavar="MEASURE[@NIGHT]",
+    )
+    leg: str | None = option("of which, where several jump", metavar="LEG")
     python: Path | None = common.python("to make the environments from; it must be of the Python of the sets")
     commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
     output_dir: Path = common.output_dir(default=_FOLDER)
@@ -53,24 +61,34 @@ class Bisect(common.StoreOptions):
 def _bisect(request: Bisect) -> Answer:
     from cairn.pipeline import bisect
 
-    if not request.command and not request.dry_run:
+    if not request.command and not request.dry_run and not request.jump:
         raise UsageError("nothing says which set is bad", tip="give a command after --: -- python check.py")
     store = request.open_existing_store()
+    good, bad, jump = request.good, request.bad, None
+    if request.jump is not None:
+        jump = bisect.jump_of(store, request.index, request.jump, request.leg)
+        good, bad = good or jump.last.set_id, bad or jump.first.set_id
+    if good is None or bad is None:
+        raise UsageError("two ends must be named", tip="give --good and --bad, or --jump")
     search, sets = bisect.prepare(
         store,
         request.index,
-        good=request.good,
-        bad=request.bad,
+        good=good,
+        bad=bad,
         command=request.command,
         python=request.python or Path(sys.executable),
     )
     screen = console.current()
+    if jump is not None:
+        screen.info(f"{jump} in the night {jump.first.night}, after {jump.last.night}")
     if request.dry_run:
         rows = map(_row, sets)
         return Answer(
             [{"set": one.set_id, "added": one.added} for one in sets],
             [Table(("set", "added", "versions"), rows), f"would install {search.cost}"],
         )
+    if not request.command:  # the nights have measured it themselves
+        return _answer(bisect.result(store, search, commits=request.commits, say=screen.info))
     search = bisect.resume(search, request.output_dir)
     if search.tries:
         screen.info(f"going on after {wording.count(search.tries, 'run')} of {request.output_dir}")
@@ -78,6 +96,10 @@ def _bisect(request: Bisect) -> Answer:
         screen.info(f"installs {search.cost}")
         ended = bisect.run(store, search, request.output_dir, on_try=screen.info, on_line=stage.update)
         outcome = bisect.result(store, ended, commits=request.commits, say=stage.update)
+    return _answer(outcome)
+
+
+def _answer(outcome: BisectResult) -> Answer:
     plain = {
         "first_bad": [one.set_id for one in outcome.suspects],
         "last_good": outcome.last_good.set_id,

@@ -55,6 +55,7 @@ find-links flatten floor forbid force from
 generation github-output gitrepo-origin good good-within gpu-policy
 hashes host
 image include index index-url install-rocm installer
+jump
 keep keep-archives keep-last
 later leg library library-path like lock
 machine manifest manifest-url max-size mirror-lock mount-dir multi-gpu-runner

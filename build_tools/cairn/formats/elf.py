@@ -50,6 +50,9 @@ _MOST_SYMBOLS = 1 << 22
 _LONGEST_OF_PYTHON = 512
 
 
+_new = tuple.__new__  # of a named tuple: half the time of its own constructor
+
+
 def is_elf(head: bytes) -> bool:
     """Whether a file with these first bytes is an ELF file."""
     return head.startswith(MAGIC)
@@ -212,24 +215,27 @@ class _Reader:
         if self.layout.value(_SYMTAB) is None:
             return frozenset(), frozenset()
         count = max(self._listed_symbols(), self._symbol_count(_SYMBOL_SIZE[self.layout.bits]))
-        versions = self._symbol_versions(count)
+        # One for each symbol, whatever the table of versions has.
+        versions = itertools.chain(self._symbol_versions(count), itertools.repeat(0))
         names = self._version_index()
         # libtorch_cpu has 75,000, so the table is cut into its strings once; latin-1 has a character a byte.
         *strings, _ = self._strings.decode("latin-1").split("\0")
-        begins = itertools.accumulate((len(text) + 1 for text in strings), initial=0)
+        begins = itertools.accumulate(map((1).__add__, map(len, strings)), initial=0)
         whole = dict(zip(begins, strings, strict=False))
-        for number, (at, bind, other, section) in enumerate(self._symbols(count)):
-            defined = section != _UNDEFINED
-            if bind == _LOCAL or (defined and other & 3 not in _SEEN_OUTSIDE):
+        ascii_only = self._strings.isascii()
+        for (at, bind, other, section), index in zip(self._symbols(count), versions, strict=False):
+            if bind == _LOCAL or (section and other & 3 not in _SEEN_OUTSIDE):
                 continue
             name = whole.get(at)
-            if name is None or not name.isascii():  # it is the end of another one (GNU ld shares them)
+            # It may be the end of another one (GNU ld shares them).
+            if name is None or not (ascii_only or name.isascii()):
                 name = self._decoded(self._strings[at : max(self._strings.find(b"\0", at), at)])
-            index = versions[number] & _VERSION_INDEX if number < len(versions) else 0
-            library, version = names.get(index, ("", ""))
+            library, version = names.get(index & _VERSION_INDEX, ("", ""))
             # A version's own name stands among the symbols, at an absolute place (GNU ld).
-            if name and not (defined and name == version):
-                (exports if defined else imports).append(Symbol(name, version, library, bind == _WEAK))
+            if name and not (section and name == version):
+                (exports if section else imports).append(
+                    _new(Symbol, (name, version, library, bind == _WEAK))
+                )
         return frozenset(exports), frozenset(imports)
 
     def _symbol_versions(self, count: int) -> tuple[int, ...]:

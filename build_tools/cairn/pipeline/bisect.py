@@ -28,9 +28,10 @@ from cairn import datafile, files, isolation, process, venv
 from cairn.errors import ProcessError, StoreError, UsageError
 from cairn.output import Progress, wording
 from cairn.output.wording import short_id
-from cairn.release.index import keys
+from cairn.release.index import keys, people
 from cairn.release.index.generation import IndexSet, now, project_of
 from cairn.release.index.snapshot import MANIFEST_FILE, Index, missing, read_set, whole_id
+from cairn.release.pages.trends import Jump, find_jump
 from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.release.serve import serving
 from cairn.sources.manifest import changelog
@@ -266,6 +267,21 @@ def prepare(
         python=str(python),
     )
     return search, sets
+
+
+def jump_of(store: Store, index: str, text: str, leg: str | None) -> Jump:
+    """Return a jump of an index, whose two nights are the good and the bad end; see `trends.find_jump`.
+
+    Raises:
+        UsageError: there is none, or there are several.
+        StoreError: no night of the index has measured anything.
+    """
+    trends = people.trends_of(store, index)
+    if trends is None:
+        raise StoreError(
+            f"no night of {index} has measured anything", tip="name two sets by --good and --bad"
+        )
+    return find_jump(trends, text, leg)
 
 
 def resume(search: Search, output_dir: Path) -> Search:

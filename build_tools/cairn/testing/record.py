@@ -155,6 +155,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         deselected: the tests that were collected and did not run; they are in none of the counts.
         policy: by what they were chosen and judged; None in a record of an older Cairn.
         hanging: GPUs of the machine that did not answer, before the tests or in them, and were left out.
+        import_seconds: how long its modules took to import, in the checks of a smoke test; 0 where unknown.
     """
 
     __test__ = False  # pytest would collect the name
@@ -181,6 +182,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     deselected: tuple[Deselected, ...] = ()
     policy: TestPolicy | None = None
     hanging: tuple[Gpu, ...] = ()
+    import_seconds: float = 0.0
 
     @property
     def not_covered(self) -> tuple[str, ...]:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import datafile, files, isolation, owned
-from cairn.errors import TestsFailedError, UsageError
+from cairn import datafile, files, isolation, owned, process
+from cairn.errors import ProcessError, TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import Floor, Stack
 from cairn.targets import CPU
@@ -202,7 +202,9 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
         junit.merge(whole, request.junit)
     seconds = round(time.monotonic() - began, 3)
     result = _record(request, runs, installed, attested, started=record.time_of(started), seconds=seconds)
-    result = msgspec.structs.replace(result, hanging=left.hanging)
+    result = msgspec.structs.replace(
+        result, hanging=left.hanging, import_seconds=_import_seconds(session, facts, environment.python)
+    )
     record.write(request.record, result)
     failed = [case for case in _together(runs).cases if case.failed]
     return SmokeResult(
@@ -243,6 +245,28 @@ def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:
     )
     # What they pass over is our own doing, such as kernels where the set is for the CPU.
     return replace(run, deselected=())
+
+
+def _import_seconds(session: Session, facts: SmokeFacts, python: Path) -> float:
+    """Return how long a new process takes to import all modules, once the checks have warmed the files.
+
+    It is 0 where that cannot be told: one of them does not import, which the checks say.
+    """
+    modules = dict.fromkeys(module for wheel in facts.wheels for module in wheel.modules)
+    began = time.monotonic()
+    code = f"import {', '.join(modules)}" if modules else "raise SystemExit(1)"
+    try:
+        done = process.run(
+            [python, "-I", "-c", code],
+            cwd=session.folder,
+            env=session.variables,
+            check=False,
+            timeout=session.timeout,
+            log=session.log,
+        )
+    except ProcessError:
+        return 0.0
+    return 0.0 if done.returncode else round(time.monotonic() - began, 3)
 
 
 def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cairn import datafile
 from cairn.cli.main import main
+from cairn.release.index import keys
+from cairn.release.pages.trends import Point, Trends
 from cairn.store.folder import LocalStore
 from helpers.release import make_set, make_wheel, put, stage_set
 
@@ -104,3 +107,26 @@ def test_what_is_killed_on_its_way_goes_on_where_it_was(
     assert again.returncode == 0, again.stderr
     assert "going on after 1 run" in again.stderr
     assert f"the first bad set is {nights[BAD][:12]}" in again.stdout
+
+
+def test_a_jump_of_the_status_page_leads_to_what_came_with_its_night(
+    store: LocalStore, nights: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = tuple(
+        Point(
+            night=f"n{n}", started=f"2026-11-{n + 1:02}T01:00:00Z", set_id=set_id, values={"wheel_size": size}
+        )
+        for n, (set_id, size) in enumerate(zip(nights, (100, 101, 100, 101, 150, 151, 150), strict=True))
+    )
+    trends = Trends(index="staging", legs={"main cpu 3.11 linux_x86_64": points})
+    store.write(keys.trends_key("staging"), datafile.dumps(trends).encode())
+    ask = ["bisect", "--store", str(store.path), "--jump", "wheel_size", "--no-commits"]
+    ask += ["--output-dir", str(tmp_path / "bisect")]
+    assert main(ask) == 0
+    captured = capsys.readouterr()
+    assert "(+49%) in the night n4, after n3" in captured.err
+    assert f"the first bad set is {nights[4][:12]} of " in captured.out
+    assert f"the last good one is {nights[3][:12]} of " in captured.out
+    assert "  - torch-2.9.3-" in captured.out
+    assert "  + torch-2.9.4-" in captured.out
+    assert not (tmp_path / "bisect").exists()

@@ -55,7 +55,8 @@ WRONG = [
     ("test smoke", 2, "required: --set", "for example: cairn test smoke"),
     ("manifest create", 2, "required: --stack, --output", "for example: cairn manifest create"),
     ("rocm install", 2, "required: --python", "for example: cairn rocm install"),
-    ("bisect", 2, "required: --store, --good, --bad", "for example: cairn bisect"),
+    ("bisect", 2, "required: --store", "for example: cairn bisect"),
+    ("bisect --store . -- true", 2, "two ends must be named", "give --good and --bad, or --jump"),
     ("matrix", 2, "required: --stack", "for example: cairn matrix"),
     ("index serve", 2, "required: URL", "for example: cairn index serve"),
     # Values.

@@ -21,11 +21,14 @@ from cairn.pipeline.bisect import (
     Search,
     Try,
     Verdict,
+    jump_of,
     prepare,
     resume,
 )
+from cairn.release.index import keys, people
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index
+from cairn.release.pages.trends import Point, Trends
 from cairn.store.memory import MemoryStore
 from helpers.release import commit
 
@@ -191,3 +194,40 @@ def test_an_interrupted_search_goes_on_and_a_different_one_is_not_taken_for_it(t
     for changes in ({"command": ("false",)}, {"index": "dev"}, {"sets": IDS[1:9]}, {"python": "other"}):
         with pytest.raises(UsageError, match="log of a different search"):
             resume(msgspec.structs.replace(search(9), **changes), tmp_path)
+
+
+def measured(store: MemoryStore, *values: float, leg: str = "main cpu 3.11 linux_x86_64") -> None:
+    points = tuple(
+        Point(night=f"n{n}", started=listed(n).added, set_id=IDS[n], values={"wheel_size": value})
+        for n, value in enumerate(values)
+    )
+    old = people.trends_of(store, "dev") or Trends(index="dev")
+    made = msgspec.structs.replace(old, legs={**old.legs, leg: points})
+    store.write(keys.trends_key("dev"), datafile.dumps(made).encode())
+
+
+def test_a_jump_names_both_ends(store: MemoryStore) -> None:
+    with pytest.raises(StoreError, match="no night of dev has measured anything"):
+        jump_of(store, "dev", "wheel_size", None)
+    measured(store, 100, 101, 100, 140, 141, 139, 90, 91)
+    newest = jump_of(store, "dev", "wheel_size", None)
+    assert (newest.last.set_id, newest.first.set_id) == (IDS[5], IDS[6])
+    first = jump_of(store, "dev", "wheel_size@n3", None)
+    assert asked(store, first.last.set_id, first.first.set_id) == (IDS[2], IDS[3])
+
+
+@pytest.mark.parametrize(
+    ("text", "leg", "message"),
+    [
+        ("wheel_sise", None, "no night measures 'wheel_sise'"),
+        ("wheel_size", "main gfx942", "has measured nothing of 'main gfx942'"),
+        ("kernels", None, "kernels of dev does not jump"),
+        ("wheel_size@n2", None, "wheel_size of dev does not jump in n2"),
+        ("wheel_size", None, "wheel_size jumps in several legs of dev"),
+    ],
+)
+def test_jumps_that_are_none(store: MemoryStore, text: str, leg: str | None, message: str) -> None:
+    measured(store, 100, 101, 100, 140)
+    measured(store, 100, 101, 100, 140, leg="main other 3.11 linux_x86_64")
+    with pytest.raises(UsageError, match=message):
+        jump_of(store, "dev", text, leg)

@@ -76,7 +76,6 @@ class Verify:
 def run(request: Verify) -> Answer:
     """Run the command."""
     from cairn.wheels.contents import providers
-    from cairn.wheels.split import completeness
     from cairn.wheels.verify import Finding, FindingCode, judge, shape
     from cairn.wheels.verify.findings import NOTES, apply_allowed, read_allowed
 
@@ -89,7 +88,6 @@ def run(request: Verify) -> Answer:
                 expectation,
                 provided_libraries=(*request.provided, *supply.libraries),
                 beside=supply.versions,
-                unread=supply.unread,
             ),
         )
         for path, supply in providers.supplies(request.wheels, folders=request.find_links).items()
@@ -99,9 +97,12 @@ def run(request: Verify) -> Answer:
     readable = [
         path for path, breaches in findings.items() if unreadable.isdisjoint(b.code for b in breaches)
     ]
-    for path, text in completeness.differences(readable):
-        finding = Finding(code=FindingCode.SPLIT_DIFFERS, reason=text, fix=_ONE_SPLIT)
-        findings[path] = (*findings[path], finding)
+    if any(verdict.split for verdict in verdicts.values()):
+        from cairn.wheels.split import completeness
+
+        for path, text in completeness.differences(readable):
+            finding = Finding(code=FindingCode.SPLIT_DIFFERS, reason=text, fix=_ONE_SPLIT)
+            findings[path] = (*findings[path], finding)
     for path, finding in shape.differences(readable):
         if finding.code in NOTES:
             verdicts[path] = replace(verdicts[path], notes=(*verdicts[path].notes, finding))
@@ -113,7 +114,10 @@ def run(request: Verify) -> Answer:
     for note in judged.notes:
         console.current().warn(note)
     return Answer(
-        {str(path): verdict for path, verdict in verdicts.items()},
+        {
+            str(path): {"findings": one.findings, "notes": one.notes, "not_checked": one.not_checked}
+            for path, one in verdicts.items()
+        },
         itertools.chain.from_iterable(texts),
         exit_code=WheelError.exit_code if any(judged.findings.values()) else 0,
     )

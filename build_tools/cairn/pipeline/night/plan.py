@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -151,6 +151,7 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
         reason: what went wrong, or what was done, in one sentence.
         started, finished: RFC 3339 in UTC.
         log: a URL where the run can be read, or None.
+        measures: what was measured of the set of the leg, by the names in `trends.MEASURES`.
         part: which of several jobs of the stage, such as the shard `default-1` of a suite.
     """
 
@@ -164,6 +165,7 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
     finished: str
     log: str | None = None
     part: str = ""
+    measures: Mapping[str, float] = {}
 
 
 def targets_of(leg: Leg | Build) -> tuple[str, ...]:

@@ -18,10 +18,12 @@ from cairn.output import console, github, safe_text, wording
 from cairn.pipeline.night import plan, standing
 from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
 from cairn.pipeline.night.standing import Standing
+from cairn.release import records
 from cairn.release.index import keys, people
 from cairn.release.index.generation import encode, now
 from cairn.release.pages import night_history, nights
 from cairn.release.pages.night_history import History, LegName, PastNight
+from cairn.release.pages.trends import Point, Trends, leg_of
 from cairn.release.pages.view import Night, Outcome, troubles
 from cairn.stack import Stack
 from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none, replace
@@ -59,7 +61,12 @@ def of_night(run: NightRun, results: Mapping[str, str] = _NO_RESULTS) -> tuple[N
         previous = _status(read_or_none(run.store, key), key)
         shown = _of_leg(run.plan, standing.look(run, leg), notes, moment, results)
         minutes, machine = _minutes(run.plan, leg, [note for note in parts.values() if note.leg == leg.id])
-        shown = msgspec.structs.replace(shown, minutes=minutes, machine_minutes=machine)
+        shown = msgspec.structs.replace(
+            shown,
+            minutes=minutes,
+            machine_minutes=machine,
+            measures=_measures(run, notes, leg, shown.set_id) if shown.set_id else {},
+        )
         ended.append(shown.after(previous))
     return tuple(ended)
 
@@ -80,6 +87,26 @@ def _minutes(night: NightPlan, leg: Leg, notes: Sequence[StepNote]) -> tuple[int
     last = max(datetime.fromisoformat(note.finished) for note in notes)
     elapsed = last - datetime.fromisoformat(night.frozen)
     return max(0, round(elapsed.total_seconds() / 60)), max(0, round(seconds / 60))
+
+
+def _measures(
+    run: NightRun, notes: Mapping[tuple[str, Stage], StepNote], leg: Leg, set_id: str
+) -> dict[str, float]:
+    """Collect what the jobs of a leg measured, and its test records."""
+    staged, built = notes.get((leg.id, "stage")), notes.get((leg.id, "build"))
+    measures = dict(staged.measures) if staged is not None else {}
+    if built is not None and built.good:
+        took = datetime.fromisoformat(built.finished) - datetime.fromisoformat(built.started)
+        measures["build_minutes"] = round(took.total_seconds() / 60, 1)
+    # Of several records of one kind the last counts, as for the gate.
+    every = (one.record for one in records.read(run.store, set_id, trust=run.trust).records)
+    kept = sorted(every, key=lambda one: one.began)
+    last = {(one.kind, one.config): one for one in kept}
+    if last:
+        measures["passed_tests"] = sum(one.counts.passed for one in last.values())
+    if seconds := [one.import_seconds for one in last.values() if one.import_seconds]:
+        measures["import_seconds"] = min(seconds)
+    return measures
 
 
 def _of_leg(
@@ -159,6 +186,7 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
     problems = []
     for index in indexes:
         try:
+            _write_trends(store, night, index, ended)
             for _ in attempts_at(f"the pages of {index}"):
                 if people.write(store, index):
                     break
@@ -169,6 +197,19 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
     except StoreError as error:
         problems.append(f"the page of the last nights of {night.release} was not written: {error}")
     return tuple(problems)
+
+
+def _write_trends(store: Store, night: NightPlan, index: str, ended: Sequence[Night]) -> None:
+    key = keys.trends_key(index)
+    for _ in attempts_at(key):
+        old = read_or_none(store, key)
+        trends = people.trends_of(store, index) or Trends(index=index)
+        for leg, one in zip(night.legs, ended, strict=True):
+            if one.measures and one.set_id and plan.index_of(leg, night.release) == index:
+                point = Point(night=night.night, started=one.started, set_id=one.set_id, values=one.measures)
+                trends = trends.plus(leg_of(one.line, one.family, one.python, one.platform), point)
+        if not trends.legs or replace(store, key, old, encode(trends)):
+            return
 
 
 def _write_history(store: Store, night: NightPlan, ended: Sequence[Night]) -> None:

@@ -7,14 +7,14 @@ of that code checks and publishes.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from cairn import datafile
-from cairn.errors import CairnError, StoreError, UsageError
+from cairn.errors import CairnError, StoreError, UsageError, WheelError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, github, silent
 from cairn.pipeline import staging
@@ -25,6 +25,7 @@ from cairn.pipeline.staging import SET_FILE
 from cairn.release.index.generation import now
 from cairn.release.publish.compatibility import Platform
 from cairn.wheels import wheelset
+from cairn.wheels.interface.read import read_interface
 from cairn.wheels.wheelset import WheelSet
 
 NOTE_FILE = "step.json"
@@ -42,12 +43,14 @@ class StagedLeg:
         set_id: its set, or None.
         reason: why it has none; empty for one that has.
         kept: whether it was staged before.
+        measures: of its wheels, by the names in `trends.MEASURES`.
     """
 
     leg: Leg
     set_id: str | None = None
     reason: str = ""
     kept: bool = False
+    measures: Mapping[str, float] = field(default_factory=dict)
 
 
 def artifact_name(build: str, attempt: int) -> str:
@@ -77,7 +80,8 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
             if not result.kept and any(_has_set(folder, leg) for folder in folders.values()):
                 reason = result.reason or f"set {(result.set_id or '')[:12]}"
                 good = result.set_id is not None
-                plan.note(run.store, plan.step_note(run, leg, "stage", started, good=good, reason=reason))
+                note = plan.step_note(run, leg, "stage", started, good=good, reason=reason)
+                plan.note(run.store, msgspec.structs.replace(note, measures=result.measures))
         results.append(result)
     return tuple(results)
 
@@ -90,7 +94,8 @@ def _try_to_stage(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg
         whole = [folder for folder in folders if _has_set(folder, leg)]
         if not whole:
             return StagedLeg(leg=leg, reason="no wheels were built")
-        return StagedLeg(leg=leg, set_id=_stage(run, leg, whole[-1]).id)
+        wheel_set = _stage(run, leg, whole[-1])
+        return StagedLeg(leg=leg, set_id=wheel_set.id, measures=_measured(wheel_set, whole[-1]))
     except (CairnError, OSError) as error:
         return StagedLeg(leg=leg, reason=str(error))
 
@@ -120,6 +125,20 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
         attester=run.attester,
         dry_run=run.dry_run,
     )
+
+
+def _measured(wheel_set: WheelSet, folder: Path) -> dict[str, float]:
+    """Measure the wheels of a set; nothing where one cannot be read, which is for the gate to say."""
+    measures = dict.fromkeys(("wheel_size", "installed_size", "kernels"), 0)
+    try:
+        for wheel in wheel_set.wheels:
+            read = read_interface(folder / wheel.file_name, python=False)
+            measures["wheel_size"] += read.size
+            measures["installed_size"] += read.unpacked_size
+            measures["kernels"] += len({(kernel.name, kernel.target) for kernel in read.kernels})
+    except WheelError:
+        return {}
+    return {name: value for name, value in measures.items() if name != "kernels" or not wheel_set.for_cpu}
 
 
 def _refuse_other_set(wheel_set: WheelSet, night: NightPlan, leg: Leg) -> None:

@@ -163,7 +163,7 @@ def check_people(
     except (CairnError, OSError) as error:
         yield Problem(code="page", index=name, where=name, said=f"the pages for people: {error}")
         return
-    inventory.named |= {*shown, *inventory.below(keys.status_prefix(name))}
+    inventory.named |= {*shown, keys.trends_key(name), *inventory.below(keys.status_prefix(name))}
     inventory.named |= {keys.nights_key(name.partition("/")[0], kind) for kind in ("html", "json", "atom")}
     for problem in differences(store, shown):
         yield Problem(code="page", index=name, where=problem.split(" ", 1)[0], said=problem)

@@ -23,6 +23,7 @@
     <index>/parts/<digest>.json                          a set, a project, or what changed of one
     <index>/simple/…/index.html and index.json           pages, which can be made again from the generation
     <index>/index.html, status.html, targets.json, locks/, status/    for people, and for installers
+    <index>/trends.json                                  what the last nights measured of its sets
     <channel>/nights.html, nights.json, nights.atom      how its last nights ended: page, data and feed
     index.html, choose.html                              for people: every index of the store
 
@@ -91,7 +92,7 @@ _KINDS = {
     "part": rf"INDEX/parts/{_DIGEST}\.json",
     "page": rf"INDEX/{_PAGES}",
     "for people": rf"(?:index|choose)\.html|(?:{'|'.join(CHANNELS)})/nights\.(html|json|atom)"
-    rf"|INDEX/((index|status)\.html|targets\.json|{_LOCKS}|{_STATUS})",
+    rf"|INDEX/((index|status)\.html|(targets|trends)\.json|{_LOCKS}|{_STATUS})",
 }
 _INDEX = rf"(?:{'|'.join(CHANNELS)})(?:/[A-Za-z0-9-]+)?"
 _OWN = {kind: re.compile(pattern.replace("INDEX", _INDEX)) for kind, pattern in _KINDS.items()}
@@ -215,6 +216,11 @@ def night_key(night: str, name: str) -> str:
 def status_key(index: str, name: str) -> str:
     """The key of the result of the last night of a line, family, Python and platform, named by `name`."""
     return f"{status_prefix(index)}{name}.json"
+
+
+def trends_key(index: str) -> str:
+    """The key of what the last nights measured of the sets of an index."""
+    return f"{index}/trends.json"
 
 
 def nights_key(channel: str, kind: str) -> str:

@@ -17,6 +17,7 @@ from cairn.release.index.generation import DamagedIndexError, IndexSet
 from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
 from cairn.release.pages import chooser, landing, nights, status, targets_file
 from cairn.release.pages.night_history import History
+from cairn.release.pages.trends import Trends
 from cairn.release.pages.view import IndexView, Night
 from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, read_or_none, replace
 
@@ -137,6 +138,7 @@ def view_of(snapshot: Snapshot) -> IndexView:
         sets=tuple(snapshot.sets()),
         changes=recent,
         nights=_nights(snapshot.index),
+        trends=trends_of(snapshot.index.store, snapshot.index.name),
     )
 
 
@@ -150,6 +152,17 @@ def _nights(index: Index) -> tuple[Night, ...]:
             # One file of a different version must not keep every page from being written.
             console.current().warn(f"not on the status page: {error}")
     return tuple(found)
+
+
+def trends_of(store: Store, index: str) -> Trends | None:
+    """Return what the last nights of an index measured; None where nothing can be read."""
+    key = keys.trends_key(index)
+    try:
+        page = read_or_none(store, key)
+        return datafile.loads(page.data, Trends, name=key) if page is not None else None
+    except UsageError as error:
+        console.current().warn(f"not on the status page: {error}")
+        return None
 
 
 def of_names(sets: Iterable[IndexSet]) -> dict[str, IndexSet]:

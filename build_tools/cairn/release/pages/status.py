@@ -10,6 +10,7 @@ from cairn import templates
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet, comparable
 from cairn.release.pages.targets_file import relative
+from cairn.release.pages.trends import Drawing, drawings, leg_of
 from cairn.release.pages.view import IndexView, Night
 from cairn.wheels.metadata.tag_words import platform_words
 
@@ -23,6 +24,7 @@ class Row:
         line, family, python, platform: which.
         good: the last set of it that was not yanked, or None.
         night: how its last run ended; None where none was recorded.
+        drawings: what its nights measured.
     """
 
     index: str
@@ -32,6 +34,12 @@ class Row:
     platform: str
     good: IndexSet | None
     night: Night | None
+    drawings: tuple[Drawing, ...] = ()
+
+    @property
+    def leg(self) -> str:
+        """Its name in `trends.json`."""
+        return leg_of(self.line, self.family, self.python, self.platform)
 
     @property
     def failed(self) -> bool:
@@ -93,6 +101,7 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
                 platform=platform,
                 good=goods.get(key),
                 night=nights.get(key),
+                drawings=tuple(drawings(view.trends.legs.get(leg_of(*key), ()))) if view.trends else (),
             )
     ordered = sorted(
         by_key.values(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +12,7 @@ import msgspec
 from cairn import datafile
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet, LogEntry
+from cairn.release.pages.trends import Trends
 
 Outcome = Literal["good", "untested", "held", "expected", "failed", "cancelled"]
 """How a leg ended: promoted as tested, promoted untested, left in staging as the matrix says, failed as the
@@ -44,6 +45,7 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
         since: when the first of the runs in a row had begun in which something failed, RFC 3339 in UTC; None
             where nothing did.
         night: the id of the night, or None.
+        measures: what was measured of a set that came through, by the names in `trends.MEASURES`.
         minutes: from the beginning of the night to the end of its last job, or None.
         machine_minutes: how long machines worked on it, with its share of a build for several, or None.
     """
@@ -64,6 +66,7 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
     night: str | None = None
     minutes: int | None = None
     machine_minutes: int | None = None
+    measures: Mapping[str, float] = {}
 
     @property
     def is_bad(self) -> bool:
@@ -172,6 +175,7 @@ class IndexView(datafile.Value):
         sets: every set of it, in any order.
         changes: the recent generations, in any order.
         nights: the last run of each line, family, Python and platform, in any order.
+        trends: what the last nights measured; None where none did.
         damaged: whether it cannot be read; the rest is empty then.
     """
 
@@ -181,6 +185,7 @@ class IndexView(datafile.Value):
     sets: tuple[IndexSet, ...] = ()
     changes: tuple[LogEntry, ...] = ()
     nights: tuple[Night, ...] = ()
+    trends: Trends | None = None
     damaged: bool = False
 
     @property

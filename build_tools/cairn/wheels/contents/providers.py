@@ -27,12 +27,10 @@ class Supply:
     Attributes:
         libraries: names of the libraries that come from those it requires, sorted.
         versions: distribution to the versions of it that are there.
-        unread: normalised names of required distributions of which no version was given, sorted.
     """
 
     libraries: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]]
-    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +66,8 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
         WheelError: a wheel in a folder cannot be read.
     """
     everywhere = list(_in_folders(folders))
+    if len(wheels) == 1 and not everywhere:  # not read for nothing: a torch wheel has 12,000 members
+        return {wheels[0]: Supply(versions={})}
     read = {path: _read_if_whole(path) for path in wheels}
     known: dict[str, list[_Supplier]] = {}
     for supplier in filter(None, read.values()):
@@ -82,10 +82,7 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
     for path, one in read.items():
         requires = one.requires if one else ()
         libraries = _from_folders(requires, everywhere) | (_of_requirements(one, known) if one else set())
-        unread = {canonicalize_name(required.name) for required in requires} - versions.keys()
-        supplies[path] = Supply(
-            libraries=tuple(sorted(libraries)), versions=versions, unread=tuple(sorted(unread))
-        )
+        supplies[path] = Supply(libraries=tuple(sorted(libraries)), versions=versions)
     return supplies
 
 

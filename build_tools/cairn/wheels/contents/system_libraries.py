@@ -164,6 +164,7 @@ def _policies(file: str) -> tuple[Policy, ...]:
     return tuple(map(_policy, sorted(promising, key=lambda entry: -int(entry["priority"]))))
 
 
+@functools.cache
 def watched_symbols() -> frozenset[str]:
     """Every symbol that at least one policy forbids."""
     lists = (symbols for policy in policies() for symbols in policy.blacklist.values())

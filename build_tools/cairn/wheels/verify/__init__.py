@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cairn.errors import WheelError
+from cairn.formats.offload import record
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.metadata import wheel_info
@@ -47,6 +48,7 @@ def judge(wheel: Path, expected: Expectation) -> Verdict:
         name = wheel_info.parse_file_name(wheel.name, variants_too=True)
         with Archive.open(wheel) as archive:
             all_findings, not_checked = _judge_archive(archive, name, expected)
+            split = any(member.name.endswith(f".dist-info/{record.NAME}") for member in archive.members)
     except WheelError as error:
         return Verdict(findings=(_unreadable(FindingCode.ARCHIVE, error),))
     ordered = sorted(
@@ -56,6 +58,7 @@ def judge(wheel: Path, expected: Expectation) -> Verdict:
         findings=tuple(finding for finding in ordered if finding.code not in NOTES),
         notes=tuple(finding for finding in ordered if finding.code in NOTES),
         not_checked=not_checked,
+        split=split,
     )
 
 
@@ -84,7 +87,7 @@ def _judge_archive(
     of_modules, unknown = extension_modules.check_content(archive, read.binaries, name)
     findings += of_modules
     findings += machines.check(read.binaries, info, name, expected)
-    findings += linking.check(archive, read.binaries, name, expected)
+    findings += linking.check(archive, info, read.binaries, name, expected)
     extras = info.extras if info else ()
     findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
     if info is not None:

@@ -127,11 +127,13 @@ class Verdict:
         findings: every breach; none when it may be published.
         notes: what its users may want to know.
         not_checked: what was not looked at, so that a good wheel may be wrong in it.
+        split: whether it says what was split from it, and must be seen together with its device wheels.
     """
 
     findings: tuple[Finding, ...]
     notes: tuple[Finding, ...] = ()
     not_checked: tuple[str, ...] = ()
+    split: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +151,6 @@ class Expectation:
         beside: distribution to the versions of it that are installed with the wheel, one of which its
             requirements must accept.
         provided_libraries: globs of libraries that its requirements supply.
-        unread: requirements that were not given, so that libraries it lacks may be in them.
         python: the Python that must be able to install it: `3.11`, or `3.13t`, which is free-threaded.
         forbidden_strings: texts that no file may contain: build folders, secrets.
         require_platform_tag: whether binaries need a manylinux or musllinux tag.
@@ -161,7 +162,6 @@ class Expectation:
     siblings: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provided_libraries: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
     python: str | None = None
     forbidden_strings: tuple[str, ...] = ()
     require_platform_tag: bool = True

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from packaging.utils import canonicalize_name
+
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents.binaries import OF_MACOS, Binary, run_path_folder, shipped
@@ -24,7 +26,7 @@ from cairn.wheels.contents.system_libraries import (
     on_windows,
     promise_of,
 )
-from cairn.wheels.metadata.wheel_info import FileName, installed_path, platforms_of
+from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, platforms_of
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ADDS_FOLDERS = (b"add_dll_directory", b"AddDllDirectory", b"WinDLL")
@@ -32,13 +34,20 @@ _LEAVE_OUT = "nothing, where its users are to install that themselves; otherwise
 _PLUGIN_FOLDERS = frozenset(("plugins", "qml"))
 _PLUGIN = re.compile(r"plugin\.(?:so|dll|dylib)$", re.IGNORECASE)
 _MACOS_TAG = re.compile(r"macosx_(\d+)_(\d+)_(\w+)")
+_REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra alone; valid or not
 _PACKAGE_DEPTH = 2  # the __init__.py of a top package, or of one below it
 
 
 def check(
-    archive: Archive, binaries: Sequence[Binary], name: FileName, expected: Expectation
+    archive: Archive,
+    info: WheelInfo | None,
+    binaries: Sequence[Binary],
+    name: FileName,
+    expected: Expectation,
 ) -> Iterator[Finding]:
     """Breaches by binary; code objects are loaded by ROCm's runtime, not by the linker."""
+    requires = filter(None, map(_REQUIRED.match, info.requires_dist if info else ()))
+    absent = sorted({canonicalize_name(match[1]) for match in requires} - expected.beside.keys())
     platforms = platforms_of(name.tags)
     # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
     by_name = {rule.name: rule for rule in map(promise_of, platforms) if rule}
@@ -47,7 +56,7 @@ def check(
         of_kind = [binary for binary in binaries if binary.format == kind and not binary.is_device_code]
         own, optional = shipped(of_kind), _optional(of_kind)
         for binary in of_kind:
-            for finding in _check_needed(binary, own, rules, expected):
+            for finding in _check_needed(binary, own, rules, expected, absent):
                 as_note = replace(finding, code=FindingCode.OPTIONAL_PLUGIN, fix=_LEAVE_OUT)
                 yield as_note if binary.path in optional else finding
             if kind == "elf":
@@ -95,7 +104,11 @@ def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy])
 
 
 def _check_needed(
-    binary: Binary, own: frozenset[str], rules: Sequence[Policy], expected: Expectation
+    binary: Binary,
+    own: frozenset[str],
+    rules: Sequence[Policy],
+    expected: Expectation,
+    absent: Sequence[str],
 ) -> Iterator[Finding]:
     """What a binary needs must be in the wheel, on every system of its tag, or in what it requires."""
     provided = expected.provided_libraries
@@ -112,8 +125,8 @@ def _check_needed(
         missing = [library for library in foreign if not has(library)]
         if missing:
             beside = "a wheel given beside it"
-            if expected.unread:
-                beside += f" (not given: {wording.some(expected.unread)}, which it requires)"
+            if absent:
+                beside += f" (not given: {wording.some(absent)}, which it requires)"
             reason = f"it needs {wording.some(missing)}: not in the wheel, not {system}, not in {beside}"
             tool = "delocate-wheel" if binary.format == "macho" else "`cairn wheel repair`"
             fix = f"bundle it by {tool}, or give the required wheel that has it to the same command"

@@ -140,7 +140,8 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
             fix = f"require {required}=={siblings[required]}"
             yield _of_metadata(info, FindingCode.SIBLING_NOT_EXACT, reason, fix)
         # What is installed with it must be what it requires.
-        versions = expected.beside.get(required, ())
+        own = required == info.distribution
+        versions = (info.version,) if own else expected.beside.get(required, ())
         met = not versions or any(providers.meets(version, requirement) for version in versions)
         if not met and _applies(requirement, name, expected.python):
             reason = f"it requires {requirement}, but is installed with {', '.join(versions)}"

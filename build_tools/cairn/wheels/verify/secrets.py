@@ -70,7 +70,9 @@ _KINDS: tuple[tuple[re.Pattern[bytes], tuple[_Kind, ...]], ...] = (
         (_token("a key to Amazon's services", "A[KS]IA", "[A-Z2-7]{16}(?<!EXAMPLE)"),),
     ),
     (
-        re.compile(rb"_(?=[\w-]{27})(?:(?<=hf_)|(?<=npm_)|(?<=gh[opsur]_)|(?<=github_pat_)|(?<=dckr_pat_))"),
+        re.compile(
+            rb"_(?<=[ahp][fmoprstu]_)(?=[\w-]{27})(?:(?<=hf_)|(?<=npm_)|(?<=gh[opsur]_)|(?<=github_pat_)|(?<=dckr_pat_))"
+        ),
         (
             _token("a GitHub token", "gh[opsur]_", "[A-Za-z0-9]{36}"),
             _token("a GitHub token", "github_pat_", r"\w{40,120}"),

@@ -45,25 +45,31 @@ def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
     Raises:
         WheelError: a wheel cannot be read.
     """
-    groups: dict[tuple[str, str, str | None], list[tuple[WheelInfo, frozenset[str]]]] = {}
+    names: dict[tuple[str, str, str | None], list[Path]] = {}
     for path in wheels:
-        with Archive.open(path) as archive:
-            info = wheel_info.read_archive(archive, variants_too=True)
-            files = frozenset(_neutral(member.name) for member in archive.members if not member.is_dir)
-        key = (info.distribution, str(wheel_info.parsed_version(info.version)), info.variant)
-        groups.setdefault(key, []).append((info, frozenset(path for path in files if path)))
-    for group in groups.values():
-        if len(group) > 1:
-            for what, read in _OF_RESOLVERS.items():
-                values = [(info, read(info)) for info, _ in group]
-                yield from _findings(FindingCode.SHAPE_DIFFERS, _SAME_METADATA, what, values)
-            by_build: dict[tuple[str, str], list[tuple[WheelInfo, frozenset[str]]]] = {}
-            for info, files in group:
-                for build in _builds(info):
-                    by_build.setdefault(build, []).append((info, files))
-            for build, several in by_build.items():
-                where = f"for {' '.join(build)}, "
-                yield from _findings(FindingCode.FILES_DIFFER, _LOOK_AT_BUILD, "file", several, where)
+        name = wheel_info.parse_file_name(path.name, variants_too=True)
+        names.setdefault((name.distribution, name.version, name.variant), []).append(path)
+    # A wheel that stands alone is not read again.
+    groups = ([_read(path) for path in paths] for paths in names.values() if len(paths) > 1)
+    for group in groups:
+        for what, read in _OF_RESOLVERS.items():
+            values = [(info, read(info)) for info, _ in group]
+            yield from _findings(FindingCode.SHAPE_DIFFERS, _SAME_METADATA, what, values)
+        by_build: dict[tuple[str, str], list[tuple[WheelInfo, frozenset[str]]]] = {}
+        for info, files in group:
+            for build in _builds(info):
+                by_build.setdefault(build, []).append((info, files))
+        for build, several in by_build.items():
+            where = f"for {' '.join(build)}, "
+            yield from _findings(FindingCode.FILES_DIFFER, _LOOK_AT_BUILD, "file", several, where)
+
+
+def _read(wheel: Path) -> tuple[WheelInfo, frozenset[str]]:
+    """What a wheel says about itself, and the paths of its files as those of other Pythons have them."""
+    with Archive.open(wheel) as archive:
+        info = wheel_info.read_archive(archive, variants_too=True)
+        files = (_neutral(member.name) for member in archive.members if not member.is_dir)
+        return info, frozenset(path for path in files if path)
 
 
 def _requirements(info: WheelInfo) -> frozenset[str]:

@@ -15,11 +15,12 @@ from cairn.output import github
 from cairn.pipeline.night import plan, promote, report
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
 from cairn.release.audit.audit import audit
-from cairn.release.index import keys
+from cairn.release.index import keys, people
 from cairn.release.index.generation import FileEntry, ProjectState, now
-from cairn.release.index.snapshot import Change
+from cairn.release.index.snapshot import Change, read_set
 from cairn.release.pages.view import Night as NightStatus
 from cairn.store.memory import MemoryStore
+from cairn.testing.record import Counts
 from helpers.night import FROZEN, MakeNight, Night, leg_of, plan_of
 from helpers.release import commit, contents
 
@@ -341,6 +342,36 @@ def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
     assert "no night of it was good yet; the last failed in build" in problems("main")
     found = report.overdue(MemoryStore(), lines=(), begun_within=DAY, good_within=DAY)
     assert found == ("no night was ever frozen",)
+
+
+def test_what_a_night_measured_is_kept_and_drawn(night_of: MakeNight) -> None:
+    night, index = night_of(GOOD), "release/gfx94X-dcgpu"
+    run = night.run
+    night.build()
+    (staged,) = night.stage()
+    made = read_set(run.store, str(staged.set_id))
+    night.record(made, counts=Counts(passed=41), verdict="untested", import_seconds=1.5)
+    assert promote.promote_night(run).legs[0].promoted
+    for _ in "once", "and again":
+        report.record(run.store, run.plan, report.of_night(run))
+    trends = people.trends_of(run.store, index)
+    assert trends is not None
+    ((leg, (point,)),) = trends.legs.items()
+    assert leg == "main gfx94X-dcgpu 3.11 linux_x86_64"
+    assert point.set_id == made.id
+    assert point.values == {
+        "wheel_size": made.wheels[0].size,
+        "installed_size": point.values["installed_size"],
+        "kernels": 0,
+        "passed_tests": 41,
+        "import_seconds": 1.5,
+    }
+    assert point.values["installed_size"] > 0
+    before = msgspec.structs.replace(point, night="before", started="2026-01-01T00:00:00Z")
+    run.store.write(keys.trends_key(index), datafile.dumps(trends.plus(leg, before)).encode())
+    assert people.write(run.store, index)
+    assert "<polyline" in run.store.read(f"{index}/status.html").data.decode()
+    assert audit(run.store).keys["foreign"].count == 0
 
 
 def test_what_nights_leave_in_a_store_is_nothing_foreign(night: Night, run: NightRun) -> None:

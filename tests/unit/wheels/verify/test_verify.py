@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cairn.formats.zip.reader import Archive, Member
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
 from cairn.wheels.verify import Expectation, verify
@@ -337,9 +339,15 @@ def test_systems_with_musl_promise_its_library(make_wheel: MakeWheel) -> None:
 
 
 def test_a_library_that_a_requirement_may_have_is_not_called_missing_from_it(make_wheel: MakeWheel) -> None:
-    wheel = make_wheel(tags=LINUX, files={"demo/x.so": make_elf(needed=("libtorch.so",))})
-    (finding,) = verify(wheel, Expectation(unread=("torch",)))
+    wheel = make_wheel(
+        tags=LINUX,
+        files={"demo/x.so": make_elf(needed=("libtorch.so",))},
+        requires=("torch==1.0", 'numpy; extra == "np"'),
+    )
+    (finding,) = verify(wheel, Expectation())
     assert "(not given: torch, which it requires)" in finding.reason
+    (finding,) = verify(wheel, Expectation(beside={"torch": ("1.0",)}))
+    assert "not given" not in finding.reason
 
 
 def test_binaries_for_another_machine_may_be_there_on_purpose(make_wheel: MakeWheel) -> None:
@@ -404,7 +412,7 @@ def test_needed_libraries(good: Path, make_wheel: MakeWheel) -> None:
     (finding,) = verify(wheel, Expectation(provided_libraries=("libtorch*.so",)))
     assert finding.reason == (
         "it needs libcudart.so.12: not in the wheel, not on every system of manylinux_2_28, "
-        "not in a wheel given beside it"
+        "not in a wheel given beside it (not given: filelock, triton, which it requires)"
     )
 
 
@@ -486,3 +494,28 @@ def test_requirements(make_wheel: MakeWheel, requirement: str, code: str | None)
 def test_an_edited_wheel_verifies(good: Path, tmp_path: Path) -> None:
     result = rewrite_wheel.edit_wheel(good, Edit(version="2.0+rocm7.10.0", build="5"), tmp_path / "out")
     assert codes(result, **ASKED) == []
+
+
+@pytest.mark.parametrize("command", [("verify",), ("show",)])
+def test_a_wheel_alone_is_opened_once_and_each_of_its_binaries_unpacked_once(
+    make_wheel: MakeWheel, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    wheel = make_wheel(tags=LINUX, files={"demo/x.so": make_elf(), "demo/text.py": b"x = 1\n" * 100})
+    opened: list[Path] = []
+    unpacked: list[str] = []
+    open_archive, unpack = Archive.open.__func__, Archive.stream_unchecked  # type: ignore[attr-defined]
+
+    def opening(cls: type[Archive], path: Path, **options: object) -> Archive:
+        opened.append(path)
+        return open_archive(cls, path, **options)  # type: ignore[no-any-return]
+
+    def unpacking(self: Archive, member: Member) -> Iterator[bytes]:
+        unpacked.append(member.name)
+        return unpack(self, member)
+
+    monkeypatch.setattr(Archive, "open", classmethod(opening))
+    monkeypatch.setattr(Archive, "stream_unchecked", unpacking)
+    assert cairn_wheel(*command, wheel) == 0
+    assert opened == [wheel]
+    assert unpacked.count("demo/x.so") == 1
+    assert unpacked.count("demo/text.py") == (command == ("verify",))
