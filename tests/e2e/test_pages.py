@@ -32,6 +32,7 @@ ELSEWHERE = (
     # Needs Debian unstable and 25 GB; integration/rocm/test_debian_packages.py does it with Debian 12's.
     "how-to/rocm-from-debian.md",
     "how-to/challenge-a-set.md",  # test_reproducible.py
+    "how-to/find-device-mistakes.md",  # integration/distribution/test_actions.py
     "how-to/replace-a-key.md",  # unit/release/trust/test_rotation.py
     "how-to/run-a-night-without-github.md",  # test_night_run.py
     "how-to/nightly-in-your-repository.md",  # test_own_repository.py

@@ -32,7 +32,10 @@ _CACHES = ("cache/*", "compiled/*")  # of built wheels and of sccache, in the bu
 _PAGES = tuple(
     f"{channel}/{page}"
     for channel in keys.CHANNELS
-    for page in ("status/*", "*/status/*", "*.html", "nights.*", "targets.json", "*/targets.json")
+    for page in (
+        *("status/*", "*/status/*", "*.html", "nights.*"),
+        *("targets.json", "*/targets.json", "trends.json", "*/trends.json"),
+    )
 )
 _WRITES: Mapping[str, tuple[str, ...]] = {
     "FREEZE": ("nights/*",),
