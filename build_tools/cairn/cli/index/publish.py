@@ -105,8 +105,8 @@ class _LockOptions(common.OptionalStack):
         stack = self.load_stack()
         if stack is None:
             raise UsageError(
-                "no stack is named, whose lock it is",
-                tip="name it with --stack; or distributions, or --require, to mirror without a lock",
+                "nothing to mirror: no stack is named, whose lock would say what",
+                tip="name it with --stack; without a lock, name distributions, or --require",
             )
         return stack, self.lock or mirror_lock.path_of(stack)
 
