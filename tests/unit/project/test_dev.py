@@ -160,7 +160,8 @@ def test_a_run_of_tests_says_how_far_it_is_and_keeps_the_times(
 ) -> None:
     monkeypatch.setattr(progress, "TIMES", tmp_path / "folder" / "times.json")
     lines: list[str] = []
-    terminal = types.SimpleNamespace(write_line=lines.append)
+    config = types.SimpleNamespace(getoption={"numprocesses": 1}.__getitem__)
+    terminal = types.SimpleNamespace(write_line=lines.append, config=config)
     shown = progress.Progress(terminal)  # type: ignore[arg-type]
     names = [f"tests/unit/test_a.py::test_{number}@group" for number in range(4)]
     shown.pytest_xdist_node_collection_finished(names)
@@ -176,7 +177,6 @@ def test_a_run_of_tests_says_how_far_it_is_and_keeps_the_times(
     shown.pytest_sessionfinish()
     again = progress.Progress(terminal)  # type: ignore[arg-type]
     again.pytest_xdist_node_collection_finished(names)
-    again.workers = 1
     assert again.line().endswith("about 4 min left")  # two of two minutes, and two that nothing is known of
 
 
