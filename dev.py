@@ -406,12 +406,10 @@ def run_quickstart(options: argparse.Namespace, rest: list[str]) -> int:
 
 
 def run_tests(options: argparse.Namespace, rest: list[str]) -> int:
-    """The unit tests, or those that the words name; one at a time for each core, or as many as `-n` says."""
+    """The unit tests, or those that the words name; as many at a time as there are cores or `-n` says."""
     os.environ.setdefault("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
     workers = ["--dist", "loadgroup", "-p", "helpers.scheduling"]
-    if not any(word.startswith("-n") for word in rest):
-        # Of the time of tests with real programs, a quarter is waiting: for a server, a lock, a retry.
-        workers += ["-n", str((os.cpu_count() or 1) * 3 // 2) if options.all else "auto"]
+    workers += [] if any(word.startswith("-n") for word in rest) else ["-n", "auto"]
     chosen = {"-k", "-m"} & {*rest} or any(Path(word.partition("::")[0]).exists() for word in rest)
     quick = [] if options.all or chosen else ["-m", "not slow", "tests/unit"]
     return run(python(), "-m", "pytest", "-p", "helpers.progress", *workers, *quick, *rest)
