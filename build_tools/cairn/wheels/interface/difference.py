@@ -251,8 +251,6 @@ def _library_changes(one: Interface, other: Interface, renamed: Mapping[str, str
             pairs[key] = match
     for key, match in sorted(pairs.items()):
         a, b = old[key], new[match]
-        if key == match and one.files[a.path][:2] == other.files[b.path][:2]:  # the same bytes, as for files
-            continue
         found = LibraryChange(
             member=b.path,
             before=a.path if key != match else "",
