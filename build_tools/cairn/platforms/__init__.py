@@ -47,6 +47,10 @@ class System(Protocol):
         """Wait for a child as `os.waitpid` does; also the core-seconds and the largest memory of its tree."""
         ...
 
+    def expect(self, output: int) -> None:
+        """Have the next program, whose output is this pipe, ended if we are killed before it is guarded."""
+        ...
+
     def guard(self, child: Child) -> None:
         """Have a program that was started with `own_group` ended when we are killed (see `guarding`)."""
         ...

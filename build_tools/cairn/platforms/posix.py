@@ -65,16 +65,30 @@ class _Guard:
 
     It reads a pipe that only we write to, and which the kernel closes when we end, however that comes: a
     compiler that is left behind by a kill would go on writing into the tree that the next run builds in.
+
+    A program ends with us from its first moment: before it starts, the guard knows the pipe that will be its
+    output (`?`), and so finds it below /proc where we do not live to say which process it became. Until it
+    has a group of its own and runs, it holds a copy of our end of the guard's pipe: the guard sees us gone
+    after that only.
     """
 
     program = """
-import os, signal, sys, time
+import glob, os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-live = set()
+live, expected = set(), 0
 for line in sys.stdin:
     if line == "leave\\n":
         sys.exit()
-    (live.add if line[0] == "+" else live.discard)(int(line[1:]))
+    sign, number = line[0], int(line[1:])
+    expected = number if sign == "?" else 0
+    if sign != "?":
+        (live.add if sign == "+" else live.discard)(number)
+for path in glob.glob("/proc/[0-9]*/fd/*") if expected else ():
+    try:
+        if os.readlink(path) == f"pipe:[{expected}]":
+            live.add(os.getpgid(int(path.split("/")[2])))
+    except OSError:
+        pass
 for number in (signal.SIGTERM, signal.SIGKILL):
     for group in live:
         try:
@@ -89,8 +103,8 @@ for number in (signal.SIGTERM, signal.SIGKILL):
         self._left = False
         self._lock = threading.Lock()
 
-    def tell(self, sign: str, pid: int) -> None:
-        """Note a group that has begun (`+`) or ended (`-`)."""
+    def tell(self, sign: str, number: int) -> None:
+        """Note the pipe of what is about to begin (`?`), and a group that has begun (`+`) or ended (`-`)."""
         with self._lock:
             if self._left:
                 return
@@ -105,7 +119,7 @@ for number in (signal.SIGTERM, signal.SIGKILL):
                 )
             if self._process.stdin is not None:
                 with contextlib.suppress(OSError):  # someone has killed it: we do without
-                    self._process.stdin.write(f"{sign}{pid}\n".encode())
+                    self._process.stdin.write(f"{sign}{number}\n".encode())
 
     def leave(self) -> None:
         """End it alone: programs that other threads started meanwhile, outside of any block, go on."""
@@ -121,6 +135,12 @@ for number in (signal.SIGTERM, signal.SIGKILL):
 _guards: list[_Guard] = []  # at most one
 _guarded: list[object] = []  # a block each
 _guards_lock = threading.Lock()
+
+
+def expect(output: int) -> None:
+    """See `System.expect`."""
+    for each in tuple(_guards):
+        each.tell("?", os.fstat(output).st_ino)
 
 
 def guard(child: subprocess.Popen[bytes]) -> None:

@@ -69,6 +69,10 @@ def wait_for(pid: int, flags: int) -> tuple[int, int, tuple[float, int] | None]:
     return (*os.waitpid(pid, flags), None)
 
 
+def expect(output: int) -> None:
+    """See `System.expect`."""
+
+
 def guard(child: subprocess.Popen[bytes]) -> None:
     """See `System.guard`: a job object would do it (see `kill`)."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Self
 
 from cairn import platforms
 from cairn.errors import PrerequisiteError, ProcessError
@@ -24,6 +26,21 @@ class Child(subprocess.Popen[bytes]):
 
     cpu = 0.0  # seconds
     largest = 0  # bytes of the largest of them
+
+    @classmethod
+    def started(cls, command: Sequence[str], **settings: Any) -> Self:  # noqa: ANN401 - those of `Popen`
+        """Start a program in a group of its own, whose output is a pipe that is known before it starts."""
+        output, its_end = os.pipe()
+        try:
+            platforms.here.expect(its_end)
+            child = cls(command, bufsize=0, stdout=its_end, **settings, **platforms.here.own_group())
+        except BaseException:
+            os.close(output)
+            raise
+        finally:
+            os.close(its_end)
+        child.stdout = os.fdopen(output, "rb", buffering=0)  # as `Popen` does
+        return child
 
     def _try_wait(self, wait_flags: int) -> tuple[int, int]:
         # What `Popen.wait` calls. Where a Python has no such method, the figures stay 0.
@@ -111,15 +128,12 @@ def running(
     group: Group | None = getattr(_of_thread, "group", None)
 
     def start() -> Child:
-        child = Child(
+        child = Child.started(
             command,
             cwd=cwd,
             env=None if env is None else dict(env),
-            bufsize=0,
             stdin=subprocess.PIPE if feeds else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
-            **platforms.here.own_group(),
         )
         _live.add(child)
         return child

@@ -339,3 +339,24 @@ def test_the_end_of_a_guarded_block_ends_no_program_of_another_thread() -> None:
             other = pool.submit(process.run, python("import time; print('up', flush=True); time.sleep(1.5)"))
             process.run(python("import time; time.sleep(0.7)"))  # by now the other one is known to the guard
         assert other.result().returncode == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the guard looks for it in /proc")
+@pytest.mark.parametrize("hidden", ["None", "()"])
+def test_a_program_is_ended_where_we_are_killed_before_we_know_its_number(
+    tmp_path: Path, hidden: str
+) -> None:
+    sleep = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    killed = f"""
+import os, pathlib, time
+from cairn import platforms, process
+def guard(_child):
+    while not pathlib.Path({str(tmp_path / "pid")!r}).exists():
+        time.sleep(0.01)
+    os.kill(os.getpid(), 9)
+platforms.here.guard = guard
+with platforms.here.guarding():
+    process.run({python(sleep)!r}, hidden={hidden})
+"""
+    subprocess.run(python(killed), check=False, timeout=120)
+    assert gone(int((tmp_path / "pid").read_text()))
