@@ -5,6 +5,7 @@ The stack is a tiny one, whose nights take seconds; by hand the sample is tried 
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.pipeline.night.driver import ExecutorGoneError
 from cairn.pipeline.night.placing import Demand
 from cairn.pipeline.night.step_run import StepJob
 from cairn.pipeline.night.steps import Command
@@ -172,6 +174,24 @@ def test_a_test_whose_worker_has_no_gpu_that_answers_goes_to_another(tmp_path: P
             ends = [executor.carry_out(job, demand, urgency=1.0, say=print) for _ in range(3)]
     assert [end.code for end in ends] == [0, 0, 0]
     assert len({end.worker for end in ends}) == 1
+
+
+def test_a_scheduler_that_goes_while_a_result_is_fetched_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distributed's `sync` does not reckon with the CancelledError that its own coroutine ends with then."""
+    dask_executor = pytest.importorskip("cairn.cluster.dask_executor")
+    distributed = pytest.importorskip("distributed")
+
+    async def ended() -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(distributed.Future, "result", lambda future: future.client.sync(ended))
+    job = StepJob(name="test leg", commands=(), folder=tmp_path / "step", cores=1)
+    with DaskCluster(tmp_path / "dask", clean_environment(tmp_path / "cache"), workers=1) as cluster:
+        where = dask_executor.Where(scheduler=cluster.address)
+        with dask_executor.connect(where) as executor, pytest.raises(ExecutorGoneError):
+            executor.carry_out(job, Demand(), urgency=1.0, say=print)
 
 
 def break_and_go_on(place: Place, folder: Path, victim: str, step: str, after: float) -> None:
