@@ -390,6 +390,19 @@ def test_a_dispatch_beside_the_schedule_builds_in_one_work_folder_and_both_are_g
 
 
 @pytest.mark.by_hand
+def test_a_dispatch_for_one_family_is_a_part_of_the_night_that_follows(fresh: Callable[..., Nightly]) -> None:
+    """Also where both share a build: its host wheels are in the index of that family alone."""
+    nightly = fresh()
+    assert nightly.run("workflow_dispatch", run_id="1", families=A).code == 0
+    (own,) = Index(nightly.store, f"release/{A}").load().sets()
+    night = nightly.run(run_id="2")
+    assert night.code == 0, str(night)
+    assert night.results()["build"] == night.results()["test"] == ["success"]
+    assert nightly.released(B) == 1
+    assert [one.set_id for one in Index(nightly.store, f"release/{A}").load().sets()] == [own.set_id]
+
+
+@pytest.mark.by_hand
 @foreign.needs_confinement
 def test_code_that_looks_for_secrets_in_build_and_test_jobs_finds_none(
     fresh: Callable[..., Nightly], tmp_path: Path

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,10 +160,13 @@ class Matrix(datafile.Value, tag_field="schema", tag="cairn.matrix/1"):
     Attributes:
         legs: what is built; those with a test runner are also tested.
         empty_because: why there is no leg, where there is none.
+        others: the other legs of the same lines and trigger, which were not asked for: what is frozen for
+            some is frozen for all of them, so that a run of these takes over what is there of those.
     """
 
     legs: tuple[Leg, ...]
     empty_because: str | None = None
+    others: tuple[Leg, ...] = ()
 
     @property
     def tested(self) -> tuple[Leg, ...]:
@@ -193,24 +197,30 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
     """
     trigger = config.triggers.get(choice.trigger, Trigger())
     lines = _select(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
-    families = _chosen_families(choice.families, config) or config.families_of(choice.trigger)
+    of_trigger = config.families_of(choice.trigger)
+    families = _chosen_families(choice.families, config) or of_trigger
     named = (p for each in config.triggers.values() for p in each.pythons)
     # A stack that names none is for any; those of its triggers are what is built without being asked for.
     others = () if stack.pythons else (*named, *filter(requirements.PYTHON.fullmatch, choice.pythons))
     known_pythons = stack.pythons or tuple(dict.fromkeys(others))
     pythons = _select(choice.pythons, known_pythons, "Python") or trigger.pythons or stack.pythons
     platforms = _select(choice.platforms, tuple(config.platforms), "platform") or tuple(config.platforms)
-    at_home = config.at_home(choice.owner)
-    legs = tuple(
-        _leg(config, choice.trigger, stack_path, names, at_home=at_home)
-        for names in itertools.product(
-            lines, _in_order(families), sorted(set(pythons), key=_version), platforms
-        )
+    every = itertools.product(
+        lines,
+        _in_order((*families, *of_trigger)),
+        sorted({*pythons, *(trigger.pythons or stack.pythons)}, key=_version),
+        config.platforms,
+    )
+    whole = tuple(
+        _leg(config, choice.trigger, stack_path, names, at_home=config.at_home(choice.owner))
+        for names in every
         if (here := config.families[names[1]].get(names[3])) is not None and names[0] not in here.except_lines
     )
-    _refuse_one_id_for_two(legs)
-    if legs:
-        return Matrix(legs=legs)
+    _refuse_one_id_for_two(whole)
+    chosen = [one.family in families and one.python in pythons and one.platform in platforms for one in whole]
+    if any(chosen):
+        rest = itertools.compress(whole, map(operator.not_, chosen))
+        return Matrix(legs=tuple(itertools.compress(whole, chosen)), others=tuple(rest))
     if not families:
         reason = f"the trigger {choice.trigger} has no family"
     elif not pythons:

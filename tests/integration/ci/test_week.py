@@ -38,7 +38,7 @@ from helpers import packing
 from helpers.gate import record_of
 from helpers.html import parse
 from helpers.program import Cairn, Shown
-from helpers.release import make_set, statement_of
+from helpers.release import keys_of, make_set, statement_of
 
 for _module in pkgutil.iter_modules(cairn.pipeline.night.__path__, "cairn.pipeline.night."):
     importlib.import_module(_module.name)  # what a command would import while the clock is set
@@ -138,21 +138,24 @@ class Week:
             who = ("-c", "user.name=A", "-c", "user.email=a@example.invalid")
             subprocess.run(["git", *who, *words], cwd=self.folder / "origin", check=True)
 
-    def freeze(self, night: str, line: str = "nightly", code: int = 0) -> Shown:
+    def freeze(
+        self, night: str, line: str = "nightly", code: int = 0, families: str = "all", pythons: str = "all"
+    ) -> Shown:
         stack, matrix = self.folder / "stack", self.folder / "matrix.json"
-        found = self.cairn("matrix", "--stack", stack, "--trigger", "nightly", "--lines", line, "--json")
+        chosen = ("--lines", line, "--families", families, "--pythons", pythons)
+        found = self.cairn("matrix", "--stack", stack, "--trigger", "nightly", *chosen, "--json")
         matrix.write_text(found.out)
         words = ("--line", line, "--matrix", matrix, "--work-dir", self.folder / "freezing")
         return self.job("freeze", *words, night=night, code=code)
 
-    def build(self, night: str, *families: str, failing: str = "") -> None:
+    def build(self, night: str, *families: str, failing: str = "", python: str = "") -> None:
         """Leave what the builds of families leave, three hours after they began."""
         of = plan.read(self.store, night)
         frozen = plan.manifest_of(self.store, of)
         began = now()
         Clock.moment += dt.timedelta(hours=3)
         for leg in of.legs:
-            if leg.family not in families:
+            if leg.family not in families or python not in ("", leg.python):
                 continue
             folder = self.folder / "artifacts" / night / f"wheels-{leg.build_id}-1"
             note = StepNote(
@@ -448,3 +451,29 @@ def test_what_each_morning_says(week: Week) -> None:
         "failed in build, new: gfx94X-dcgpu 3.12: ninja: error: no space left on device\n"
         "failed in test, since 2026-11-17: gfx110X-all 3.12: 1 of 6 tests failed: test_matmul[bf16]"
     )
+
+
+@pytest.mark.parametrize("python", ["all", "3.12"])
+def test_a_run_by_hand_for_one_family_is_a_part_of_the_next_night(week: Week, python: str) -> None:
+    """Its versions would be taken otherwise, by a manifest that is not the night's."""
+    matrix = week.folder / "stack" / "matrix.toml"
+    matrix.write_text(matrix.read_text().replace('["3.12"]', '["3.12", "3.13"]'))
+    week.at(16, 15)
+    week.commit("2.11.0.dev20261116")
+    week.freeze("2001", families=RX7000, pythons=python)
+    week.build("2001", RX7000, python="3.12")
+    week.stage("2001")
+    week.test("2001", RX7000)
+    week.at(16, 20)
+    week.promote("2001")
+    week.at(17, 1, 17)
+    shown = week.freeze("1002")
+    states = dict(re.findall(r"^ *nightly-(\S+)-linux_aarch64 +(\w+)", shown.out, flags=re.MULTILINE))
+    legs = [f"{family}-py{version}" for family in (MI300, RX7000, RX9000) for version in ("3.12", "3.13")]
+    assert states == {**dict.fromkeys(legs, "missing"), f"{RX7000}-py3.12": "promoted"}
+    assert "will not get through" not in shown.err
+    week.build("1002", RX7000, python="3.13")
+    week.build("1002", MI300)
+    week.stage("1002")
+    kept = {path.rpartition("/")[0] for path in keys_of(week.store, "sets/") if path.endswith("set.json")}
+    assert len(kept) == 4

@@ -222,6 +222,25 @@ def test_two_lines_whose_legs_would_have_one_id_are_refused() -> None:
         legs._refuse_one_id_for_two([*legs_, msgspec.structs.replace(other, id="release-2.9-gfx90a")])
 
 
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"families": ("gfx1151",)},
+        {"pythons": ("3.13",)},
+        {"platforms": ("win_amd64",)},
+        {"lines": ("nightly",), "families": ("gfx110X-all",), "pythons": ("3.11",)},
+    ],
+)
+def test_the_legs_that_were_not_asked_for_are_those_of_the_same_lines(
+    tmp_path: Path, choice: dict[str, tuple[str, ...]]
+) -> None:
+    whole, some = _make(tmp_path), _make(tmp_path, **choice)
+    assert whole.others == ()
+    expected = {leg.id: leg for leg in whole.legs if leg.line in some.lines}
+    assert {leg.id: leg for leg in (*some.legs, *some.others)} == expected
+    assert len(some.legs) + len(some.others) == len(expected) > len(some.legs) > 0
+
+
 def test_what_is_named_takes_the_place_of_what_the_trigger_has(tmp_path: Path) -> None:
     found = _make(
         tmp_path,

@@ -183,6 +183,7 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     placed, remarks = placing.place(matrix.legs, stack, executor.machines)
     for remark in remarks:
         console.current().info(remark)
+    platforms = {machine.platform for machine in executor.machines}
     how, work_dir = request.how, request.how.work_dir.absolute()
     endpoint = ("--endpoint-url", request.endpoint_url) if request.endpoint_url else ()
     patience = ("--patience", f"{request.patience:g}") if request.patience is not None else ()
@@ -191,6 +192,7 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
         stack=stack,
         store=request.open_store(),
         legs=placed,
+        others=tuple(leg for leg in matrix.others if leg.platform in platforms),
         freeze_options=replace(how, work_dir=work_dir / "freeze"),
         report_arguments=("--notify", request.notify) if request.notify else (),
         settings=Settings(

@@ -71,8 +71,10 @@ def _freeze(request: Freeze) -> Answer:
     from cairn.pipeline.night import plan, standing
     from cairn.pipeline.night.freeze import FreezeRequest, freeze
 
-    (stack, legs), store = _stack_and_legs(request), request.open_store()
-    freeze_request = FreezeRequest(night=request.night, stack=stack, legs=legs, **vars(request.how))
+    (stack, legs, others), store = _stack_and_legs(request), request.open_store()
+    freeze_request = FreezeRequest(
+        night=request.night, stack=stack, legs=legs, others=others, **vars(request.how)
+    )
     with console.current().stage(f"freeze {stack.name}, {stack.line}") as stage:
         night = freeze(store, freeze_request, dry_run=request.dry_run, say=stage.update)
     run = plan.NightRun(store=store, plan=night, stack=stack)
@@ -94,8 +96,8 @@ def _freeze(request: Freeze) -> Answer:
     return Answer(night, text, more=more)
 
 
-def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
-    """Return the stack on the line of the night, and the legs of that line.
+def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...], tuple[Leg, ...]]:
+    """Return the stack on the line of the night, the legs of that line, and those that were not asked for.
 
     If the matrix has only one line, it is the night's, unless the user names another.
 
@@ -106,7 +108,8 @@ def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
     from cairn import stack as stacks
     from cairn.matrix.legs import Matrix
 
-    legs = datafile.read(request.matrix, Matrix).legs
+    matrix = datafile.read(request.matrix, Matrix)
+    legs = matrix.legs
     lines = sorted({leg.line for leg in legs})
     own_line = lines[0] if request.line is None and len(lines) == 1 else request.line
     stack = stacks.load(request.stack)
@@ -117,7 +120,8 @@ def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...]]:
             f"a night has one line: {reason}, and {request.matrix} has no leg of it",
             tip=f"name one that it has: {' or '.join(f'--line {name}' for name in lines)}",
         )
-    return stack.for_line(line), tuple(leg for leg in legs if leg.line == line)
+    own, others = (tuple(leg for leg in of if leg.line == line) for of in (legs, matrix.others))
+    return stack.for_line(line), own, others
 
 
 def _build(request: Build) -> Answer:

@@ -106,6 +106,7 @@ class DriveRequest:
         stack: its stack, on its line.
         store: where it lives.
         legs: what is expected of it, with the runners that there are; not used for one that is frozen.
+        others: those that its manifest is for, too.
         freeze_options: how it begins.
         report_arguments: options of `cairn ci night report`.
         settings: what all its commands are given.
@@ -115,6 +116,7 @@ class DriveRequest:
     stack: Stack
     store: Store
     legs: tuple[Leg, ...]
+    others: tuple[Leg, ...] = ()
     freeze_options: FreezeOptions
     report_arguments: tuple[str, ...]
     settings: Settings
@@ -188,7 +190,7 @@ def _freeze(request: DriveRequest, variables: Mapping[str, str]) -> None:
     """Begin the night, or find it."""
     with tempfile.TemporaryDirectory(prefix="cairn-night-") as temporary:
         matrix = Path(temporary, "matrix.json")
-        datafile.write(matrix, Matrix(legs=request.legs))
+        datafile.write(matrix, Matrix(legs=request.legs, others=request.others))
         with console.current().stage(f"freeze the night {request.night}") as stage:
             _command(
                 request,

@@ -44,11 +44,14 @@ class FreezeRequest(FreezeOptions):
         night: its id; an existing night with that id continues with its manifest.
         stack: the stack, on the night's line.
         legs: the expected legs; those of other lines are refused.
+        others: the other legs of its line and trigger, which the manifest is for, too: the next night of all
+            legs has the same, and takes over what this one has made. Theirs is no say in the newest SDK.
     """
 
     night: str
     stack: Stack
     legs: tuple[Leg, ...]
+    others: tuple[Leg, ...] = ()
 
 
 def freeze(
@@ -269,7 +272,7 @@ def _lacking(frozen: Manifest, legs: Sequence[Leg]) -> tuple[str, ...]:
 
 
 def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
-    stack, legs = request.stack, request.legs
+    stack, legs = request.stack, (*request.legs, *request.others)
     checkouts = checkout_stack.checkout_stack(
         stack,
         [
@@ -286,13 +289,14 @@ def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
         raise SourceError(
             f"no runner could build this: {'; '.join(problems)}", tip="push the commits to their origins"
         )
-    platforms = tuple(dict.fromkeys(leg.platform for leg in legs))
+    # In an order that says nothing of which legs were asked for: a night of all has the same manifest.
+    platforms = tuple(sorted({leg.platform for leg in legs}))
     return manifest.create(
         checkouts,
         stack=stack.name,
         line=stack.line,
         targets=in_order({name for leg in legs for name in plan.targets_of(leg)}),
-        pythons=tuple(dict.fromkeys(leg.python for leg in legs)),
+        pythons=tuple(sorted({leg.python for leg in legs}, key=Version)),
         platform=platforms[0],
         platforms=platforms if len(platforms) > 1 else (),
         sdk_version=_sdk_version(request, say),
