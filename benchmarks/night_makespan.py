@@ -6,7 +6,8 @@ The steps are those of a night of the sample: 3 Pythons, 2 families, suites in t
 engine, the executors and what starts a step's commands are Cairn's; in place of each command a program
 sleeps, so that a machine with two cores has room for six steps at once. `bound` is the longer of the critical
 path and all work over all places; `simulated` gives each free place to the step with the longest path behind
-it.
+it, both with the seconds that each step took where it ran. `programs` is what all these are above what was
+slept: the start of three or four programs a step, which takes long on a busy machine.
 """
 
 from __future__ import annotations
@@ -75,18 +76,25 @@ def main() -> None:
     parser.add_argument("executors", nargs="*", default=["local", "dask"])
     chosen = parser.parse_args()
     seconds = {kind: value * chosen.scale for kind, value in SECONDS.items()}
-    print(f"{'':6} {'steps':>5} {'bound':>8} {'simulated':>9} {'took':>8} {'of simulated':>12}")
+    print(
+        f"{'':6} {'steps':>5} {'bound':>8} {'simulated':>9} {'took':>8} {'of simulated':>12} {'programs':>9}"
+    )
     for name in chosen.executors:
         open_executor: Callable[..., object] = {"local": _local, "dask": _dask}[name]
         with tempfile.TemporaryDirectory() as folder, open_executor() as executor:  # type: ignore[attr-defined]
             night = _night(Path(folder), executor, seconds, on_one_machine=name == "local")
             places = PLACES if name == "local" else WORKERS
-            bound, simulated = _simulate(night, places, beside=name == "dask")
             began = time.monotonic()
             outcome = driver._Drive(night.request, executor, night.steps, night.variables).carry_out()  # noqa: SLF001
             took = time.monotonic() - began
             outcome.require()
-            numbers = f"{bound:7.1f}s {simulated:8.1f}s {took:7.1f}s {took / simulated:12.3f}"
+            known = schedule.read_durations(night.request.settings.work_dir / driver.DURATIONS).steps
+            real = {one.step.name: known[one.step.name].seconds for one in night.steps}
+            bound, simulated = _simulate(night, real, places, beside=name == "dask")
+            programs = sum(real.values()) - sum(night.seconds[one.step.kind] for one in night.steps)
+            numbers = (
+                f"{bound:7.1f}s {simulated:8.1f}s {took:7.1f}s {took / simulated:12.3f} {programs:8.1f}s"
+            )
             print(f"{name:6} {len(night.steps):5} {numbers}", flush=True)
 
 
@@ -168,10 +176,9 @@ def _night(folder: Path, executor: Executor, seconds: Mapping[str, float], *, on
     return Night(request=request, steps=every, variables=variables, seconds=seconds)
 
 
-def _simulate(night: Night, places: int, *, beside: bool) -> tuple[float, float]:
+def _simulate(night: Night, took: Mapping[str, float], places: int, *, beside: bool) -> tuple[float, float]:
     """Return the bound, and the end of a list schedule; with `beside`, central steps need no place."""
     graph = steps.graph_of(night.steps)
-    took = {one.step.name: night.seconds[one.step.kind] for one in night.steps}
     costs = {name: Cost(serial=value) for name, value in took.items()}
     paths = schedule.remaining_paths(graph, costs, 1)
     free = {one.step.name for one in night.steps if beside and one.is_central}

@@ -171,6 +171,11 @@ def _variable(name: str) -> Callable[[dict[str, Any]], None]:
     return drop
 
 
+def _another_server(answers: dict[str, Any]) -> None:
+    variables = answers[f"{REPOSITORY}/actions/variables"]["variables"]
+    variables.append({"name": "CAIRN_S3_ENDPOINT_URL", "value": "https://minio.example"})
+
+
 def _environment(name: str, **changes: object) -> Callable[[dict[str, Any]], None]:
     def change(answers: dict[str, Any]) -> None:
         environments = answers[f"{REPOSITORY}/environments"]["environments"]
@@ -192,6 +197,7 @@ def _switched_off(answers: dict[str, Any]) -> None:
     [
         (_variable("CAIRN_STORE"), "variable CAIRN_STORE", "gh variable set CAIRN_STORE --repo me/wheels"),
         (_variable("CAIRN_ROLE_PROMOTE"), "variable CAIRN_ROLE_PROMOTE", "role/cairn-me-wheels-promote"),
+        (_another_server, "variable CAIRN_S3_ENDPOINT_URL", "gh variable delete CAIRN_S3_ENDPOINT_URL"),
         (_environment("release"), "environment release", "cairn ci init --apply"),
         (_environment("release", protection_rules=[]), "environment release", "no reviewers"),
         (_environment("nightly", deployment_branch_policy=None), "environment nightly", "every branch"),

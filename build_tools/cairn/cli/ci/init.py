@@ -139,11 +139,11 @@ def _text(planned: tuple[WrittenFile, ...], commands: tuple[Command, ...], reque
         yield "done", f"{name}/: new, {count} files"
     left = [file.path for file in planned if file.state in ("edited", "not ours")]
     same = sum(file.state == "unchanged" for file in planned)
-    yield Note(f"{same} of {len(planned)} files are as they should be")
+    done = "to write" if request.dry_run else "written"
+    written = len(planned) - same - len(left)
+    yield Note(f"{written} of {len(planned)} files {done}; {same} are as they should be")
     if left:
-        yield Warn(
-            f"{len(left)} files are left alone, since somebody wrote or changed them (--force writes them)"
-        )
+        yield Warn(f"left alone, since somebody wrote or changed it: {', '.join(left)} (--force writes it)")
     if not request.apply or request.dry_run:
         yield Note("what sets the repository up (--apply runs it):")
         yield from map(github.line_of, commands)

@@ -121,6 +121,9 @@ def _variables(repository: Repository, values: Mapping[str, str]) -> Iterator[Fi
             yield warning(f"variable {name}", text, fix=_APPLY)
         else:
             yield ok(f"variable {name}", values[name])
+    if values.get(workflows.ENDPOINT) and workflows.ENDPOINT not in required:  # of a store before this one
+        line = f"gh variable delete {workflows.ENDPOINT} --repo {repository.expected.repository}"
+        yield missing(f"variable {workflows.ENDPOINT}", f"is {values[workflows.ENDPOINT]}", fix=line)
 
 
 def _store(repository: Repository, url: str | None) -> Iterator[Finding]:

@@ -74,6 +74,9 @@ def chosen(root: Path, cairn_wheel: str | None = None, **given: object) -> Choic
     """
     earlier = read_lock(root)
     values = datafile.to_plain(earlier.choices) if earlier else {}
+    if given.get("store") not in (None, values.get("store")):
+        for of_store in ("endpoint_url", "region", "credentials"):
+            values.pop(of_store, None)
     values |= {name: value for name, value in given.items() if value}
     if cairn_wheel or "cairn" not in values:
         values["cairn"] = pinned.named(cairn_wheel) if cairn_wheel else pinned.installed()

@@ -136,6 +136,17 @@ def test_a_bucket_elsewhere_has_keys_and_no_roles(init: Init, repository: Path) 
     )
 
 
+def test_another_store_has_nothing_of_the_one_before(init: Init, repository: Path) -> None:
+    init("--cairn", COMMIT, *BUCKET, "--endpoint-url", "https://minio.example", "--region", "nowhere")
+    shown = init("--store", "s3://elsewhere/torch", "--dry-run")
+    assert "minio" not in shown.out
+    assert "nowhere" not in shown.out
+    init("--store", "s3://elsewhere/torch")
+    assert (repository / ".github" / "cairn" / "aws").is_dir()
+    assert "minio" in init(*BUCKET, "--endpoint-url", "https://minio.example").out
+    assert "minio" in init(*BUCKET).out
+
+
 # It notes what it is asked, knows the number of one account, and the branches of one environment.
 _GH = """#!/bin/sh
 printf '%s\\n' "$*" >> "@log@"
