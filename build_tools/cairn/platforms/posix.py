@@ -67,25 +67,24 @@ class _Guard:
     compiler that is left behind by a kill would go on writing into the tree that the next run builds in.
 
     A program ends with us from its first moment: before it starts, the guard knows the pipe that will be its
-    output (`?`), and so finds it below /proc where we do not live to say which process it became. Until it
-    has a group of its own and runs, it holds a copy of our end of the guard's pipe: the guard sees us gone
-    after that only.
+    output (`?`), and so finds it below /proc where we do not live to say which process it became (`+`), and
+    that its pipe need not be looked for (`!`). Until it has a group of its own and runs, it holds a copy of
+    our end of the guard's pipe: the guard sees us gone after that only.
     """
 
     program = """
 import glob, os, signal, sys, time
 signal.signal(signal.SIGINT, signal.SIG_IGN)
-live, expected = set(), 0
+live, expected = set(), set()
+noted = {"+": live.add, "-": live.discard, "?": expected.add, "!": expected.discard}
 for line in sys.stdin:
     if line == "leave\\n":
         sys.exit()
-    sign, number = line[0], int(line[1:])
-    expected = number if sign == "?" else 0
-    if sign != "?":
-        (live.add if sign == "+" else live.discard)(number)
-for path in glob.glob("/proc/[0-9]*/fd/*") if expected else ():
+    noted[line[0]](int(line[1:]))
+pipes = {f"pipe:[{number}]" for number in expected}
+for path in glob.glob("/proc/[0-9]*/fd/*") if pipes else ():
     try:
-        if os.readlink(path) == f"pipe:[{expected}]":
+        if os.readlink(path) in pipes:
             live.add(os.getpgid(int(path.split("/")[2])))
     except OSError:
         pass
@@ -104,7 +103,7 @@ for number in (signal.SIGTERM, signal.SIGKILL):
         self._lock = threading.Lock()
 
     def tell(self, sign: str, number: int) -> None:
-        """Note the pipe of what is about to begin (`?`), and a group that has begun (`+`) or ended (`-`)."""
+        """Note a pipe of what begins (`?`) or has begun (`!`), a group that runs (`+`) or ended (`-`)."""
         with self._lock:
             if self._left:
                 return
@@ -147,6 +146,8 @@ def guard(child: subprocess.Popen[bytes]) -> None:
     """See `System.guard`."""
     for each in tuple(_guards):
         each.tell("+", child.pid)
+        if child.stdout is not None:
+            each.tell("!", os.fstat(child.stdout.fileno()).st_ino)
 
 
 def unguard(child: subprocess.Popen[bytes]) -> None:

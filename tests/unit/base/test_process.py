@@ -360,3 +360,24 @@ with platforms.here.guarding():
 """
     subprocess.run(python(killed), check=False, timeout=120)
     assert gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the guard looks for it in /proc")
+def test_programs_that_threads_start_at_once_are_all_ended(tmp_path: Path) -> None:
+    killed = f"""
+import os, subprocess, time
+from cairn import platforms
+with platforms.here.guarding():
+    first, its_end = os.pipe()
+    platforms.here.expect(its_end)
+    other, its_other_end = os.pipe()  # of another thread, which comes as far as to its guard
+    platforms.here.expect(its_other_end)
+    sleep = {python("import time; time.sleep(600)")!r}
+    two = [subprocess.Popen(sleep, stdout=end, start_new_session=True) for end in (its_end, its_other_end)]
+    two[1].stdout = os.fdopen(other, "rb")
+    platforms.here.guard(two[1])
+    open({str(tmp_path / "pids")!r}, "w").write(" ".join(str(one.pid) for one in two))
+    os.kill(os.getpid(), 9)
+"""
+    subprocess.run(python(killed), check=False, timeout=120)
+    assert all(gone(int(pid)) for pid in (tmp_path / "pids").read_text().split())
