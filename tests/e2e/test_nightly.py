@@ -378,7 +378,8 @@ def test_a_dispatch_beside_the_schedule_builds_in_one_work_folder_and_both_are_g
     nightly, other = fresh(), make(tmp_path / "other", s3_server, cache_of_nights)
     for one in (nightly, other):
         one.runner.variables |= {
-            "CAIRN_STORE": nightly.runner.variables["CAIRN_STORE"],
+            # The sample's own repositories are named after its folder: two copies would be two sources.
+            **{name: nightly.runner.variables[name] for name in ("CAIRN_STORE", "CAIRN_STACK")},
             "CAIRN_WORK_DIR": str(tmp_path / "work"),
         }
         one.runner.environment["CAIRN_CACHE_DIR"] = str(tmp_path / "cache")  # so that something is built

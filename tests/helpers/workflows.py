@@ -45,6 +45,7 @@ VALUES = {
     "MANIFEST": "12344",
     "ROCM_INDEX_URL": "https://rocm.example/simple/",
     "ROCM_SDK_VERSION": "7.10.0",
+    "ROCM_VERSION": "7.10.0",
     "TEST_CONFIG": "default",
     "SHARD": "1",
     "RESULTS": "success",

@@ -99,7 +99,16 @@ def _group(file: str, **context: object) -> str:
     return re.sub(r"\$\{\{.*?\}\}", lambda m: str(evaluate(m[0], known)), text, flags=re.DOTALL)
 
 
-INPUTS = {"line": "", "families": "all", "pythons": "all", "night": "", "like": "", "to": "", "image": ""}
+INPUTS = {
+    "line": "",
+    "families": "all",
+    "pythons": "all",
+    "night": "",
+    "like": "",
+    "to": "",
+    "image": "",
+    "rocm-version": "",
+}
 DISPATCH = {f"inputs.{name}": value for name, value in INPUTS.items()}
 SCHEDULE = {"github.event_name": "schedule"}
 
@@ -134,6 +143,20 @@ def test_a_run_replaces_one_that_is_for_the_same() -> None:
     assert "github.run_id" not in str(files["workflows/nightly-watch.yml"]["concurrency"])
     for name in ("nightly", "nightly-watch", "release"):
         assert files[f"workflows/{name}.yml"]["concurrency"]["cancel-in-progress"] is True
+
+
+def test_a_workflow_that_has_built_rocm_calls_a_night_of_one_line_of_that_version() -> None:
+    """By whatever event that one was begun, its night begins no nights of other lines."""
+    nightly = Workflows(OWN).files["workflows/nightly.yml"]
+    given = nightly[True]["workflow_call"]["inputs"]
+    assert {name for name, one in given.items() if one.get("required")} == {"line", "rocm-version"}
+    assert given.keys() <= INPUTS.keys()
+    at_night = {**SCHEDULE, "vars.CAIRN_STORE": "s3://b/w", "vars.CAIRN_LINES": "main"}
+    begins = nightly["jobs"]["lines"]["if"]
+    assert evaluate(begins, at_night)
+    assert not evaluate(begins, {**at_night, "inputs.line": "nightly"})
+    (freeze,) = (one for one in nightly["jobs"]["freeze"]["steps"] if one.get("id") == "freeze")
+    assert freeze["with"]["rocm-version"] == "${{ inputs.rocm-version }}"
 
 
 def test_a_release_that_waits_for_reviewers_holds_up_no_other() -> None:

@@ -28,14 +28,12 @@ class Machine:
         name: for people.
         platform: what it builds for and tests, such as `linux_x86_64`.
         cores: how many steps may use.
-        memory: bytes that they may use together; None where no one knows.
         gpus: how many of each target.
     """
 
     name: str
     platform: str
     cores: int
-    memory: int | None = None
     gpus: Mapping[str, int] = field(default_factory=dict)
 
 
