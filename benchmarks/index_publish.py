@@ -170,7 +170,7 @@ def compare_signed(projects: int, files: int, work: Path, peer: Cost) -> None:
     signers.create(work / "keys")
     os.environ[signers.VARIABLE] = str(work / "keys" / signers.PRIVATE_NAME)
     only = signers.signer(work / "keys" / signers.PRIVATE_NAME)
-    root.sign_all(store, root.publish(store, root.first([only], {}, 1)))
+    root.sign_all(store, root.publish(store, root.first([only], {}, 1)), {})
     print("the same, signed")
     report(peer, median([measured([*command, f"4.{n}.0"]) for n in range(RUNS)]), peer_name="dumb-pypi")
     del os.environ[signers.VARIABLE]  # what comes after signs nothing

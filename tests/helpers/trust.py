@@ -13,6 +13,7 @@ import pytest
 from cairn.release.trust import anchor, client, metadata, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.metadata import TIMESTAMP, Version, sealed
+from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import PRIVATE_NAME, Signer
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
@@ -47,6 +48,12 @@ def rooted(store: Store, *, threshold: int = 2) -> Anchor:
         "tester": [TESTER.public],
     }
     return root.publish(store, root.first(OFFLINE, named, threshold))
+
+
+def looked_at(store: Store, trusted: Anchor) -> dict[str, str]:
+    """What a promoter names who has looked at a store, and vouches for it as it is now by this root."""
+    unsigned = Promoter(store, trusted, former=True).unsigned(root.gated(store))
+    return {name: label for name, (label, _) in unsigned.items()}
 
 
 def somebody_new(

@@ -197,7 +197,7 @@ def may_sign(store: Store) -> bool:
         return True
     from cairn.release.trust.online import Promoter  # noqa: PLC0415 - as above
 
-    return Promoter(store, trusted).has_key
+    return Promoter(store, trusted).can_sign
 
 
 def note(store: Store, events: Sequence[Event]) -> None:

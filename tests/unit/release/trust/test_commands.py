@@ -56,6 +56,14 @@ def test_one_person_with_one_key_signs_all_and_anybody_checks_by_the_fingerprint
     assert report["good"]
 
     yank = ("release", "yank", made.made.id, "--store", store, "--reason", "it eats data")
+    # Which has not seen the store, and so cannot tell an old copy; it is told by a machine that has.
+    assert "has not seen" in cairn(*yank, "--sign-key", key, code=2).err
+    assert shown["metadata"] == "1.1"
+    meet = ("trust", "show", "--store", store, "--seen")
+    assert "set back: it is version 1.1, and 1.2 was seen" in cairn(*meet, "1.2", code=9).err
+    assert "is no version, such as 41.17" in cairn(*meet, "x", code=2).err
+    assert "has not seen" in cairn(*yank, "--sign-key", key, code=2).err
+    cairn(*meet, shown["metadata"])
     cairn(*yank, "--sign-key", key)
     (report,) = cairn.json(*wheel, "--store", store)
     assert report["warnings"] == ["it was yanked: it eats data"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,8 +148,10 @@ def released_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Offered]
 
 
 @pytest.fixture
-def offered(released_once: Offered, tmp_path: Path) -> Offered:
-    """A copy, on a machine that knows nothing of it."""
+def offered(released_once: Offered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Offered:
+    """A copy, on a machine that has seen it."""
+    shutil.copytree(released_once.folder / "writer", tmp_path / "writer")
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
     copy = object.__new__(Offered)
     copy.__dict__ |= {**released_once.__dict__, "folder": tmp_path}
     copy.store = MemoryStore(released_once.store.objects)
@@ -162,6 +165,7 @@ def test_a_wheel_is_verified_by_what_was_signed_of_it_alone(offered: Offered) ->
     trust = offered.trusted.root.trust()
     report = chain.check(signed, "release", file_name=wheel.file_name, sha256=wheel.sha256, trust=trust)
     assert report.broken == ()
+    assert signed.file("staging", wheel.file_name) is None
     assert {one.name for one in report.links} >= {"provenance", "set", "builder", "records", "judgement"}
     assert not [key for key in watched.objects if keys.index_of(key)]
     assert sum(map(len, watched.objects.values())) < 30_000
