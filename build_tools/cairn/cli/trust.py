@@ -15,7 +15,7 @@ from cairn.cli import signing
 from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import flag, option, repeated
+from cairn.options import option, repeated
 
 if TYPE_CHECKING:
     from cairn.release.index.snapshot import Snapshot

@@ -28,7 +28,7 @@ VARIABLE = "CAIRN_ROOT"
 """Names the root where no option does."""
 
 MEMORY = "CAIRN_TRUST_STORE"
-"""Names the store, another than what is signed, in which the machines that sign remember together what they have
+"""Names the store, not the one that is signed, in which machines that sign remember together what they have
 seen; without it, each does so in its own cache."""
 
 _FINGERPRINT = re.compile(r"(?:sha256:)?([0-9a-f]{64})")

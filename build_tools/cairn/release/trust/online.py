@@ -81,9 +81,9 @@ class Promoter(SignedMetadata):
         super().__init__(store, anchor, former=former)
         self._sign_key = sign_key()  # which threads do not see
 
-    def _to_sign(self, *, late: bool = False) -> Current:
-        """Read what something is to be built on."""
-        self._require_seen()
+    def _to_sign(self, role: str = "targets", *, late: bool = False) -> Current:
+        """Read what something is to be built on, with the key of a role."""
+        self.require_key(role)
         now = self.current(late=late)
         self.anchor.remember(now.version)
         return now
@@ -237,7 +237,7 @@ class Promoter(SignedMetadata):
     def refresh(self) -> str:
         """Sign the timestamp again, so that it goes on counting; return until when it does."""
         for _ in attempts_at(TIMESTAMP):
-            now = self._to_sign(late=True)
+            now = self._to_sign("timestamp", late=True)
             if now.timestamp is None:
                 raise StoreError(f"{self.store.url} has nothing signed yet", tip="cairn trust init")
             if made := self._stamp(now, now.timestamp.meta["snapshot.json"].version):
@@ -395,8 +395,8 @@ class Promoter(SignedMetadata):
             raise UsageError(
                 f"this machine has not seen {self.store.url} before: it cannot tell whether somebody has put "
                 "an old copy there, and signs nothing",
-                tip=f"name in {anchors.MEMORY} where the machines that sign remember it; or see on one of them "
-                "which version it has, and tell this one: cairn trust show --seen VERSION",
+                tip=f"name in {anchors.MEMORY} where the machines that sign remember it; or see on one of "
+                "them which version it has, and tell this one: cairn trust show --seen VERSION",
             )
 
     def _signer(self, role: str) -> Signer:
@@ -459,7 +459,7 @@ def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[s
     """What is to be written into each bin: files that are new or different, None for those that are gone."""
     before, after = old.generation.projects, new.generation.projects
     changes: dict[str, dict[str, File | None]] = defaultdict(dict)
-    for name in sorted({n for n in (*before, *after) if before.get(n) != after.get(n)}):
+    for name in sorted({name for name, _ in before.items() ^ after.items()}):
         states = [
             snapshot.project(name) if name in projects else ProjectState(name=name, files=())
             for snapshot, projects in ((old, before), (new, after))

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from cairn.errors import UsageError
-from cairn.release.index.commit import recover
 from cairn.release.index import keys
+from cairn.release.index.commit import recover
 from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, digest_of, encode
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.trust import anchor, metadata, root

@@ -17,8 +17,8 @@ from tuf.api.exceptions import DownloadHTTPError
 from tuf.ngclient import Updater, UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 
-from cairn.pipeline import install
 from cairn.errors import UsageError
+from cairn.pipeline import install
 from cairn.release.history import yank
 from cairn.release.index import keys
 from cairn.release.index.generation import ProjectState
@@ -238,7 +238,7 @@ def test_what_a_former_promoter_decided_is_not_signed_anew_unless_it_is_named(
     for short in ({}, {"release": named["release"]}, {**named, "ledger": f"{len(honest)}-{'0' * 12}"}):
         with (
             acting_as(tmp_path, new),
-            pytest.raises(UsageError, match="the lift of .* by mallory: it does not"),
+            pytest.raises(UsageError, match=r"the lift of .* by mallory: it does not"),
         ):
             root.require_ready(store, trusted, changed, short)
     for wrong in ("", named["release"][:6], f"1-{'0' * 64}"):
