@@ -77,11 +77,13 @@ class OffersSigned(Reader, Protocol):
 
 
 def offer(reader: Reader, index: str, file_name: str) -> Offer:
-    """Read what an index says of a file, starting from its pointer.
+    """Read what an index says of a file: what a promoter signed of it, else from its pointer on.
 
     Raises:
         StoreError: the generation that the pointer names, or a part of it, is missing or was changed.
     """
+    if isinstance(reader, OffersSigned) and (signed := reader.offer(index, file_name)):
+        return signed
     pointer = _loads(_read(reader, keys.state_key(index)), Pointer, "state.json")
     key = keys.generation_key(index, pointer.generation, pointer.digest)
     what = f"generation {pointer.generation} of {index}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, cast
 
 from tuf.api import exceptions
@@ -22,7 +23,7 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor, Reader
 from cairn.release.trust.current import MARKS, STATE
-from cairn.release.trust.metadata import MetadataError
+from cairn.release.trust.metadata import TIMESTAMP, MetadataError, Timestamp, expiry, opened
 from cairn.store.protocol import MissingKeyError, Store, StoredObject, etag_of
 from cairn.wheels.wheelset import PARAMETERS
 
@@ -131,10 +132,11 @@ class SignedStore:
                 cause = cause.__cause__
             raise MetadataError(f"{self.url}: {error}", tip=_HINT) from error
         except exceptions.ExpiredMetadataError as error:
+            stamp = opened(self._reader.read(TIMESTAMP).data, Timestamp, {}, name=TIMESTAMP, threshold=0)
             raise MetadataError(
-                f"{self.url}: {error}: it is an old copy of the store, nobody keeps it fresh, or the clock "
-                "of this machine is wrong",
-                tip=_HINT,
+                f"{self.url}: {error}: its timestamp counts until {stamp.expires}, and the clock of this "
+                f"machine says {expiry(timedelta())}; this is an old copy, or nobody keeps the store fresh",
+                tip=f"set the clock, if it is wrong; else {_HINT}",
             ) from error
         except exceptions.BadVersionNumberError as error:
             raise MetadataError(

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 import shutil
 import sys
+import types
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
+from tuf.ngclient._internal import trusted_metadata_set
 
 from cairn.errors import CairnError
 from cairn.pipeline import install
@@ -74,6 +79,44 @@ def test_one_person_with_one_key_signs_all_and_anybody_checks_by_the_fingerprint
     assert "set back" in cairn(*wheel, "--store", copy, code=9).err
     wrong = ("index", "verify", made.wheels[-1], "--root", "0" * 64, "--store", store)
     assert "has the root sha256:" in cairn(*wrong, code=9).err
+
+
+@pytest.mark.parametrize(
+    ("days", "says"),
+    [
+        (-1, ""),
+        (1, ""),
+        (6, ""),
+        (8, "the clock of this machine says"),
+        (100, "the clock of this machine says"),
+    ],
+)
+def test_a_clock_that_is_wrong_or_a_mirror_that_is_old(
+    cairn: Cairn, made: Released, place: Path, monkeypatch: pytest.MonkeyPatch, days: int, says: str
+) -> None:
+    """A day in either direction is nothing; after a week the line says what there is to look at."""
+    store, key = place / "store", key_file(place, RELEASER)
+    root = cairn.json("trust", "init", "--store", store, "--root-key", key)["root"]
+
+    class Clock(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Any:
+            return dt.datetime.now(tz) + dt.timedelta(days=days)
+
+    module = types.SimpleNamespace(datetime=Clock, timezone=dt.timezone)
+    monkeypatch.setattr(trusted_metadata_set, "datetime", module)
+    words = ("index", "verify", made.wheels[-1], "--store", store, "--root", root)
+    for machine in ("one that knows it", "new"):
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(place / machine))
+        if says:
+            line = cairn(*words, code=9).err
+            assert says in line
+            assert re.search(
+                r"timestamp.json is expired: its timestamp counts until 2\d+-\S+Z, and the clock", line
+            )
+            assert "set the clock, if it is wrong; else do not install from there" in line
+        else:
+            assert cairn.json(*words)[0]["good"]
 
 
 def test_keys_come_and_go_by_a_draft_that_each_signs_where_it_is(cairn: Cairn, place: Path) -> None:
