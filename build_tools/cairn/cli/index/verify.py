@@ -24,9 +24,10 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.release.provenance.chain import Report, State
-    from cairn.release.provenance.reader import Reader, Recorder
+    from cairn.release.provenance.reader import Recorder
     from cairn.release.trust.client import SignedStore
     from cairn.release.trust.signers import Trust
+    from cairn.store.protocol import Reader
 
 _WEB = ("http://", "https://")
 _MARKS: dict[State, console.Mark] = {"good": "done", "broken": "failed", "unsigned": "bypassed"}

@@ -15,10 +15,9 @@ from cairn.release.provenance import evidence, judged
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import UntrustedKeyError
 from cairn.release.provenance.evidence import Offer
-from cairn.release.provenance.reader import Reader
 from cairn.release.provenance.statement import claims_of
 from cairn.release.trust.signers import Trust
-from cairn.store.protocol import MissingKeyError
+from cairn.store.protocol import MissingKeyError, Reader
 from cairn.wheels.build_statement import Source
 from cairn.wheels.wheelset import WheelSet
 

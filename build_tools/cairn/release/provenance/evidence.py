@@ -30,10 +30,9 @@ from cairn.release.index.snapshot import MANIFEST_FILE
 from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError
-from cairn.release.provenance.reader import Reader
 from cairn.release.provenance.statement import Claims
 from cairn.release.trust.signers import PublicKeys, Signer, Trust
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Reader, Store
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 from cairn.wheels import build_statement, wheelset

@@ -13,7 +13,7 @@ from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
 from cairn.release.provenance import evidence
-from cairn.release.provenance.reader import Reader
+from cairn.store.protocol import Reader
 from cairn.wheels.wheelset import WheelSet
 
 TESTED = "tested on hardware of each target"
@@ -46,18 +46,6 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     answered: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
 
-    @classmethod
-    def read(cls, data: bytes, *, what: str) -> Judgement:
-        """Decode a judgement; `what` stands for it in errors.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
-        try:
-            return datafile.decode(data, cls)
-        except msgspec.DecodeError as error:
-            raise StoreError(f"{what} cannot be read: {error}") from error
-
 
 def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement:
     """The gate's judgement of a set that was to go to an index.
@@ -67,7 +55,10 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
     """
     what = f"the judgement {short_id(digest)}"
     data = evidence.read_named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
-    judgement = Judgement.read(data, what=what)
+    try:
+        judgement = datafile.decode(data, Judgement)
+    except msgspec.DecodeError as error:
+        raise StoreError(f"{what} cannot be read: {error}") from error
     if judgement.set_id != set_id:
         raise StoreError(f"{what} is of another set: {short_id(judgement.set_id)}")
     if judgement.target not in (None, index):

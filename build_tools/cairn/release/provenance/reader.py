@@ -14,35 +14,20 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from cairn import files, web
 from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, etag_of, valid_key
+from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, etag_of, valid_key
 
 _MOST_BYTES = 1 << 28  # of an object that is read whole; a project of 100,000 files has less
 _MOST_METADATA = 5_000_000  # as python-tuf has it, which looks at the size once all is there
 _TIP = "try again, or check without the network: --bundle"
 _SECONDS = 30  # without a byte from a server
 _FILE_URL = re.compile(r"(.*)/files/([0-9a-f]{2})/(\2[0-9a-f]{62})/([^/]+)")
-
-
-class Reader(Protocol):
-    """The part of a store that checking needs; every `Store` is one."""
-
-    @property
-    def url(self) -> str:
-        """The name by which a user knows it."""
-
-    def read(self, key: str) -> StoredObject:
-        """The object under `key`.
-
-        Raises:
-            MissingKeyError: there is none.
-        """
 
 
 class WebReader:

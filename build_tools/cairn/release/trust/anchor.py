@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from cairn import files
 from cairn.errors import UsageError
 from cairn.release.trust.metadata import MetadataError, Root, key_of, opened
 from cairn.store import opening
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, read_or_none
+from cairn.store.protocol import MissingKeyError, Reader, Store, attempts_at, read_or_none
 
 VARIABLE = "CAIRN_ROOT"
 """Names the root where no option does."""
@@ -35,17 +35,6 @@ _FINGERPRINT = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _MOST_ROOTS = 256  # as python-tuf's client has it
 _GIVEN: ContextVar[str | None] = ContextVar("root", default=None)
 _SIGNER: ContextVar[Path | None] = ContextVar("sign_key", default=None)
-
-
-class Reader(Protocol):
-    """What roots are read from; every store is one."""
-
-    @property
-    def url(self) -> str:
-        """The name by which a user knows it."""
-
-    def read(self, key: str) -> StoredObject:
-        """The object under `key`."""
 
 
 class Seen(NamedTuple):

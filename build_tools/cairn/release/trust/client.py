@@ -21,10 +21,10 @@ from cairn.errors import NetworkError, StoreError
 from cairn.release.index.generation import FileEntry, IndexSet, Pointer, encode
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
-from cairn.release.trust.anchor import Anchor, Reader
+from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import MARKS, STATE
 from cairn.release.trust.metadata import TIMESTAMP, MetadataError, Timestamp, expiry, opened
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, etag_of
+from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, etag_of
 from cairn.wheels.wheelset import PARAMETERS
 
 _STATE_KEY = re.compile(r"(.+)/state\.json")
@@ -54,18 +54,12 @@ class SignedStore:
 
     def __init__(self, reader: Reader, anchor: Anchor) -> None:
         self._reader, self.anchor = reader, anchor
-        self._fetcher = _Fetcher(reader)
         self._updater: Updater | None = None
 
     @property
     def url(self) -> str:
         """The URL of the store underneath."""
         return self._reader.url
-
-    @property
-    def bytes_read(self) -> int:
-        """How much metadata was read from the store."""
-        return self._fetcher.count
 
     def read(self, key: str) -> StoredObject:
         """The object under a key; the state of an index is the one that was signed.
@@ -118,7 +112,7 @@ class SignedStore:
                 self._updater = Updater(
                     str(self.anchor.folder),
                     "metadata/",
-                    fetcher=self._fetcher,
+                    fetcher=_Fetcher(self._reader),
                     config=UpdaterConfig(prefix_targets_with_hash=False),
                     bootstrap=self.anchor.first,
                 )
@@ -210,14 +204,12 @@ class _Fetcher(FetcherInterface):
     """Metadata from whatever has the objects."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader, self.count = reader, 0
+        self._reader = reader
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         try:
-            data = self._reader.read(url).data
+            yield self._reader.read(url).data
         except MissingKeyError as error:
             raise exceptions.DownloadHTTPError(str(error), 404) from error
         except StoreError as error:
             raise exceptions.DownloadError(str(error)) from error
-        self.count += len(data)
-        yield data

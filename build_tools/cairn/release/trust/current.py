@@ -84,6 +84,11 @@ class Current:
             return Seen(0, 0)
         return Seen(self.timestamp.version, self.timestamp.meta["snapshot.json"].version)
 
+    @property
+    def versions(self) -> dict[str, int]:
+        """That of each role by file name, but for root and timestamp."""
+        return {"snapshot.json": self.version.snapshot} | {n: v.version for n, v in self.meta.items()}
+
 
 class SignedMetadata:
     """Reads what promoters have signed.

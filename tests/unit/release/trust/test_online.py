@@ -5,22 +5,26 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cairn.errors import UsageError
+from cairn.release import gc
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, digest_of, encode
 from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.provenance.reader import Recorder
 from cairn.release.trust import anchor, metadata, root
 from cairn.release.trust.metadata import MetadataError, key_of
 from cairn.release.trust.online import Promoter
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from helpers.moments import dying
+from helpers.nights import age
 from helpers.provenance import signer
 from helpers.release import commit
 from helpers.trust import (
@@ -83,9 +87,10 @@ def test_bins_grow_with_the_index_and_a_client_that_knew_the_small_one_goes_on(
         file = later.file("release", f"torch-1.{number}-py3-none-any.whl")
         assert file is not None
         assert file.sha256 == f"{number:064x}"
-    fresh = somebody_new(store, trusted, tmp_path / "fresh", monkeypatch)
+    watched = Recorder(store)
+    fresh = somebody_new(watched, trusted, tmp_path / "fresh", monkeypatch)
     assert fresh.file("release", "torch-1.7-py3-none-any.whl") is not None
-    assert fresh.bytes_read < 100_000
+    assert sum(map(len, watched.objects.values())) < 100_000
     bins = [key for key in store.objects if ".bin-" in key]
     assert len(bins) > 20
 
@@ -265,6 +270,42 @@ def test_a_fresh_runner_signs_with_what_the_machines_that_sign_remember_together
             with pytest.raises(MetadataError, match="set back"):
                 publish(old, entries(1, number + 10))
     assert Index(store, "release").load().generation.number == 4
+
+
+def test_what_was_replaced_long_ago_is_collected_and_clients_old_and_new_go_on(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        trusted = anchor.anchor(store)
+        assert trusted is not None
+        old = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
+        assert old.file("release", "torch-1.0-py3-none-any.whl") is not None
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+        for number in (1, 2):
+            publish(store, entries(1, number))
+        age(store, 40)
+        publish(store, entries(1, 3))
+        publish(store, entries(1, 4))
+    signed = {key for key in store.objects if key.startswith("metadata/")}
+    plan = gc.collect(store, older_than=timedelta(days=30), dry_run=True)
+    assert {key for key in store.objects if key.startswith("metadata/")} == signed
+    done = gc.collect(store, older_than=timedelta(days=30))
+    assert done.keys == plan.keys
+    gone = signed - store.objects.keys()
+    # The third was current until a moment ago: somebody may be reading it.
+    assert {one for one in gone if "snapshot" in one} == {
+        "metadata/1.snapshot.json",
+        "metadata/2.snapshot.json",
+    }
+    assert {one for one in gone if ".release.json" in one} == {key_of("release", 1), key_of("release", 2)}
+    assert not [one for one in gone if "root" in one]
+    for client in (again(store, old), somebody_new(store, trusted, tmp_path / "new", monkeypatch)):
+        for number in range(5):
+            assert client.file("release", f"torch-1.{number}-py3-none-any.whl") is not None
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1, 5))
 
 
 def test_another_root_under_a_known_address_is_refused(store: MemoryStore) -> None:
