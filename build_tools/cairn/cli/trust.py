@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -115,8 +116,7 @@ def _init(request: Init) -> Answer:
     at_hand = [signers.signer(path) for path in request.root_key]
     trusted = root.publish(store, root.first(at_hand, named, request.threshold))
     states = root.sign_all(store, trusted, {})
-    root.sign_late(store, trusted, states, at_hand)
-    return _answer(store, trusted, states)
+    return _answer(store, trusted, states, root.sign_late(store, trusted, states, at_hand))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,8 +249,8 @@ def _refresh(request: Refresh) -> Answer:
     if request.adopt:
         states = root.sign_all(store, trusted, dict(request.adopt), whole=False)
         own = (request.signer(), *map(signers.signer, request.builder_key))
-        root.sign_late(store, trusted, states, [one for one in own if one is not None])
-        return _answer(store, trusted, states)
+        late = root.sign_late(store, trusted, states, [one for one in own if one is not None])
+        return _answer(store, trusted, states, late)
     promoter = Promoter(store, trusted)
     until = promoter.refresh()
     if promoter.can_sign:
@@ -279,7 +279,7 @@ def _trusted(store: Store) -> Anchor:
     return trusted
 
 
-def _answer(store: Store, trusted: Anchor, states: Sequence[Snapshot]) -> Answer:
+def _answer(store: Store, trusted: Anchor, states: Sequence[Snapshot], late: Sequence[str] = ()) -> Answer:
     from cairn.release.trust import root
     from cairn.release.trust.current import SignedMetadata
 
@@ -293,8 +293,13 @@ def _answer(store: Store, trusted: Anchor, states: Sequence[Snapshot]) -> Answer
         "metadata": str(version),
         "keys": keys_of,
         "signed": [{"index": one.index.name, "generation": one.generation.number} for one in states],
+        "signed_as_builder": late,
     }
-    return Answer(plain, _text(store, trusted, keys_of, states, version))
+    text = itertools.chain(
+        _text(store, trusted, keys_of, states, version),
+        (f"signed as its builder: set {one}" for one in late),
+    )
+    return Answer(plain, text)
 
 
 def _text(

@@ -46,6 +46,18 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     answered: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
 
+    @classmethod
+    def read(cls, data: bytes, *, what: str) -> Judgement:
+        """Decode a judgement; `what` stands for it in errors.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+        try:
+            return datafile.decode(data, cls)
+        except msgspec.DecodeError as error:
+            raise StoreError(f"{what} cannot be read: {error}") from error
+
 
 def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement:
     """The gate's judgement of a set that was to go to an index.
@@ -55,10 +67,7 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
     """
     what = f"the judgement {short_id(digest)}"
     data = evidence.read_named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
-    try:
-        judgement = datafile.decode(data, Judgement)
-    except msgspec.DecodeError as error:
-        raise StoreError(f"{what} cannot be read: {error}") from error
+    judgement = Judgement.read(data, what=what)
     if judgement.set_id != set_id:
         raise StoreError(f"{what} is of another set: {short_id(judgement.set_id)}")
     if judgement.target not in (None, index):

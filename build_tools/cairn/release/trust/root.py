@@ -15,6 +15,7 @@ from cairn.release.provenance import evidence
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.trust import anchor, metadata
 from cairn.release.trust.anchor import Anchor
+from cairn.release.trust.current import LEDGER
 from cairn.release.trust.metadata import Key, Keyed, MetadataError, Root, expiry, key_of, opened, sealed
 from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import PublicKey, Signer
@@ -186,6 +187,8 @@ def sign_all(
         whole: vouch for all indexes; else for those that are named, and for all decisions.
     """
     states = gated(store, None if whole else named)
+    if other := () if whole else named.keys() - {LEDGER, *(one.index.name for one in states)}:
+        raise UsageError(f"users install from no index {', '.join(sorted(other))} of {store.url}")
     Promoter(store, trusted, former=True).adopt(states, named)
     return states
 
@@ -219,11 +222,13 @@ def require_ready(store: Store, trusted: Anchor, new: Root, named: Mapping[str, 
         promoter.require_named(gated(store), named)
 
 
-def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand: Iterable[Signer]) -> None:
+def sign_late(
+    store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand: Iterable[Signer]
+) -> list[str]:
     """Sign the builders' statements of the sets of these states that no builder of the root has signed.
 
     Whoever does that vouches for them: what was built before there was a root, or with a key that it names
-    no more. Nobody vouches for a set that was yanked.
+    no more. Nobody vouches for a set that was yanked. The ids of the others are returned.
 
     Args:
         store: the store.
@@ -233,8 +238,9 @@ def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand
     """
     trust = trusted.root.trust()
     signer = next((one for one in at_hand if one.key_id in (trust.builders or {})), None)
+    late: list[str] = []
     if signer is None:
-        return
+        return late
     sets = {set_id: state.set(set_id) for state in states for set_id in state.set_ids}
     for set_id in (one.set_id for one in sets.values() if one.yanked is None):
         wheel_set = read_set(store, set_id)
@@ -243,6 +249,8 @@ def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand
             evidence.builder_signers(store, wheel_set, trust)
         except SignatureError:
             evidence.sign_builder(store, set_id, evidence.of_builder(store, wheel_set), signer)
+            late.append(set_id)
+    return late
 
 
 def _changed(root: Root, role: str, change: _Change) -> Root:

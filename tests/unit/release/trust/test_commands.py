@@ -49,6 +49,7 @@ def test_one_person_with_one_key_signs_all_and_anybody_checks_by_the_fingerprint
     shown = cairn.json("trust", "init", "--store", store, "--root-key", key, "--tester", place / PUBLIC_NAME)
     assert shown["signed"] == [{"index": "release", "generation": 1}]
     assert shown["keys"]["promoter"] == shown["keys"]["builder"] == [RELEASER.key_id]
+    assert shown["signed_as_builder"] == [made.made.id]
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(place / "elsewhere"))
     wheel = ("index", "verify", made.wheels[-1], "--root", shown["root"])
     (report,) = cairn.json(*wheel, "--store", store)

@@ -209,7 +209,9 @@ def test_what_a_stolen_key_built_is_banned_and_nobody_vouches_for_it_late(place:
     assert "not trusted" in place.link(report, "builder")["text"]
     adopt = ("trust", "refresh", "--store", "store", "--sign-key", f"promoter/{PRIVATE_NAME}")
     with place.on("releaser"):
-        place.cairn(*adopt, "--adopt", "release=any", "--builder-key", f"builder2/{PRIVATE_NAME}")
+        late = place.cairn.json(*adopt, "--adopt", "release=any", "--builder-key", f"builder2/{PRIVATE_NAME}")
+        assert late["signed_as_builder"] == []
+        assert "from no index relaese" in place.cairn(*adopt, "--adopt", "relaese=1-a", code=2).err
     assert place.link(place.verify("new", code=9), "builder")["state"] == "broken"
     # A rebuild has shown that it is honest: the ban is lifted, and it counts as it did.
     lift = ("release", "yank", "--undo", "--who", "ann", "--reason", "rebuilt", place.made.made.id)
