@@ -31,7 +31,6 @@ from wheel_measure import Cost, measured, median, report
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import PUBLISHED, FileEntry, ProjectState
 from cairn.release.index.snapshot import Change, Index
-from cairn.release.trust import root, signers
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
 
@@ -161,6 +160,8 @@ def one_more(folder: Path, version: str) -> None:
 
 def compare_signed(projects: int, files: int, work: Path, peer: Cost) -> None:
     """One more wheel in `release`, without a root and with one."""
+    from cairn.release.trust import root, signers  # noqa: PLC0415 - which the commit that is measured does not load
+
     store = LocalStore(work / "released")
     os.environ["CAIRN_CACHE_DIR"] = str(work / "cache")
     filled(store, projects, files, index="release")
@@ -170,7 +171,7 @@ def compare_signed(projects: int, files: int, work: Path, peer: Cost) -> None:
     signers.create(work / "keys")
     os.environ[signers.VARIABLE] = str(work / "keys" / signers.PRIVATE_NAME)
     only = signers.signer(work / "keys" / signers.PRIVATE_NAME)
-    root.sign_all(store, root.publish(store, root.first([only], {}, 1)))
+    root.sign_all(store, root.publish(store, root.first([only], {}, 1)), {})
     print("the same, signed")
     report(peer, median([measured([*command, f"4.{n}.0"]) for n in range(RUNS)]), peer_name="dumb-pypi")
     del os.environ[signers.VARIABLE]  # what comes after signs nothing

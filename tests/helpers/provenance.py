@@ -20,11 +20,11 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import Attester, KeyAttester, attest
 from cairn.release.provenance.chain import Report
-from cairn.release.provenance.reader import Reader
 from cairn.release.publish import wheel_set as sets
 from cairn.release.trust.signers import Signer, Trust
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import Reader
 from cairn.testing.record import Counts
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import data_of, record_of

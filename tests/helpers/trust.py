@@ -13,9 +13,10 @@ import pytest
 from cairn.release.trust import anchor, client, metadata, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.metadata import TIMESTAMP, Version, sealed
+from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import PRIVATE_NAME, Signer
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import Store
+from cairn.store.protocol import Reader, Store
 from helpers.provenance import signer
 
 OFFLINE = [signer(number) for number in (11, 12, 13)]
@@ -49,8 +50,14 @@ def rooted(store: Store, *, threshold: int = 2) -> Anchor:
     return root.publish(store, root.first(OFFLINE, named, threshold))
 
 
+def looked_at(store: Store, trusted: Anchor) -> dict[str, str]:
+    """What a promoter names who has looked at a store, and vouches for it as it is now by this root."""
+    unsigned = Promoter(store, trusted, former=True).unsigned(root.gated(store))
+    return {name: label for name, (label, _) in unsigned.items()}
+
+
 def somebody_new(
-    store: Store, trusted: Anchor, folder: Path, patch: pytest.MonkeyPatch
+    store: Reader, trusted: Anchor, folder: Path, patch: pytest.MonkeyPatch
 ) -> client.SignedStore:
     """The store as it is seen by a machine that knows the root, and has never seen the store."""
     patch.setenv("CAIRN_CACHE_DIR", str(folder))
@@ -60,7 +67,7 @@ def somebody_new(
     return client.SignedStore(store, own)
 
 
-def again(store: Store, seen: client.SignedStore) -> client.SignedStore:
+def again(store: Reader, seen: client.SignedStore) -> client.SignedStore:
     """The same machine, later."""
     patched = os.environ["CAIRN_CACHE_DIR"]
     os.environ["CAIRN_CACHE_DIR"] = str(seen.anchor.folder.parent.parent)

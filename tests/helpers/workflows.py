@@ -21,6 +21,8 @@ from helpers.trail import ROOT
 
 GITHUB = ROOT / ".github"
 ROLE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
+SIGN_KEY = "CAIRN_SIGN_PRIVATE_KEY"
+SIGNS = re.compile(r"cairn ci night (stage|keep|merge|promote)\b")  # no foreign code, or confined as ever
 _HELD = re.compile(rf"{'|'.join(ROLE)}|outputs\.aws-|\bsecrets\.")
 _OUTAGE = 15  # minutes: the ten of `--patience`, and what the step does besides
 OUTCOMES = ("success", "failure", "cancelled", "skipped")
@@ -160,9 +162,12 @@ def credentials(workflows: Workflows) -> Iterator[str]:  # noqa: C901 - a rule i
                 cache and not all(env[key].startswith(WHERE_CACHED) for key in given)
             ):
                 yield f"{name}: {step.get('run')} has {sorted(given)}"
-            webhook = step.get("uses") == "./.github/actions/notify" and "webhook" in step["with"]
-            beside = {key: env[key] for key in env.keys() - ROLE}
-            given = {**step["with"], "webhook": ""} if webhook else step.get("with")
+            if (SIGN_KEY in env) != bool(SIGNS.search(run)):
+                yield f"{name}: {step.get('run')} has the key that signs, or lacks it"
+            uses = str(step.get("uses"))
+            secret = "webhook" if uses.endswith("/notify") else "sign-key" if "/night-" in uses else ""
+            beside = {key: env[key] for key in env.keys() - ROLE - {SIGN_KEY}}
+            given = {key: value for key, value in step.get("with", {}).items() if key != secret}
             if _HELD.search(str({**step, "env": beside, "with": given})):
                 yield f"{name}: {step.get('name') or step.get('uses')} gets credentials by another way"
 

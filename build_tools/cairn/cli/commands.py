@@ -306,7 +306,6 @@ MOVED = {
     "build cache trim": "build cache --trim",
     "test consumers": "diff --consumers",
     "ci night watch": "ci night list --overdue",
-    "trust adopt": "trust refresh --adopt",
     "image print": "image build --dry-run",
     "index mirror verify": "index mirror sync --check",
     "config trust": "config set trusted-folders",

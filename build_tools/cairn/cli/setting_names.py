@@ -65,7 +65,7 @@ patience pip-cache-dir pip-config port prefix promote promoter provided push pyt
 reason record region release remove repo-hashtag repository require require-device-code
 require-related-commit results resume retries reviewer rocm-index-url root root-key
 run-github-repo run-id runner runs-on
-save-bundle sccache-no-wrap scheduler scheduler-file sdk set shard sibling sign-as-workflow sign-key
+save-bundle sccache-no-wrap scheduler scheduler-file sdk seen set shard sibling sign-as-workflow sign-key
 skip-tests smoke-dir sources-dir staging store strict suite
 tag test-env test-image tester threshold timestamp to tools-index-url topology-dir translate trim trust
 trust-tester

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ from cairn.cli import signing
 from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import UsageError
-from cairn.options import flag, option, repeated
+from cairn.options import option, repeated
 
 if TYPE_CHECKING:
     from cairn.release.index.snapshot import Snapshot
-    from cairn.release.trust.anchor import Anchor
+    from cairn.release.trust.anchor import Anchor, Seen
     from cairn.release.trust.metadata import Root
     from cairn.store.protocol import Store
 
@@ -31,6 +32,31 @@ def _of_role(text: str) -> tuple[str, str]:
     if not equals or role not in _ROLES or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not ROLE=KEY, with one of {', '.join(_ROLES)}")
     return role, name
+
+
+def _of_index(text: str) -> tuple[str, str]:
+    index, equals, name = text.partition("=")
+    if not equals or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not INDEX=GENERATION, such as release=12-3fa9c1b2")
+    return index, name
+
+
+def _versions(text: str) -> Seen:
+    from cairn.release.trust import anchor
+
+    try:
+        return anchor.seen_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no version, such as 41.17") from error
+
+
+def _adopt() -> Any:
+    return repeated(
+        "sign what no promoter of today has signed, however it came to be: a generation of an index, or all "
+        "decisions (ledger=N-DIGEST), named as whoever looked at it names it",
+        metavar="INDEX=GENERATION",
+        convert=_of_index,
+    )
 
 
 def _root_key() -> Any:
@@ -89,9 +115,8 @@ def _init(request: Init) -> Answer:
     named = {role: [signers.public_key(path) for path in getattr(request, role)] for role in _ROLES[1:]}
     at_hand = [signers.signer(path) for path in request.root_key]
     trusted = root.publish(store, root.first(at_hand, named, request.threshold))
-    states = root.sign_all(store, trusted)
-    root.sign_late(store, trusted, states, at_hand)
-    return _answer(store, trusted, states)
+    states = root.sign_all(store, trusted, {})
+    return _answer(store, trusted, states, root.sign_late(store, trusted, states, at_hand))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +125,8 @@ class Change(signing.RootOptions, common.StoreOptions):
 
     The new root is signed by as many keys of the old one as that asks for, and by its own. Where they are not
     on one machine, each signs the same draft in turn. What the keys of promoter and timestamp had signed is
-    signed again; what builders, testers and promoters signed of wheels goes on counting.
+    signed again: --adopt names the states that a promoter who goes has left. What builders, testers and
+    promoters signed of wheels goes on counting.
 
         cairn trust change --store ./store --root-key offline.key --remove tester=3f2a9c1b
         --add tester=new.pub
@@ -118,6 +144,7 @@ class Change(signing.RootOptions, common.StoreOptions):
         convert=_of_role,
     )
     threshold: int | None = _threshold("as before")
+    adopt: tuple[tuple[str, str], ...] = _adopt()
     draft: Path | None = option(
         "where signatures are gathered: written while some are missing, and read if it is there",
         convert=converters.new_file,
@@ -131,10 +158,10 @@ class Change(signing.RootOptions, common.StoreOptions):
 
 def _change(request: Change) -> Answer:
     from cairn import files
-    from cairn.release.trust import root, signers
+    from cairn.release.trust import metadata, root, signers
 
     store = request.open_existing_store()
-    trusted = _trusted(store)
+    trusted, named = _trusted(store), dict(request.adopt)
     keys = [signers.signer(path) for path in request.root_key]
     if request.draft is not None and request.draft.is_file():
         data = root.with_signatures(request.draft.read_bytes(), keys)
@@ -155,23 +182,38 @@ def _change(request: Change) -> Answer:
         return Answer(
             {"draft": request.draft, "missing": missing}, [Note(f"{request.draft} still needs {missing}")]
         )
+    root.require_ready(
+        store, trusted, metadata.opened(data, metadata.Root, {}, name="it", threshold=0), named
+    )
     before, trusted = trusted.root, root.publish(store, data)
-    return _answer(store, trusted, root.sign_again(store, trusted, before))
+    return _answer(store, trusted, root.sign_again(store, trusted, before, named))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Show(signing.RootOptions, common.StoreOptions):
     """Options of `cairn trust show`.
 
-    Publish the fingerprint where users know that it is yours.
+    Publish the fingerprint where users know that it is yours. The version is that of what was signed last: a
+    machine that has not seen the store signs nothing until --seen tells it.
 
         cairn trust show --store ./store
     """
 
+    seen: Seen | None = option(
+        "the version that another machine shows, from which on this one signs; refused if the store is older",
+        metavar="VERSION",
+        convert=_versions,
+    )
+
 
 def _show(request: Show) -> Answer:
+    from cairn.release.trust.current import SignedMetadata
+
     store = request.open_existing_store()
-    return _answer(store, _trusted(store), ())
+    trusted = _trusted(store)
+    if request.seen is not None:
+        SignedMetadata(store, trusted, former=True).meet(request.seen)
+    return _answer(store, trusted, ())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,8 +231,7 @@ class Refresh(signing.SignOptions, common.StoreOptions):
         cairn trust refresh --store ./store --sign-key timestamp.key
     """
 
-    adopt: bool = flag("sign an index as it is, however it came to be")
-    index: str = common.index("release")
+    adopt: tuple[tuple[str, str], ...] = _adopt()
     builder_key: tuple[Path, ...] = repeated(
         "with --adopt: private key of a builder, which signs what was built (default: the promoter's, where "
         "it is one)",
@@ -200,30 +241,21 @@ class Refresh(signing.SignOptions, common.StoreOptions):
 
 def _refresh(request: Refresh) -> Answer:
     from cairn.release import records
+    from cairn.release.trust import root, signers
     from cairn.release.trust.online import Promoter
 
     store = request.open_existing_store()
+    trusted = _trusted(store)
     if request.adopt:
-        return _adopt(request, store)
-    promoter = Promoter(store, _trusted(store))
+        states = root.sign_all(store, trusted, dict(request.adopt), whole=False)
+        own = (request.signer(), *map(signers.signer, request.builder_key))
+        late = root.sign_late(store, trusted, states, [one for one in own if one is not None])
+        return _answer(store, trusted, states, late)
+    promoter = Promoter(store, trusted)
     until = promoter.refresh()
-    if promoter.has_key:
+    if promoter.can_sign:
         records.finish(store)
     return Answer({"expires": until}, [f"what {store.url} says counts until {until}"])
-
-
-def _adopt(request: Refresh, store: Store) -> Answer:
-    from cairn.release.index import keys
-    from cairn.release.trust import root, signers
-
-    name = keys.checked_index(request.index)
-    if not keys.is_gated(name):
-        raise UsageError(f"{name} is not signed: users do not install from it")
-    trusted = _trusted(store)
-    states = root.sign_all(store, trusted, [name])
-    own = (request.signer(), *map(signers.signer, request.builder_key))
-    root.sign_late(store, trusted, states, [one for one in own if one is not None])
-    return _answer(store, trusted, states)
 
 
 def _acting(
@@ -231,9 +263,10 @@ def _acting(
 ) -> AbstractContextManager[None]:
     import os
 
-    from cairn.release.trust import anchor
+    from cairn.release.trust import anchor, signers
 
-    other = root_keys[0] if root_keys and not os.environ.get("CAIRN_SIGN_KEY") else None
+    named = os.environ.get(signers.VARIABLE) or os.environ.get(signers.TEXT_VARIABLE)
+    other = root_keys[0] if root_keys and not named else None
     return anchor.acting(root=root, key=sign_key or other)
 
 
@@ -246,29 +279,42 @@ def _trusted(store: Store) -> Anchor:
     return trusted
 
 
-def _answer(store: Store, trusted: Anchor, states: Sequence[Snapshot]) -> Answer:
+def _answer(store: Store, trusted: Anchor, states: Sequence[Snapshot], late: Sequence[str] = ()) -> Answer:
     from cairn.release.trust import root
+    from cairn.release.trust.current import SignedMetadata
 
     keys_of = {role: root.key_ids(trusted.root, role) for role in _ROLES}
+    version = SignedMetadata(store, trusted, former=True).current(late=True).version
     plain = {
         "root": trusted.fingerprint,
         "version": trusted.root.version,
         "threshold": trusted.root.roles["root"].threshold,
         "expires": trusted.root.expires,
+        "metadata": str(version),
         "keys": keys_of,
         "signed": [{"index": one.index.name, "generation": one.generation.number} for one in states],
+        "signed_as_builder": late,
     }
-    return Answer(plain, _text(store, trusted, keys_of, states))
+    text = itertools.chain(
+        _text(store, trusted, keys_of, states, version),
+        (f"signed as its builder: set {one}" for one in late),
+    )
+    return Answer(plain, text)
 
 
 def _text(
-    store: Store, trusted: Anchor, keys_of: dict[str, tuple[str, ...]], states: Sequence[Snapshot]
+    store: Store,
+    trusted: Anchor,
+    keys_of: dict[str, tuple[str, ...]],
+    states: Sequence[Snapshot],
+    version: Seen,
 ) -> Iterator[Piece]:
     root: Root = trusted.root
     yield f"{trusted.fingerprint}"
     yield Note(
         f"the root of {store.url}, by now version {root.version}, which counts until {root.expires[:10]}"
     )
+    yield f"{'version':10} {version}"
     for role, ids in keys_of.items():
         needs = f", {root.roles['root'].threshold} of which sign the next root" if role == "root" else ""
         yield f"{role:10} {', '.join(one[:16] for one in ids)}{needs}"

@@ -59,7 +59,7 @@ from cairn.testing.gpus.visible import visible_gpus
 if TYPE_CHECKING:
     from cairn.release.trust.anchor import Anchor
     from cairn.release.trust.client import SignedStore
-    from cairn.store.protocol import Store
+    from cairn.store.protocol import Reader, Store
 
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
 _UPSTREAM = ("torch", "torchvision", "torchaudio")
@@ -337,7 +337,7 @@ def _signed(index_url: str) -> tuple[SignedStore, str] | None:
     """The store of an index as its promoter signed it, and the name of the index; None if it has no root."""
     base, index = reader.parse_index_url(index_url)
     web = base.startswith(("http://", "https://"))
-    source: reader.Reader = reader.WebReader(base) if web else open_existing(base)
+    source: Reader = reader.WebReader(base) if web else open_existing(base)
     trusted = anchor.anchor(source) if keys.is_gated(index) else None
     if trusted is None:
         return None

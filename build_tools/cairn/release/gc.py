@@ -4,6 +4,7 @@
     files, what lies beside them, parts, sets   no generation of any index names them that was current within
                                                 the time, or that pages still show, and they are older than it
     pages of projects that are gone             they say nothing, and are older than it
+    what promoters signed (metadata/)           it was replaced before that, and is no root
     temporaries                                 they are older than a day
 
 Generations never go, nor does the ledger, nor the test records of sets and the answers to them, nor what is
@@ -14,6 +15,8 @@ them later needs the state that they show, however long ago it was current.
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -25,6 +28,7 @@ from cairn.release.index import keys, marks, write
 from cairn.release.index.commit import attempts, recover
 from cairn.release.index.generation import Generation
 from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, objects_of
+from cairn.release.trust import anchor
 from cairn.store.protocol import ListedObject, Store
 
 _AT_ONCE = 16  # requests side by side
@@ -76,21 +80,24 @@ def collect(
     on_step("listing the store")
     listed = list(store.list(""))
     on_step("reading what generations name")
-    old = _needless(store, listed, since)
+    old, replaced = _needless(store, listed, since), _replaced(store, listed, since)
     temporaries = [
         stray
         for stray in store.strays()
         if stray.kind == "temporary" and stray.modified < datetime.now(UTC) - _TEMPORARY
     ]
-    if not dry_run and old:
-        on_step(f"removing {wording.count(old, 'object')}")
+    if not dry_run and (old or replaced):
+        on_step(f"removing {wording.count([*old, *replaced], 'object')}")
         # Looked at again, since reading took its time: what a writer has come to need meanwhile stays.
         old = [one for one in _needless(store, old, since) if _still_old(store, one.key, since)]
+        old += replaced
         side_by_side(lambda one: store.delete(one.key), old, jobs=_AT_ONCE)
         _write_pages_again(store, old)
     if not dry_run:
         for stray in temporaries:
             store.discard(stray)
+    if dry_run:
+        old += replaced
     return Collected(
         keys=tuple(one.key for one in old),
         size=sum(one.size for one in old),
@@ -166,6 +173,27 @@ def _named(snapshot: Snapshot, since: datetime) -> set[str]:
     sets = {(set_id, digest) for one in needed for set_id, digest in one.sets.items()}
     names = {set_id for set_id, _ in sets} | {keys.part_key(index.name, digest) for _, digest in sets}
     return names.union(*side_by_side(of_project, projects, jobs=_AT_ONCE))
+
+
+def _replaced(store: Store, listed: Iterable[ListedObject], since: datetime) -> list[ListedObject]:
+    """The versions of signed metadata that a later one replaced before then: no timestamp leads to them."""
+    trusted = anchor.anchor(store)
+    if trusted is None:
+        return []
+    from cairn.release.trust.current import SignedMetadata  # noqa: PLC0415 - a store that nobody signs needs none
+
+    current = SignedMetadata(store, trusted).current(late=True).versions
+    of_role: dict[str, dict[int, ListedObject]] = defaultdict(dict)
+    for one in listed:
+        number, _, role = one.key.removeprefix("metadata/").partition(".")
+        if keys.kind_of(one.key) == "metadata" and number.isdigit():
+            of_role[role][int(number)] = one
+    return [
+        versions[number]
+        for role, versions in of_role.items()
+        for number, after in itertools.pairwise(sorted(versions))
+        if after <= current.get(role, 0) and versions[after].modified < since
+    ]
 
 
 def _set_of(key: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import urllib.request
 from pathlib import Path
 
 from cairn import extras, files
@@ -54,7 +53,9 @@ def open_store(
         if host.lower() not in ("", "localhost") or not path:
             # `file://store` has a host and no path: it would be the current folder.
             raise UsageError(f"{url} names no folder", tip="write file:///… with three slashes, or a path")
-        return _folder(Path(urllib.request.url2pathname(f"/{path}")))
+        from urllib.request import url2pathname  # noqa: PLC0415 - it loads HTTP and TLS
+
+        return _folder(Path(url2pathname(f"/{path}")))
     if scheme:
         raise UsageError(
             f"{safe_text.mask(url)} names no store: {scheme}:// is none",

@@ -119,6 +119,21 @@ class Stray:
     modified: datetime
 
 
+class Reader(Protocol):
+    """The part of a store that checking needs; every `Store` is one."""
+
+    @property
+    def url(self) -> str:
+        """The name by which a user knows it."""
+
+    def read(self, key: str) -> StoredObject:
+        """The object under `key`.
+
+        Raises:
+            MissingKeyError: there is none.
+        """
+
+
 class Store(Protocol):
     """Objects under `/`-separated keys.
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +15,7 @@ import pytest
 from cairn import venv
 from cairn.cli.main import main
 from cairn.release.serve import serving
+from cairn.release.trust import anchor, signers
 from cairn.store.folder import LocalStore
 from helpers.hardware import RX7900, kernel_nodes
 from helpers.pages import PLATFORM, PYTHON
@@ -207,6 +209,36 @@ def test_nothing_is_installed_where_nobody_works(
     assert "what to do: " in done.stderr
     assert "--python" in done.stderr
     assert places.have_torch() == []
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_a_new_machine_installs_offline_from_a_copy_of_a_store_with_a_root(
+    places: Places, installer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the copy and the fingerprint; no network, and no keys."""
+    key = tmp_path / "key"
+    signers.create(key)
+    at, dead = ("--store", str(places.store.path)), "http://127.0.0.1:9"
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "releaser"))
+    assert main(["trust", "init", *at, "--root-key", str(key / signers.PRIVATE_NAME)]) == 0
+    root = anchor.fingerprint((places.store.path / "metadata/1.root.json").read_bytes())
+    shutil.copytree(places.store.path, tmp_path / "copy")
+    shutil.rmtree(places.store.path)
+    places.store = LocalStore(tmp_path / "copy")
+    offline = dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), dead)
+    offline |= {"CAIRN_CACHE_DIR": str(tmp_path / "new")}
+    words = ("--installer", installer, "--python", places.mine.python)
+    other = places.run(*words, "--root", "0" * 64, **offline)
+    assert f"has the root {root}, not sha256:{'0' * 64}" in other.stderr
+    done = places.run(*words, "--root", root, **offline)
+    assert done.returncode == 0, done.stderr
+    assert places.have_torch() == ["mine"]
+    # A copy of which somebody has exchanged a wheel: the hash that was signed is not its own.
+    (wheel,) = places.store.path.glob("files/*/*/torch-2.10.0-*.whl")
+    wheel.write_bytes(wheel.read_bytes() + b" ")
+    again = places.run(*words[:2], "--python", places.tool.python, "--root", root, **offline)
+    assert again.returncode != 0
+    assert places.have_torch() == ["mine"]
 
 
 def test_cairns_own_environment_takes_it_where_it_is_named(places: Places) -> None:

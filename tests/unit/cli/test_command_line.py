@@ -461,7 +461,6 @@ MOVED_LINES = {  # each old name, with what it was given
     "test consumers": "old new --consumer torch-scatter",
     "ci night watch": "--store s --lines nightly --to nightly --begun-within 26",
     "image print": "no_rocm_image_ubuntu24_04 --engine docker",
-    "trust adopt": "--store s --index release --sign-key {here}",
     "index mirror verify": "--stack {here} --store s",
     "config trust": "{folder}",
     "release new-version": "3f2a --promote rc1 --store s --output-dir o",

@@ -40,6 +40,8 @@ FAULTS: tuple[tuple[Callable[[Workflows], Iterator[str]], str, str], ...] = (
     (credentials, "    permissions:\n", "    env: {AWS_SESSION_TOKEN: x}\n    permissions:\n"),
     (credentials, "AWS_SESSION_TOKEN: ${{ steps.role.outputs.aws-session-token }}", "A: b"),
     (credentials, "          role:", "          token: ${{ secrets.TOKEN }}\n          role:"),
+    (credentials, "CAIRN_SIGN_PRIVATE_KEY: ${{ inputs.sign-key }}", "A: b"),
+    (credentials, "SHARD: ${{ inputs.shard }}\n", "CAIRN_SIGN_PRIVATE_KEY: x\n"),
     (credentials, '--store "$STORE" --line', "--line"),
     (credentials, f"{WHERE_CACHED}steps.role.outputs.aws-session-token || '' }}}}", "x"),
     (promotions, "needs.freeze.result == 'success' && needs.stage.result == 'success'", "always()"),

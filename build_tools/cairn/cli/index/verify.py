@@ -24,9 +24,10 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.release.provenance.chain import Report, State
-    from cairn.release.provenance.reader import Reader, Recorder
+    from cairn.release.provenance.reader import Recorder
     from cairn.release.trust.client import SignedStore
     from cairn.release.trust.signers import Trust
+    from cairn.store.protocol import Reader
 
 _WEB = ("http://", "https://")
 _MARKS: dict[State, console.Mark] = {"good": "done", "broken": "failed", "unsigned": "bypassed"}
@@ -103,7 +104,7 @@ def _checked(request: Verify, watched: Recorder, signed: SignedStore | None, ind
     trust = _trust(request, signed)
     reports = []
     for file in request.files:
-        with _wheel(file) as (path, sha256):
+        with _wheel(file, signed or watched, index) as (path, sha256):
             report = chain.check(
                 signed or watched, index, file_name=path.name, sha256=sha256, trust=trust, path=path
             )
@@ -206,11 +207,11 @@ def _place_of(url: str) -> tuple[str, str, str]:
 
 
 @contextlib.contextmanager
-def _wheel(text: str) -> Iterator[tuple[Path, str]]:
-    """Yield the wheel as a file, and the sha256 of its bytes."""
+def _wheel(text: str, source: Reader, index: str) -> Iterator[tuple[Path, str]]:
+    """Yield the wheel as a file, and the sha256 of its bytes; no more is fetched than the index has of it."""
     from cairn import files
     from cairn.release.index import keys
-    from cairn.release.provenance import reader
+    from cairn.release.provenance import evidence, reader
     from cairn.store.opening import open_existing
 
     if "://" not in text:
@@ -224,8 +225,11 @@ def _wheel(text: str) -> Iterator[tuple[Path, str]]:
     with contextlib.ExitStack() as stack:
         if base.startswith(_WEB):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cairn-verify-"))
-            path = Path(folder, name)
-            reader.fetch(text, to=path)
+            path, listed = Path(folder, name), evidence.offer(source, index, name).file
+            if listed is None:
+                raise StoreError(f"{index} does not offer {name}", tip="do not install it")
+            with path.open("wb") as out:
+                reader.fetch(text, out=out, most=listed.size)
         else:
             path = stack.enter_context(open_existing(base).as_file(keys.file_key(expected, name)))
         sha256 = files.sha256_of(path)

@@ -25,6 +25,9 @@ AUDIENCE = "sts.amazonaws.com"
 POLICY = "store"
 """The name of the policy of what a role may do."""
 
+TRUST = "{}-trust"
+"""The bucket beside that of the store in which promoters remember what they have seen signed."""
+
 _TIMEOUT = 60.0
 _TRIAL = ".conditional-writes*"
 _CHANNELS = tuple(f"{channel}/*" for channel in keys.CHANNELS if channel != "staging")
@@ -106,6 +109,11 @@ def permissions(role: str, place: Place) -> dict[str, object]:
         _statement("List", ["s3:ListBucket"], [bucket], Condition=lists),
         _statement("Read", ["s3:GetObject"], [f"{store}*", *(f"{bucket}/{cache}" for cache in caches)]),
     ]
+    if role == "PROMOTE":
+        # Nobody else, so that an old copy of a store that somebody puts back shows.
+        memory = f"arn:aws:s3:::{TRUST.format(place.bucket)}"
+        actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"]
+        statements.append(_statement("Remember", actions, [memory, f"{memory}/*"]))
     if writes:
         # Whoever is the first to write tries the conditions of the bucket, on a key that is then removed.
         trials = [f"{bucket}/{folder}{_TRIAL}" for folder in (place.prefix, *(c[:-1] for c in caches))]

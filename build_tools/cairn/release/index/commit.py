@@ -197,7 +197,7 @@ def may_sign(store: Store) -> bool:
         return True
     from cairn.release.trust.online import Promoter  # noqa: PLC0415 - as above
 
-    return Promoter(store, trusted).has_key
+    return Promoter(store, trusted).can_sign
 
 
 def note(store: Store, events: Sequence[Event]) -> None:
@@ -253,8 +253,7 @@ def _write_pages(current: Snapshot) -> tuple[str, ...]:
     assert pointer is not None  # noqa: S101 - its caller has looked
     try:
         old = index.generation(pointer.rendered, pointer.rendered_digest)
-        names = old.projects.keys() | new.projects.keys()
-        changed = {name for name in names if old.projects.get(name) != new.projects.get(name)}
+        changed = {name for name, _ in old.projects.items() ^ new.projects.items()}
         ordered = write.page_order(index.at(old, pointer.rendered_digest), current, changed)
     except StoreError:
         # What the pages show was lost: an old `gc` collected it. All that is current can still be shown.

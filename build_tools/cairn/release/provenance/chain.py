@@ -14,11 +14,10 @@ from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, Index
 from cairn.release.provenance import evidence, judged
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import UntrustedKeyError
-from cairn.release.provenance.evidence import Offer, OffersSigned
-from cairn.release.provenance.reader import Reader
+from cairn.release.provenance.evidence import Offer
 from cairn.release.provenance.statement import claims_of
 from cairn.release.trust.signers import Trust
-from cairn.store.protocol import MissingKeyError
+from cairn.store.protocol import MissingKeyError, Reader
 from cairn.wheels.build_statement import Source
 from cairn.wheels.wheelset import WheelSet
 
@@ -122,8 +121,7 @@ def check(
     report = Report(file_name=file_name, sha256=sha256, index=index, path=path)
     offer: Offer | None = None
     with report.link("generation") as texts:
-        signed = reader.offer(index, file_name) if isinstance(reader, OffersSigned) else None
-        offer = signed or evidence.offer(reader, index, file_name)
+        offer = evidence.offer(reader, index, file_name)
         texts.append(offer.state)
     file = _offered(report, offer) if offer else None
     if offer is None or file is None:

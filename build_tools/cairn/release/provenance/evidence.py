@@ -30,10 +30,9 @@ from cairn.release.index.snapshot import MANIFEST_FILE
 from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError
-from cairn.release.provenance.reader import Reader
 from cairn.release.provenance.statement import Claims
 from cairn.release.trust.signers import PublicKeys, Signer, Trust
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Reader, Store
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 from cairn.wheels import build_statement, wheelset
@@ -77,11 +76,13 @@ class OffersSigned(Reader, Protocol):
 
 
 def offer(reader: Reader, index: str, file_name: str) -> Offer:
-    """Read what an index says of a file, starting from its pointer.
+    """Read what an index says of a file: what a promoter signed of it, else from its pointer on.
 
     Raises:
         StoreError: the generation that the pointer names, or a part of it, is missing or was changed.
     """
+    if isinstance(reader, OffersSigned) and (signed := reader.offer(index, file_name)):
+        return signed
     pointer = _loads(_read(reader, keys.state_key(index)), Pointer, "state.json")
     key = keys.generation_key(index, pointer.generation, pointer.digest)
     what = f"generation {pointer.generation} of {index}"

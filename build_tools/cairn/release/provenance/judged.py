@@ -13,7 +13,7 @@ from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
 from cairn.release.provenance import evidence
-from cairn.release.provenance.reader import Reader
+from cairn.store.protocol import Reader
 from cairn.wheels.wheelset import WheelSet
 
 TESTED = "tested on hardware of each target"

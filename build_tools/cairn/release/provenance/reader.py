@@ -14,34 +14,20 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import IO
 
 from cairn import files, web
 from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, etag_of, valid_key
+from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, etag_of, valid_key
 
 _MOST_BYTES = 1 << 28  # of an object that is read whole; a project of 100,000 files has less
+_MOST_METADATA = 5_000_000  # as python-tuf has it, which looks at the size once all is there
 _TIP = "try again, or check without the network: --bundle"
 _SECONDS = 30  # without a byte from a server
 _FILE_URL = re.compile(r"(.*)/files/([0-9a-f]{2})/(\2[0-9a-f]{62})/([^/]+)")
-
-
-class Reader(Protocol):
-    """The part of a store that checking needs; every `Store` is one."""
-
-    @property
-    def url(self) -> str:
-        """The name by which a user knows it."""
-
-    def read(self, key: str) -> StoredObject:
-        """The object under `key`.
-
-        Raises:
-            MissingKeyError: there is none.
-        """
 
 
 class WebReader:
@@ -56,7 +42,9 @@ class WebReader:
 
     def read(self, key: str) -> StoredObject:
         """See `Reader.read`."""
-        data = fetch(f"{self.url}/{urllib.parse.quote(valid_key(key))}")
+        out, url = io.BytesIO(), f"{self.url}/{urllib.parse.quote(valid_key(key))}"
+        fetch(url, out=out, most=_MOST_METADATA if key.startswith("metadata/") else _MOST_BYTES)
+        data = out.getvalue()
         return StoredObject(data=data, etag=etag_of(data))
 
 
@@ -83,23 +71,19 @@ class Recorder:
         return stored
 
 
-def fetch(url: str, *, to: Path | None = None) -> bytes:
-    """Fetch a URL; if `to` is given, write to that file, without a limit on the size.
+def fetch(url: str, *, out: IO[bytes], most: int) -> None:
+    """Write what is at a URL to a file; a server that does not end is not read for ever.
 
     Raises:
         MissingKeyError: the server answers 404.
         NetworkError: it does not answer, or with an error.
-        StoreError: it is far larger than what can be there.
+        StoreError: it is larger than so many bytes.
     """
-    data = io.BytesIO()
-    with to.open("wb") if to else data as out:
-        most = None if to else _MOST_BYTES + 1
-        if not web.read(url, out=out, most=most, timeout=_SECONDS, tip=_TIP):
-            raise MissingKeyError(f"there is no {url}")
-        content = data.getvalue()
-    if len(content) > _MOST_BYTES:
-        raise StoreError(f"{url} is larger than what an index has there")
-    return content
+    before = out.tell()
+    if not web.read(url, out=out, most=most + 1, timeout=_SECONDS, tip=_TIP):
+        raise MissingKeyError(f"there is no {url}")
+    if out.tell() - before > most:
+        raise StoreError(f"{url} is larger than what an index has there", tip="do not install from there")
 
 
 def parse_index_url(url: str) -> tuple[str, str]:

@@ -16,15 +16,20 @@ from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
 from cairn import files
 from cairn.errors import UsageError
 from cairn.release.trust.metadata import MetadataError, Root, key_of, opened
-from cairn.store.protocol import MissingKeyError, StoredObject
+from cairn.store import opening
+from cairn.store.protocol import MissingKeyError, Reader, Store, attempts_at, read_or_none
 
 VARIABLE = "CAIRN_ROOT"
 """Names the root where no option does."""
+
+MEMORY = "CAIRN_TRUST_STORE"
+"""Names the store, not the one that is signed, in which machines that sign remember together what they have
+seen; without it, each does so in its own cache."""
 
 _FINGERPRINT = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
 _MOST_ROOTS = 256  # as python-tuf's client has it
@@ -32,15 +37,24 @@ _GIVEN: ContextVar[str | None] = ContextVar("root", default=None)
 _SIGNER: ContextVar[Path | None] = ContextVar("sign_key", default=None)
 
 
-class Reader(Protocol):
-    """What roots are read from; every store is one."""
+class Seen(NamedTuple):
+    """The versions of the timestamp and of the snapshot that it leads to: neither ever goes back."""
 
-    @property
-    def url(self) -> str:
-        """The name by which a user knows it."""
+    timestamp: int
+    snapshot: int
 
-    def read(self, key: str) -> StoredObject:
-        """The object under `key`."""
+    def __str__(self) -> str:
+        return f"{self.timestamp}.{self.snapshot}"
+
+
+def seen_of(text: str) -> Seen:
+    """The versions in `41.17`.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    timestamp, _, snapshot = text.strip().partition(".")
+    return Seen(int(timestamp), int(snapshot or 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +77,25 @@ class Anchor:
     def fingerprint(self) -> str:
         """How the first root is named."""
         return fingerprint(self.first)
+
+    def seen(self) -> Seen | None:
+        """The highest versions that were seen here; None where the store never was."""
+        blob = read_or_none(*self._memory())
+        return seen_of(blob.data.decode()) if blob else None
+
+    def remember(self, version: Seen) -> None:
+        """Note that these versions were seen, or higher ones; 0 where nothing is signed yet."""
+        store, key = self._memory()
+        for _ in attempts_at(key):
+            old = read_or_none(store, key)
+            before = seen_of(old.data.decode()) if old else None
+            new = Seen(*map(max, before, version)) if before else version
+            if new == before or store.write_if(key, str(new).encode(), etag=old.etag if old else None):
+                return
+
+    def _memory(self) -> tuple[Store, str]:
+        url = os.environ.get(MEMORY) or str(self.folder.parent)
+        return opening.open_store(url), f"{self.folder.name}/written"
 
 
 def fingerprint(root: bytes) -> str:

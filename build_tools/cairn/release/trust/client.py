@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, cast
 
 from tuf.api import exceptions
@@ -20,10 +21,10 @@ from cairn.errors import NetworkError, StoreError
 from cairn.release.index.generation import FileEntry, IndexSet, Pointer, encode
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
-from cairn.release.trust.anchor import Anchor, Reader
+from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import MARKS, STATE
-from cairn.release.trust.metadata import MetadataError
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, etag_of
+from cairn.release.trust.metadata import TIMESTAMP, MetadataError, Timestamp, expiry, opened
+from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, etag_of
 from cairn.wheels.wheelset import PARAMETERS
 
 _STATE_KEY = re.compile(r"(.+)/state\.json")
@@ -53,18 +54,12 @@ class SignedStore:
 
     def __init__(self, reader: Reader, anchor: Anchor) -> None:
         self._reader, self.anchor = reader, anchor
-        self._fetcher = _Fetcher(reader)
         self._updater: Updater | None = None
 
     @property
     def url(self) -> str:
         """The URL of the store underneath."""
         return self._reader.url
-
-    @property
-    def bytes_read(self) -> int:
-        """How much metadata was read from the store."""
-        return self._fetcher.count
 
     def read(self, key: str) -> StoredObject:
         """The object under a key; the state of an index is the one that was signed.
@@ -117,7 +112,7 @@ class SignedStore:
                 self._updater = Updater(
                     str(self.anchor.folder),
                     "metadata/",
-                    fetcher=self._fetcher,
+                    fetcher=_Fetcher(self._reader),
                     config=UpdaterConfig(prefix_targets_with_hash=False),
                     bootstrap=self.anchor.first,
                 )
@@ -131,10 +126,11 @@ class SignedStore:
                 cause = cause.__cause__
             raise MetadataError(f"{self.url}: {error}", tip=_HINT) from error
         except exceptions.ExpiredMetadataError as error:
+            stamp = opened(self._reader.read(TIMESTAMP).data, Timestamp, {}, name=TIMESTAMP, threshold=0)
             raise MetadataError(
-                f"{self.url}: {error}: it is an old copy of the store, nobody keeps it fresh, or the clock "
-                "of this machine is wrong",
-                tip=_HINT,
+                f"{self.url}: {error}: its timestamp counts until {stamp.expires}, and the clock of this "
+                f"machine says {expiry(timedelta())}; this is an old copy, or nobody keeps the store fresh",
+                tip=f"set the clock, if it is wrong; else {_HINT}",
             ) from error
         except exceptions.BadVersionNumberError as error:
             raise MetadataError(
@@ -208,14 +204,12 @@ class _Fetcher(FetcherInterface):
     """Metadata from whatever has the objects."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader, self.count = reader, 0
+        self._reader = reader
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         try:
-            data = self._reader.read(url).data
+            yield self._reader.read(url).data
         except MissingKeyError as error:
             raise exceptions.DownloadHTTPError(str(error), 404) from error
         except StoreError as error:
             raise exceptions.DownloadError(str(error)) from error
-        self.count += len(data)
-        yield data

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from cairn import datafile, files
+from cairn import datafile
 from cairn.errors import StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import digest_of
 from cairn.release.ledger_entries import Event
 from cairn.release.trust import anchor, metadata
-from cairn.release.trust.anchor import Anchor
+from cairn.release.trust.anchor import Anchor, Seen
 from cairn.release.trust.metadata import (
     TIMESTAMP,
     File,
@@ -77,6 +77,18 @@ class Current:
     meta: Mapping[str, Version]
     top: Targets
 
+    @property
+    def version(self) -> Seen:
+        """That of the timestamp and of its snapshot."""
+        if self.timestamp is None:
+            return Seen(0, 0)
+        return Seen(self.timestamp.version, self.timestamp.meta["snapshot.json"].version)
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """That of each role by file name, but for root and timestamp."""
+        return {"snapshot.json": self.version.snapshot} | {n: v.version for n, v in self.meta.items()}
+
 
 class SignedMetadata:
     """Reads what promoters have signed.
@@ -93,7 +105,6 @@ class SignedMetadata:
         self._keys = {**(root.of("former promoter") if former else {}), **self._own}
         old = {**root.of("former promoter"), **root.of("former timestamp")} if former else {}
         self._stamps = {**old, **root.of("timestamp")}
-        self._seen = anchor.folder / "written"
 
     def current(self, *, late: bool = False) -> Current:
         """Read timestamp, snapshot and the top of the targets, each by the keys that the root names.
@@ -105,9 +116,9 @@ class SignedMetadata:
             MetadataError: one is not signed, older than what this machine has seen, or too old to build on.
         """
         blob = read_or_none(self.store, TIMESTAMP)
-        seen = int(files.text_or_empty(self._seen) or 0)
+        seen = self.anchor.seen() or Seen(0, 0)
         if blob is None:
-            if seen:
+            if seen.timestamp:
                 raise MetadataError(
                     f"{self.store.url}/{TIMESTAMP} is lost", tip="restore metadata/ from a copy"
                 )
@@ -115,19 +126,38 @@ class SignedMetadata:
             return Current(timestamp=None, etag=None, meta={}, top=empty)
         where = f"{self.store.url}/{TIMESTAMP}"
         stamp = opened(blob.data, Timestamp, self._stamps, name=where)
-        if stamp.version < seen:
-            raise MetadataError(
-                f"{where} was set back: it is version {stamp.version}, and this machine has seen {seen}",
-                tip="restore metadata/ and the indexes from a copy of the store",
-            )
+        version = Seen(stamp.version, stamp.meta["snapshot.json"].version)
+        self.require_version(version, seen)
         if metadata.expired(stamp) and not late:
             raise MetadataError(
                 f"{where} counts no more since {stamp.expires}: the store may be an old copy",
                 tip="if it is not, sign it again: cairn trust refresh",
             )
-        shot = self.read("snapshot", stamp.meta["snapshot.json"].version, metadata.Snapshot)
+        shot = self.read("snapshot", version.snapshot, metadata.Snapshot)
         top = self.read("targets", shot.meta["targets.json"].version, Targets)
         return Current(timestamp=stamp, etag=blob.etag, meta=shot.meta, top=top)
+
+    def meet(self, seen: Seen) -> None:
+        """Remember a store that this machine has not seen, and that others saw in this version.
+
+        Raises:
+            MetadataError: it has an older one.
+        """
+        version = self.current(late=True).version
+        self.require_version(version, seen)
+        self.anchor.remember(version)
+
+    def require_version(self, version: Seen, seen: Seen) -> None:
+        """Refuse metadata that is older than what was seen of it.
+
+        Raises:
+            MetadataError: it is.
+        """
+        if version.timestamp < seen.timestamp or version.snapshot < seen.snapshot:
+            raise MetadataError(
+                f"{self.store.url}/{TIMESTAMP} was set back: it is version {version}, and {seen} was seen",
+                tip="restore metadata/ and the indexes from a copy of the store",
+            )
 
     def read(self, role: str, version: int, kind: type[metadata.M]) -> metadata.M:
         """Read a version of a role that is not the timestamp.

@@ -22,7 +22,6 @@ from typing import Any
 
 import msgspec
 
-from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError, UsageError
 from cairn.release.index.generation import FileEntry, Generation, ProjectState, digest_of, encode
@@ -32,7 +31,7 @@ from cairn.release.ledger_entries import Event
 from cairn.release.trust import anchor as anchors
 from cairn.release.trust import current as signed_now
 from cairn.release.trust import metadata, signers
-from cairn.release.trust.anchor import Anchor, sign_key
+from cairn.release.trust.anchor import Anchor, Seen, sign_key
 from cairn.release.trust.current import (
     DECISIONS,
     LEDGER,
@@ -63,10 +62,13 @@ from cairn.release.trust.metadata import (
     sealed,
 )
 from cairn.release.trust.signers import Signer
-from cairn.store.protocol import Store, attempts_at
+from cairn.store.protocol import Store, attempts_at, read_or_none
 
 IN_A_BIN = 128
 """So many files a bin has at most, on average: for 100,000, a snapshot of 40 KB and a bin of 40 KB."""
+
+_DIGITS = 8
+"""So many of a digest name what is adopted, at least."""
 
 _AT_ONCE = 16  # requests side by side
 
@@ -79,6 +81,13 @@ class Promoter(SignedMetadata):
         super().__init__(store, anchor, former=former)
         self._sign_key = sign_key()  # which threads do not see
 
+    def _to_sign(self, role: str = "targets", *, late: bool = False) -> Current:
+        """Read what something is to be built on, with the key of a role."""
+        self.require_key(role)
+        now = self.current(late=late)
+        self.anchor.remember(now.version)
+        return now
+
     def settle(self, current: Snapshot) -> None:
         """Sign the current generation of an index, if a promoter meant it and that is still to be done.
 
@@ -86,6 +95,8 @@ class Promoter(SignedMetadata):
             MetadataError: somebody without a promoter's key changed the index, or the metadata.
             UsageError: something is to be signed, and there is no key to do it.
         """
+        if self._is_promoters(self._key):  # before anything is judged, or written
+            self._require_seen()
         for _ in attempts_at(TIMESTAMP):
             now = self.current()
             role = self.role(now, current.index.name)
@@ -106,7 +117,7 @@ class Promoter(SignedMetadata):
 
     def promise(self, before: Snapshot, change: Change, made: Generation, data: bytes) -> None:
         """Sign that a generation is meant to be current, before it is (step 1)."""
-        now = self.current()
+        now = self._to_sign()
         role = self.role(now, made.index)
         signed = vouched(role, made.index) if role else None
         more = sum(
@@ -120,7 +131,7 @@ class Promoter(SignedMetadata):
     def decide(self, events: Sequence[Event]) -> None:
         """Sign decisions, which count from then on; what was signed already is not signed twice."""
         for _ in attempts_at(TIMESTAMP):
-            now = self.current()
+            now = self._to_sign()
             role, known = self._decisions(now)
             new = tuple(event for event in events if event not in known)
             if role is not None and not new:
@@ -144,13 +155,14 @@ class Promoter(SignedMetadata):
         made = Targets(version=1, expires=expiry(SLOW), targets=targets)
         return self._put(LEDGER, made, before.version if before else 0)
 
-    def adopt(self, states: Sequence[Snapshot]) -> None:
-        """Sign states of indexes as they are, whoever made them: the caller has asked somebody.
+    def adopt(self, states: Sequence[Snapshot], named: Mapping[str, str]) -> None:
+        """Sign states of indexes as they are, and all decisions; see `require_named`.
 
         All of their metadata is signed anew, so that keys which the root names no more do not count.
         """
         for _ in attempts_at(TIMESTAMP):
-            now = self.current(late=True)
+            now = self._to_sign(late=True)
+            self.require_named(states, named)
             role, decisions = self._decisions(now)
             meta = {f"{LEDGER}.json": Version(version=self._put_decisions(decisions, role).version)}
             for current in states:
@@ -164,10 +176,68 @@ class Promoter(SignedMetadata):
             if self._lead_to(now, meta, [LEDGER, *(current.index.name for current in states)]):
                 return
 
+    def require_named(self, states: Sequence[Snapshot], named: Mapping[str, str]) -> None:
+        """Ask for the names of what no promoter of today has signed, by which somebody has looked at it.
+
+        Args:
+            states: those of indexes that are to be signed anew, with all decisions.
+            named: the names, or their first digits, by index and `LEDGER`: see `unsigned`.
+
+        Raises:
+            UsageError: one is not named.
+        """
+        lacking = {
+            name: (label[: label.index("-") + 13], text)
+            for name, (label, text) in self.unsigned(states).items()
+            if not label.startswith(given := named.get(name, "")) or len(given.partition("-")[2]) < _DIGITS
+        }
+        if lacking:
+            raise UsageError(
+                "no promoter of today has signed "
+                + "; ".join(f"{name} {label} ({text})" for name, (label, text) in lacking.items()),
+                tip="look at it (cairn release log, cairn index check --hashes); to vouch for it: "
+                + " ".join(f"--adopt {name}={label}" for name, (label, _) in lacking.items()),
+            )
+
+    def unsigned(self, states: Sequence[Snapshot]) -> dict[str, tuple[str, str]]:
+        """What no promoter of today has signed, by index and `LEDGER`; nothing where none ever signed.
+
+        Each has a name, `<number>-<digest>`, and what to know of it; the number is that of the generation, or
+        of the decisions that there are.
+        """
+        now = self.current(late=True)
+        if now.timestamp is None:
+            return {}
+        unsigned = {}
+        for one in states:
+            made, name = one.generation, one.index.name
+            role = self._signed_today(now, name)
+            if made.number and (role is None or vouched(role, name).digest != one.digest):
+                unsigned[name] = (
+                    f"{made.number}-{one.digest}",
+                    f"{made.action} by {made.who}, {made.when[:16]}",
+                )
+        _, decisions = self._decisions(now)
+        if decisions and self._signed_today(now, LEDGER) is None:
+            (target,) = signed_now.decided(decisions, None).values()
+            last = decisions[-1]
+            text = f"the last is the {last.kind} of {last.set_id[:12]} by {last.who}: {last.why}"
+            unsigned[LEDGER] = f"{len(decisions)}-{target.hashes['sha256']}", text
+        return unsigned
+
+    def _signed_today(self, now: Current, name: str) -> Targets | None:
+        """The role of an index, or `LEDGER`, if a key that the root names has signed it."""
+        entry = now.meta.get(f"{role_of(name)}.json")
+        blob = read_or_none(self.store, key_of(role_of(name), entry.version)) if entry else None
+        try:
+            return metadata.opened(blob.data, Targets, self._own, name=name) if blob else None
+        except MetadataError:
+            return None
+
     def refresh(self) -> str:
         """Sign the timestamp again, so that it goes on counting; return until when it does."""
         for _ in attempts_at(TIMESTAMP):
-            now = self.current(late=True)
+            now = self._to_sign("timestamp", late=True)
             if now.timestamp is None:
                 raise StoreError(f"{self.store.url} has nothing signed yet", tip="cairn trust init")
             if made := self._stamp(now, now.timestamp.meta["snapshot.json"].version):
@@ -287,7 +357,7 @@ class Promoter(SignedMetadata):
             and self.store.read(TIMESTAMP).data != data
         ):
             return None
-        files.write_text(self._seen, str(stamp.version))
+        self.anchor.remember(Seen(stamp.version, snapshot))
         return stamp
 
     def _put(self, role: str, made: metadata.M, above: int) -> metadata.M:
@@ -304,17 +374,30 @@ class Promoter(SignedMetadata):
         return signers.chosen_signer(self._sign_key)
 
     @property
-    def has_key(self) -> bool:
-        """Whether there is a key of a promoter to sign with."""
-        return self._key is not None and self._key.key_id in self._own
+    def can_sign(self) -> bool:
+        """Whether there is a promoter's key, on a machine that knows what was signed before."""
+        return self._is_promoters(self._key) and self.anchor.seen() is not None
 
-    def require_key(self) -> None:
-        """Ask for a key of a promoter.
+    def require_key(self, role: str = "targets") -> None:
+        """Ask for a key of a role, on a machine that can tell an old copy of the store.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is none, or the machine has not seen the store.
         """
-        self._signer("targets")
+        self._signer(role)
+        self._require_seen()
+
+    def _is_promoters(self, signer: Signer | None) -> bool:
+        return signer is not None and signer.key_id in self._own
+
+    def _require_seen(self) -> None:
+        if self.anchor.seen() is None:
+            raise UsageError(
+                f"this machine has not seen {self.store.url} before: it cannot tell whether somebody has put "
+                "an old copy there, and signs nothing",
+                tip=f"name in {anchors.MEMORY} where the machines that sign remember it; or see on one of "
+                "them which version it has, and tell this one: cairn trust show --seen VERSION",
+            )
 
     def _signer(self, role: str) -> Signer:
         signer = self._key
@@ -346,7 +429,7 @@ def note(store: Store, events: Sequence[Event]) -> None:
     if any(event.kind in DECISIONS for event in events):
         promoter.require_key()
     news = ledger.add(events=events)
-    if promoter.has_key:
+    if promoter.can_sign:
         of_sets = dict.fromkeys(event.set_id for event in events)
         failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
         promoter.decide([*failures, *(event for event in news if event.kind != "record")])
@@ -376,7 +459,7 @@ def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[s
     """What is to be written into each bin: files that are new or different, None for those that are gone."""
     before, after = old.generation.projects, new.generation.projects
     changes: dict[str, dict[str, File | None]] = defaultdict(dict)
-    for name in sorted({n for n in (*before, *after) if before.get(n) != after.get(n)}):
+    for name in sorted({name for name, _ in before.items() ^ after.items()}):
         states = [
             snapshot.project(name) if name in projects else ProjectState(name=name, files=())
             for snapshot, projects in ((old, before), (new, after))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -14,6 +15,7 @@ from cairn.release.provenance import evidence
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.trust import anchor, metadata
 from cairn.release.trust.anchor import Anchor
+from cairn.release.trust.current import LEDGER
 from cairn.release.trust.metadata import Key, Keyed, MetadataError, Root, expiry, key_of, opened, sealed
 from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import PublicKey, Signer
@@ -159,45 +161,74 @@ def publish(store: Store, data: bytes) -> Anchor:
     """
     version = anchor.version_of(data)
     key = key_of("root", version)
-    if not store.write_if(key, data, etag=None) and store.read(key).data != data:
+    is_new = store.write_if(key, data, etag=None)
+    if not is_new and store.read(key).data != data:
         raise StoreError(
             f"{store.url} has another root of version {version}", tip="look at it: cairn trust show"
         )
     with anchor.acting(root=anchor.fingerprint(data) if version == 1 else None):
         trusted = anchor.anchor(store)
     assert trusted is not None  # noqa: S101 - it has one now
+    if is_new and version == 1:  # nothing can have been signed before
+        trusted.remember(anchor.Seen(0, 0))
     store.write("metadata/root.json", store.read(key_of("root", trusted.root.version)).data)
     return trusted
 
 
-def sign_all(store: Store, trusted: Anchor, indexes: Sequence[str] | None = None) -> tuple[Snapshot, ...]:
+def sign_all(
+    store: Store, trusted: Anchor, named: Mapping[str, str], *, whole: bool = True
+) -> tuple[Snapshot, ...]:
     """Vouch for the current state of indexes that users install from, as they are; return these states.
 
     Args:
         store: the store.
         trusted: its root.
-        indexes: those to vouch for; None for all.
+        named: what somebody has looked at: see `Promoter.require_named`.
+        whole: vouch for all indexes; else for those that are named, and for all decisions.
     """
-    names = [name for name in indexes or existing(store) if keys.is_gated(name)]
-    states = tuple(Index(store, name).load() for name in names)
-    Promoter(store, trusted, former=True).adopt(states)
+    states = gated(store, None if whole else named)
+    if other := () if whole else named.keys() - {LEDGER, *(one.index.name for one in states)}:
+        raise UsageError(f"users install from no index {', '.join(sorted(other))} of {store.url}")
+    Promoter(store, trusted, former=True).adopt(states, named)
     return states
 
 
-def sign_again(store: Store, trusted: Anchor, before: Root) -> tuple[Snapshot, ...]:
+def gated(store: Store, named: Collection[str] | None = None) -> tuple[Snapshot, ...]:
+    """The states of the indexes that users install from, all or those that are named."""
+    names = [name for name in existing(store) if keys.is_gated(name) and (named is None or name in named)]
+    return tuple(Index(store, name).load() for name in names)
+
+
+def sign_again(store: Store, trusted: Anchor, before: Root, named: Mapping[str, str]) -> tuple[Snapshot, ...]:
     """Sign anew what keys signed that the root has just lost; return the states of the indexes that were."""
     if key_ids(before, "promoter") != key_ids(trusted.root, "promoter"):
-        return sign_all(store, trusted)
+        return sign_all(store, trusted, named)
     if key_ids(before, "timestamp") != key_ids(trusted.root, "timestamp"):
         Promoter(store, trusted, former=True).refresh()
     return ()
 
 
-def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand: Iterable[Signer]) -> None:
+def require_ready(store: Store, trusted: Anchor, new: Root, named: Mapping[str, str]) -> None:
+    """Refuse a root after which nobody could sign anew what lost its keys: see `sign_again`.
+
+    Raises:
+        UsageError: a key is not here, the machine has not seen the store, or something is not named.
+    """
+    changed = [key_ids(trusted.root, role) != key_ids(new, role) for role in ("promoter", "timestamp")]
+    promoter = Promoter(store, dataclasses.replace(trusted, root=new), former=True)
+    if any(changed):
+        promoter.require_key("targets" if changed[0] else "timestamp")
+    if changed[0]:
+        promoter.require_named(gated(store), named)
+
+
+def sign_late(
+    store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand: Iterable[Signer]
+) -> list[str]:
     """Sign the builders' statements of the sets of these states that no builder of the root has signed.
 
     Whoever does that vouches for them: what was built before there was a root, or with a key that it names
-    no more. Nobody vouches for a set that was yanked.
+    no more. Nobody vouches for a set that was yanked. The ids of the others are returned.
 
     Args:
         store: the store.
@@ -207,8 +238,9 @@ def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand
     """
     trust = trusted.root.trust()
     signer = next((one for one in at_hand if one.key_id in (trust.builders or {})), None)
+    late: list[str] = []
     if signer is None:
-        return
+        return late
     sets = {set_id: state.set(set_id) for state in states for set_id in state.set_ids}
     for set_id in (one.set_id for one in sets.values() if one.yanked is None):
         wheel_set = read_set(store, set_id)
@@ -217,6 +249,8 @@ def sign_late(store: Store, trusted: Anchor, states: Iterable[Snapshot], at_hand
             evidence.builder_signers(store, wheel_set, trust)
         except SignatureError:
             evidence.sign_builder(store, set_id, evidence.of_builder(store, wheel_set), signer)
+            late.append(set_id)
+    return late
 
 
 def _changed(root: Root, role: str, change: _Change) -> Root:

@@ -35,6 +35,9 @@ PRIVATE_NAME, PUBLIC_NAME = "cairn-sign.key", "cairn-sign.pub"
 VARIABLE = "CAIRN_SIGN_KEY"
 """Names the file of the private key where no option does."""
 
+TEXT_VARIABLE = "CAIRN_SIGN_PRIVATE_KEY"
+"""Is the private key, in PEM, where no option names a file: as jobs get secrets."""
+
 _WORKFLOW = re.compile(r"github:([A-Za-z0-9-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._-]+\.ya?ml)(?:@(refs/.+))?")
 
 
@@ -131,28 +134,34 @@ def signer(path: Path) -> Signer:
     Raises:
         UsageError: it cannot be read, needs a passphrase, is not an Ed25519 key, or others may read it.
     """
-    data = _read(path)
+    key = _signer(_read(path), str(path))
+    if platforms.here.others_may_read(path):
+        raise UsageError(f"{path}: others may read this private key", tip=f"chmod 600 {path}")
+    return key
+
+
+def _signer(data: bytes, name: str) -> Signer:
     try:
         key = load_pem_private_key(data, password=None)
     except TypeError as error:
-        tip = f"give it without one, from a place that others cannot read: openssl pkey -in {path.name}"
-        raise UsageError(f"{path} is protected by a passphrase", tip=tip) from error
+        tip = f"give it without one, from a place that others cannot read: openssl pkey -in {name}"
+        raise UsageError(f"{name} is protected by a passphrase", tip=tip) from error
     except (ValueError, UnsupportedAlgorithm) as error:
         tip = "make one: cairn release key create --output-dir DIR"
-        raise UsageError(f"{path} is not a private key in PEM", tip=tip) from error
+        raise UsageError(f"{name} is not a private key in PEM", tip=tip) from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise UsageError(f"{path} is not an Ed25519 key", tip="make one: cairn release key create")
-    if platforms.here.others_may_read(path):
-        raise UsageError(f"{path}: others may read this private key", tip=f"chmod 600 {path}")
+        raise UsageError(f"{name} is not an Ed25519 key", tip="make one: cairn release key create")
     return Signer(key)
 
 
 def chosen_signer(path: Path | None) -> Signer | None:
-    """The key that the option names, otherwise the environment variable; None if neither names one.
+    """The key that the option names, otherwise one of the variables; None if none does.
 
     Raises:
         UsageError: as of `signer`; a variable that is empty names none.
     """
+    if path is None and (text := os.environ.get(TEXT_VARIABLE)):
+        return _signer(text.encode(), TEXT_VARIABLE)
     named = path or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     return signer(named) if named else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fnmatch import fnmatchcase
 
 import pytest
@@ -46,6 +47,14 @@ def may_write(role: str, key: str) -> bool:
 def test_who_may_write_what(key: str, roles: set[str]) -> None:
     every = ("FREEZE", "BUILD", "STAGE", "TEST", "PROMOTE", "REPORT")
     assert {role for role in every if may_write(role, key)} == roles
+
+
+def test_promoters_alone_remember_what_they_have_seen_signed() -> None:
+    """In a bucket of its own: whoever can put an old copy of the store back cannot put that back, too."""
+    for role in ("FREEZE", "BUILD", "STAGE", "TEST", "PROMOTE", "REPORT"):
+        text = json.dumps(aws.permissions(role, PLACE))
+        assert ('"arn:aws:s3:::wheels-trust/*"' in text) == (role == "PROMOTE")
+        assert "wheels*" not in text
 
 
 def test_a_pointer_is_written_on_a_condition_alone() -> None:

@@ -1,5 +1,6 @@
 """Where what is checked comes from: the web and bundles, which anybody may have made."""
 
+import io
 import zipfile
 from pathlib import Path
 
@@ -8,9 +9,9 @@ import pytest
 from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.provenance import reader
-from cairn.release.provenance.reader import Reader, Recorder, WebReader
+from cairn.release.provenance.reader import Recorder, WebReader
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import MissingKeyError
+from cairn.store.protocol import MissingKeyError, Reader
 from helpers.answers import answering
 from helpers.provenance import Released, released
 from helpers.serving import serving
@@ -129,8 +130,11 @@ def test_an_index_on_the_web_is_read_like_a_store(made: Released, tmp_path: Path
         assert _check(WebReader(f"{url}/"), made) == []
         with pytest.raises(MissingKeyError):
             WebReader(url).read("release/none.json")
-        reader.fetch(f"{url}/release/state.json", to=tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == made.store.objects["release/state.json"]
+        state, out = made.store.objects["release/state.json"], io.BytesIO()
+        reader.fetch(f"{url}/release/state.json", out=out, most=len(state))
+        assert out.getvalue() == state
+        with pytest.raises(StoreError, match="larger than"):
+            reader.fetch(f"{url}/release/state.json", out=out, most=len(state) - 1)
     with pytest.raises(NetworkError, match="cannot read"):
         WebReader(url).read("release/state.json")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +27,14 @@ from cairn.release.trust import anchor, metadata, root
 from cairn.release.trust.client import SignedStore
 from cairn.release.trust.metadata import TIMESTAMP, key_of, sealed
 from cairn.release.trust.online import Promoter
+from cairn.release.trust.signers import Signer
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import data_of, record_of
 from helpers.provenance import Released, released, signer
 from helpers.release import commit
 from helpers.trail import ROOT
-from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, TIMEKEEPER, acting_as, rooted, stamp
+from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, TIMEKEEPER, acting_as, looked_at, rooted, stamp
 
 SIGNED, OLD, HIS = "what was signed", "the state before the yank", "the attacker's wheel"
 MALLORY = signer(66)
@@ -113,7 +114,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Scene:
         patch.delenv("CAIRN_SIGN_KEY", raising=False)
         trusted = rooted(store)
         with acting_as(folder, PROMOTER):
-            root.sign_all(store, trusted)
+            root.sign_all(store, trusted, {})
             before = dict(store.objects)
             yank(store, made.made.id, reason="it eats data")
     scene = Scene(
@@ -126,6 +127,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 @pytest.fixture
 def scene(first: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     shutil.copytree(first.folder, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(tmp_path / "writer", tmp_path / "attacker")  # who has seen what a promoter has
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "attacker"))
     monkeypatch.delenv("CAIRN_SIGN_KEY", raising=False)
     return dataclasses.replace(first, folder=tmp_path, store=MemoryStore(first.store.objects))
@@ -210,6 +212,11 @@ def _(scene: Scene) -> None:
     _copy_over(scene, ".release.bin-")
 
 
+@attack(BUCKET, "mixes an old snapshot into the new state", old=SIGNED, new="error: ")
+def _(scene: Scene) -> None:
+    _copy_over(scene, ".snapshot.json")
+
+
 @attack(BUCKET, "mixes an old state of the index into the new one", old=SIGNED, new="error: ")
 def _(scene: Scene) -> None:
     _copy_over(scene, ".release.json")
@@ -262,12 +269,7 @@ def _(scene: Scene) -> None:
 
 @attack(BUCKET, "offers a wheel of his own on all pages and in a generation", old="error: does not offer")
 def _(scene: Scene) -> None:
-    wheels = scene.folder / "evil"
-    wheels.mkdir()
-    other = released(wheels, version="2.9.6", attester=KeyAttester(MALLORY), tested_by=MALLORY)
-    for key, data in other.store.objects.items():
-        scene.store.write(key, data)
-    scene.victim = other.made
+    _with_wheels_of(scene, MALLORY)
 
 
 @attack(BUCKET, "changes the bytes of a .provenance", old="error: was changed")
@@ -302,21 +304,46 @@ def _(scene: Scene) -> None:
     scene.store.write(key, data_of(msgspec.structs.replace(record_of(scene.victim), set_id="0" * 64)))
 
 
-@attack(BUCKET, "puts the whole store back before a promoter releases again", old="error: set back", new=OLD)
+@attack(
+    BUCKET,
+    "puts it back; a promoter's machine that saw it later signs nothing",
+    old="error: set back",
+    new=OLD,
+)
 def _(scene: Scene) -> None:
     scene.put_back()
     with pytest.raises(CairnError, match="set back"):
         _released_again(scene, "writer")
 
 
-FORGETFUL = "and a promoter's machine that forgets"
-
-
-@attack(FORGETFUL, "puts the whole store back before it releases again", old="error: set back", new=OLD)
+@attack(
+    BUCKET,
+    "puts it back; a promoter's machine that never saw the store signs nothing",
+    old="error: set back",
+    new=OLD,
+)
 def _(scene: Scene) -> None:
     scene.put_back()
-    for machine in ("one", "another", "a third", "a fourth"):
-        _released_again(scene, machine)
+    for act in (_released_again, _refreshed):
+        with pytest.raises(CairnError, match="has not seen"):
+            act(scene, "fresh")
+
+
+@attack(
+    BUCKET,
+    "puts it back; one that asks where all of them remember signs nothing",
+    old="error: set back",
+    new=OLD,
+)
+def _(scene: Scene) -> None:
+    remembered = scene.folder / "memory"  # a bucket that he cannot write to
+    shutil.copytree(scene.folder / "writer" / "trust", remembered)
+    scene.put_back()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(anchor.MEMORY, str(remembered))
+        for act in (_released_again, _refreshed):
+            with pytest.raises(CairnError, match="set back"):
+                act(scene, "fresh")
 
 
 TIME = "and the timestamp's key"
@@ -327,10 +354,22 @@ def _(scene: Scene) -> None:
     stamp(scene.store, [TIMEKEEPER], snapshot=1)
 
 
+@attack(
+    TIME, "signs what he has put back; a promoter's machine signs nothing", old="error: set back", new=OLD
+)
+def _(scene: Scene) -> None:
+    version = _timestamp(scene).version
+    scene.put_back()
+    for _ in range(version + 1):
+        stamp(scene.store, [TIMEKEEPER], snapshot=1)
+    with pytest.raises(CairnError, match="set back"):
+        _released_again(scene, "writer")
+
+
 @attack(TIME, "signs a snapshot or a state", old="error: ")
 def _(scene: Scene) -> None:
     shot = _snapshot(scene)
-    scene.store.write(key_of("snapshot", shot.version + 1), sealed(_next(shot), TIMEKEEPER))
+    scene.store.write(key_of("snapshot", shot.version + 1), sealed(_after(shot), TIMEKEEPER))
     stamp(scene.store, [TIMEKEEPER], snapshot=shot.version + 1)
 
 
@@ -339,7 +378,7 @@ def _(scene: Scene) -> None:
     new = msgspec.structs.replace(_timestamp(scene), version=2**40)
     scene.store.write(TIMESTAMP, sealed(new, TIMEKEEPER))
     assert scene.sees("old") == SIGNED
-    _refreshed_by_the_promoter(scene)
+    _refreshed(scene, "writer")
 
 
 MAKER = "and one builder's key"
@@ -347,13 +386,7 @@ MAKER = "and one builder's key"
 
 @attack(MAKER, "signs for wheels of his own, which no promoter promotes", old="error: does not offer")
 def _(scene: Scene) -> None:
-    wheels = scene.folder / "evil"
-    wheels.mkdir()
-    other = released(wheels, version="2.9.6", attester=KeyAttester(BUILDER), tested_by=BUILDER)
-    evidence.sign_builder(other.store, other.made.id, evidence.of_builder(other.store, other.made), BUILDER)
-    for key, data in other.store.objects.items():
-        scene.store.write(key, data)
-    scene.victim = other.made
+    _with_wheels_of(scene, BUILDER)
 
 
 @attack(MAKER, "signs a state of the index", old="error: ")
@@ -423,14 +456,23 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     made = scene.released_by_him()
     evidence.sign_builder(scene.store, made.made.id, evidence.of_builder(scene.store, made.made), BUILDER)
-    _replaced(scene)
+    _replaced(scene, _looked_at(scene))
     with acting_as(scene.folder, MALLORY):
         yank(scene.store, made.made.id, reason="stolen")
 
 
+@attack(ALL, "releases it, and a new promoter who has not looked signs nothing", old=HIS)
+def _(scene: Scene) -> None:
+    honest = _looked_at(scene)
+    made = scene.released_by_him()
+    evidence.sign_builder(scene.store, made.made.id, evidence.of_builder(scene.store, made.made), BUILDER)
+    with pytest.raises(CairnError, match="no promoter of today has signed"):
+        _replaced(scene, honest)
+
+
 @attack(ALL, "goes on after that with the old keys", old="error: ")
 def _(scene: Scene) -> None:
-    _replaced(scene)
+    _replaced(scene, _looked_at(scene))
     _sign_state(scene, PROMOTER)
 
 
@@ -460,8 +502,21 @@ def _snapshot(scene: Scene) -> metadata.Snapshot:
     return metadata.opened(scene.store.read(key).data, metadata.Snapshot, {}, name="it", threshold=0)
 
 
-def _next(shot: metadata.Snapshot) -> metadata.Snapshot:
+def _after(shot: metadata.Snapshot) -> metadata.Snapshot:
     return msgspec.structs.replace(shot, version=shot.version + 1)
+
+
+def _with_wheels_of(scene: Scene, one: Signer) -> None:
+    """Copy a release of one's own over the store, made and signed on a machine that knows no other."""
+    wheels = scene.folder / "evil"
+    wheels.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAIRN_CACHE_DIR", str(wheels / "cache"))
+        other = released(wheels, version="2.9.6", attester=KeyAttester(one), tested_by=one)
+        evidence.sign_builder(other.store, other.made.id, evidence.of_builder(other.store, other.made), one)
+    for key, data in other.store.objects.items():
+        scene.store.write(key, data)
+    scene.victim = other.made
 
 
 def _copy_over(scene: Scene, part: str) -> None:
@@ -476,25 +531,27 @@ def _copy_over(scene: Scene, part: str) -> None:
             scene.store.write(f"metadata/{number}.{name}", scene.before[f"metadata/1.{name}"])
 
 
-def _sign_state(scene: Scene, by: object) -> None:
+def _sign_state(scene: Scene, by: Signer) -> None:
     """Write the state of before the yank as the next one, signed by somebody, with all that leads to it."""
     shot = _snapshot(scene)
     name = "release.json"
     version = shot.meta[name].version + 1
     role = metadata.opened(scene.before[key_of("release", 1)], metadata.Targets, {}, name="it", threshold=0)
     state = msgspec.structs.replace(role, version=version)
-    scene.store.write(key_of("release", version), sealed(state, by))  # type: ignore[arg-type]
+    scene.store.write(key_of("release", version), sealed(state, by))
     meta = {**shot.meta, name: metadata.Version(version=version)}
-    new = msgspec.structs.replace(_next(shot), meta=meta)
-    scene.store.write(key_of("snapshot", new.version), sealed(new, by))  # type: ignore[arg-type]
-    stamp(scene.store, [by], snapshot=new.version)  # type: ignore[list-item]
+    new = msgspec.structs.replace(_after(shot), meta=meta)
+    scene.store.write(key_of("snapshot", new.version), sealed(new, by))
+    stamp(scene.store, [by], snapshot=new.version)
 
 
-def _refreshed_by_the_promoter(scene: Scene) -> None:
-    with anchor.acting(root=scene.root), acting_as(scene.folder, PROMOTER):
-        trusted = anchor.anchor(scene.store)
-        assert trusted is not None
-        Promoter(scene.store, trusted).refresh()
+def _refreshed(scene: Scene, machine: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAIRN_CACHE_DIR", str(scene.folder / machine))
+        with anchor.acting(root=scene.root), acting_as(scene.folder, PROMOTER):
+            trusted = anchor.anchor(scene.store)
+            assert trusted is not None
+            Promoter(scene.store, trusted).refresh()
 
 
 def _released_again(scene: Scene, machine: str) -> None:
@@ -503,21 +560,33 @@ def _released_again(scene: Scene, machine: str) -> None:
         patch.setenv("CAIRN_CACHE_DIR", str(scene.folder / machine))
         with anchor.acting(root=scene.root), acting_as(scene.folder, PROMOTER):
             commit(
-                Index(scene.store, "release"),
-                "publish",
-                lambda _: Change(projects={machine[-3:]: _project(machine[-3:])}),
+                Index(scene.store, "release"), "publish", lambda _: Change(projects={"new": _project("new")})
             )
 
 
-def _replaced(scene: Scene) -> None:
-    """What the page on replacing keys tells to do: MALLORY stands for the new promoter's and builder's."""
+def _next(scene: Scene) -> metadata.Root:
+    """The root in which MALLORY stands for the new promoter, builder and timestamp."""
     new = _root(scene)
     for role, old in (("promoter", PROMOTER), ("builder", BUILDER), ("timestamp", TIMEKEEPER)):
         new = root.without_key(root.with_key(new, role, MALLORY.public), role, old.key_id)
+    return new
+
+
+def _replaced(scene: Scene, named: Mapping[str, str]) -> None:
+    """What the page on replacing keys tells to do, by whoever has looked at these states."""
     with anchor.acting(root=scene.root), acting_as(scene.folder, MALLORY):
-        root.sign_again(
-            scene.store, root.publish(scene.store, root.following(new, OFFLINE[:2])), _root(scene)
-        )
+        trusted = anchor.anchor(scene.store)
+        assert trusted is not None
+        root.require_ready(scene.store, trusted, _next(scene), named)
+        trusted = root.publish(scene.store, root.following(_next(scene), OFFLINE[:2]))
+        root.sign_again(scene.store, trusted, _root(scene), named)
+
+
+def _looked_at(scene: Scene) -> dict[str, str]:
+    with anchor.acting(root=scene.root):
+        trusted = anchor.anchor(scene.store)
+    assert trusted is not None
+    return looked_at(scene.store, dataclasses.replace(trusted, root=_next(scene)))
 
 
 @pytest.mark.parametrize("one", ATTACKS, ids=lambda one: f"{one.holder}: {one.tries}")
@@ -551,6 +620,8 @@ def test_with_write_access_alone_nobody_is_shown_what_was_not_signed() -> None:
     assert {text for text in seen if not text.startswith("error")} == {SIGNED, OLD}
     assert [one.tries for one in ATTACKS if one.holder == BUCKET and OLD in (one.old, one.new)] == [
         "puts the whole store back, within a week",
-        "puts the whole store back before a promoter releases again",
+        "puts it back; a promoter's machine that saw it later signs nothing",
+        "puts it back; a promoter's machine that never saw the store signs nothing",
+        "puts it back; one that asks where all of them remember signs nothing",
     ]
     assert OLD not in {one.old for one in ATTACKS if one.holder in (BUCKET, TIME)}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
+import re
 import shutil
 import sys
+import types
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pytest
+from tuf.ngclient._internal import trusted_metadata_set
 
 from cairn.errors import CairnError
 from cairn.pipeline import install
 from cairn.release.pages.targets_file import Machine
+from cairn.release.provenance import evidence
 from cairn.release.trust.signers import PUBLIC_NAME
 from helpers.program import Cairn
 from helpers.provenance import RELEASER, TESTER, Released, released
@@ -41,9 +47,11 @@ def test_one_person_with_one_key_signs_all_and_anybody_checks_by_the_fingerprint
     cairn: Cairn, made: Released, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, key = place / "store", key_file(place, RELEASER)
+    (store / "sets" / made.made.id / evidence.BUILDER_SIGNATURE).unlink(missing_ok=True)
     shown = cairn.json("trust", "init", "--store", store, "--root-key", key, "--tester", place / PUBLIC_NAME)
     assert shown["signed"] == [{"index": "release", "generation": 1}]
     assert shown["keys"]["promoter"] == shown["keys"]["builder"] == [RELEASER.key_id]
+    assert shown["signed_as_builder"] == [made.made.id]
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(place / "elsewhere"))
     wheel = ("index", "verify", made.wheels[-1], "--root", shown["root"])
     (report,) = cairn.json(*wheel, "--store", store)
@@ -56,6 +64,14 @@ def test_one_person_with_one_key_signs_all_and_anybody_checks_by_the_fingerprint
     assert report["good"]
 
     yank = ("release", "yank", made.made.id, "--store", store, "--reason", "it eats data")
+    # Which has not seen the store, and so cannot tell an old copy; it is told by a machine that has.
+    assert "has not seen" in cairn(*yank, "--sign-key", key, code=2).err
+    assert shown["metadata"] == "1.1"
+    meet = ("trust", "show", "--store", store, "--seen")
+    assert "set back: it is version 1.1, and 1.2 was seen" in cairn(*meet, "1.2", code=9).err
+    assert "is no version, such as 41.17" in cairn(*meet, "x", code=2).err
+    assert "has not seen" in cairn(*yank, "--sign-key", key, code=2).err
+    cairn(*meet, shown["metadata"])
     cairn(*yank, "--sign-key", key)
     (report,) = cairn.json(*wheel, "--store", store)
     assert report["warnings"] == ["it was yanked: it eats data"]
@@ -66,6 +82,44 @@ def test_one_person_with_one_key_signs_all_and_anybody_checks_by_the_fingerprint
     assert "set back" in cairn(*wheel, "--store", copy, code=9).err
     wrong = ("index", "verify", made.wheels[-1], "--root", "0" * 64, "--store", store)
     assert "has the root sha256:" in cairn(*wrong, code=9).err
+
+
+@pytest.mark.parametrize(
+    ("days", "says"),
+    [
+        (-1, ""),
+        (1, ""),
+        (6, ""),
+        (8, "the clock of this machine says"),
+        (100, "the clock of this machine says"),
+    ],
+)
+def test_a_clock_that_is_wrong_or_a_mirror_that_is_old(
+    cairn: Cairn, made: Released, place: Path, monkeypatch: pytest.MonkeyPatch, days: int, says: str
+) -> None:
+    """A day in either direction is nothing; after a week the line says what there is to look at."""
+    store, key = place / "store", key_file(place, RELEASER)
+    root = cairn.json("trust", "init", "--store", store, "--root-key", key)["root"]
+
+    class Clock(dt.datetime):
+        @classmethod
+        def now(cls, tz: dt.tzinfo | None = None) -> Any:
+            return dt.datetime.now(tz) + dt.timedelta(days=days)
+
+    module = types.SimpleNamespace(datetime=Clock, timezone=dt.timezone)
+    monkeypatch.setattr(trusted_metadata_set, "datetime", module)
+    words = ("index", "verify", made.wheels[-1], "--store", store, "--root", root)
+    for machine in ("one that knows it", "new"):
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(place / machine))
+        if says:
+            line = cairn(*words, code=9).err
+            assert says in line
+            assert re.search(
+                r"timestamp.json is expired: its timestamp counts until 2\d+-\S+Z, and the clock", line
+            )
+            assert "set the clock, if it is wrong; else do not install from there" in line
+        else:
+            assert cairn.json(*words)[0]["good"]
 
 
 def test_keys_come_and_go_by_a_draft_that_each_signs_where_it_is(cairn: Cairn, place: Path) -> None:

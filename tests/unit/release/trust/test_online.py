@@ -4,24 +4,40 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from cairn.errors import UsageError
+from cairn.release import gc
+from cairn.release.index import keys
 from cairn.release.index.commit import recover
-from cairn.release.index.generation import PUBLISHED, FileEntry
+from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, digest_of, encode
 from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.provenance.reader import Recorder
 from cairn.release.trust import anchor, metadata, root
 from cairn.release.trust.metadata import MetadataError, key_of
 from cairn.release.trust.online import Promoter
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from helpers.moments import dying
+from helpers.nights import age
 from helpers.provenance import signer
 from helpers.release import commit
-from helpers.trust import OFFLINE, PROMOTER, TIMEKEEPER, acting_as, again, rooted, somebody_new
+from helpers.trust import (
+    OFFLINE,
+    PROMOTER,
+    TIMEKEEPER,
+    acting_as,
+    again,
+    looked_at,
+    rooted,
+    somebody_new,
+    stamp,
+)
 
 
 def entries(count: int, start: int = 0) -> tuple[FileEntry, ...]:
@@ -71,9 +87,10 @@ def test_bins_grow_with_the_index_and_a_client_that_knew_the_small_one_goes_on(
         file = later.file("release", f"torch-1.{number}-py3-none-any.whl")
         assert file is not None
         assert file.sha256 == f"{number:064x}"
-    fresh = somebody_new(store, trusted, tmp_path / "fresh", monkeypatch)
+    watched = Recorder(store)
+    fresh = somebody_new(watched, trusted, tmp_path / "fresh", monkeypatch)
     assert fresh.file("release", "torch-1.7-py3-none-any.whl") is not None
-    assert fresh.bytes_read < 100_000
+    assert sum(map(len, watched.objects.values())) < 100_000
     bins = [key for key in store.objects if ".bin-" in key]
     assert len(bins) > 20
 
@@ -87,19 +104,22 @@ def test_a_writer_that_dies_anywhere_leaves_the_old_state_or_the_new_one(
         assert trusted is not None
         machines = itertools.count()
 
-        def elsewhere(one: MemoryStore) -> None:  # where nobody remembers the run that has died
-            monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / f"writer{next(machines)}"))
-            with anchor.acting(root=trusted.fingerprint):
-                publish(one, entries(1, 1))
+        def another() -> Path:  # which remembers the state before, and not the run that has died
+            folder = tmp_path / f"writer{next(machines)}"
+            shutil.copytree(tmp_path / "writer", folder)
+            return folder
+
+        def elsewhere(one: MemoryStore) -> None:
+            monkeypatch.setenv("CAIRN_CACHE_DIR", str(another()))
+            publish(one, entries(1, 1))
 
         for moment, dead in dying(store, elsewhere):
             client = somebody_new(dead, trusted, tmp_path / f"client{moment}", monkeypatch)
             number = client.file("release", "torch-1.1-py3-none-any.whl")
             pointer = client.read("release/state.json").data
             assert (number is not None) == (b'"generation":2' in pointer)
-            monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / f"next{moment}"))
-            with anchor.acting(root=trusted.fingerprint):
-                recover(Index(dead, "release"))
+            monkeypatch.setenv("CAIRN_CACHE_DIR", str(another()))
+            recover(Index(dead, "release"))
             state = again(dead, client).read("release/state.json").data
             current = Index(dead, "release").load().generation.number
             assert f'"generation":{current}' in state.decode()
@@ -120,7 +140,7 @@ def test_a_promoters_key_is_revoked_and_wheels_signed_before_still_verify(
     changed = root.without_key(root.with_key(before, "promoter", new.public), "promoter", PROMOTER.key_id)
     with acting_as(tmp_path, new):
         trusted = root.publish(store, root.following(changed, OFFLINE[1:]))
-        root.sign_all(store, trusted)
+        root.sign_all(store, trusted, looked_at(store, trusted))
         publish(store, entries(1, 2))
     later = again(store, client)
     assert later.file("release", "torch-1.1-py3-none-any.whl") is not None
@@ -178,6 +198,114 @@ def test_an_entry_of_the_ledger_that_was_signed_for_and_is_gone_shows(
         store.read(key_of("release", 1)).data, metadata.Targets, {}, name="it", threshold=0
     )
     assert role.targets["release/generation.json"].custom["ledger"][0] >= 0
+
+
+def test_nothing_is_built_on_a_state_that_no_promoter_meant(store: MemoryStore, tmp_path: Path) -> None:
+    """Write access: a forged generation is signed by no honest hand that comes after it."""
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        current = Index(store, "release").load()
+        forged = msgspec.structs.replace(current.generation, number=2, parent=current.digest, who="mallory")
+        digest = digest_of(encode(forged))
+        store.write(keys.generation_key("release", 2, digest), encode(forged))
+        pointer = Pointer(generation=2, digest=digest, rendered=2, rendered_digest=digest)
+        store.write("release/state.json", encode(pointer))
+        with pytest.raises(MetadataError, match="is not signed"):
+            publish(store, entries(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("left", "says"), [("metadata/1.", "is lost"), ("expired", "counts no more"), ("nothing", "is lost")]
+)
+def test_a_promoter_signs_nothing_where_what_was_signed_is_lost_or_old(
+    store: MemoryStore, tmp_path: Path, left: str, says: str
+) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        if left == "expired":
+            stamp(store, [TIMEKEEPER], snapshot=1, expires="2026-01-01T00:00:00Z")
+        else:
+            for key in [k for k in store.objects if k.startswith("metadata/") and not k.startswith(left)]:
+                store.delete(key)
+        before = dict(store.objects)
+        with pytest.raises(MetadataError, match=says):
+            publish(store, entries(1, 1))
+    assert store.objects == before
+
+
+def test_without_a_key_nothing_that_users_install_is_changed(store: MemoryStore, tmp_path: Path) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+    with pytest.raises(UsageError, match="only a promoter's key"):
+        publish(store, entries(1, 1))
+    assert Index(store, "release").load().generation.number == 1
+
+
+def test_a_job_has_its_key_in_a_variable(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAIRN_SIGN_PRIVATE_KEY", PROMOTER.pem().decode())
+    publish(store, entries(1))
+    monkeypatch.setenv("CAIRN_SIGN_PRIVATE_KEY", "no key")
+    with pytest.raises(UsageError, match="CAIRN_SIGN_PRIVATE_KEY is not a private key"):
+        publish(store, entries(1, 1))
+
+
+def test_a_fresh_runner_signs_with_what_the_machines_that_sign_remember_together(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has a cache of its own, and a bucket that nobody else writes to; a tester's needs neither."""
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        known = anchor.anchor(store)
+        assert known is not None
+        shutil.copytree(tmp_path / "writer" / "trust", tmp_path / "memory")
+        for number in (1, 2, 3):
+            old = MemoryStore(store.objects)
+            monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / f"runner{number}"))
+            monkeypatch.delenv(anchor.MEMORY, raising=False)
+            with anchor.acting(root=known.fingerprint), pytest.raises(UsageError, match="has not seen"):
+                publish(store, entries(1, number))
+            assert store.objects == old.objects
+            monkeypatch.setenv(anchor.MEMORY, str(tmp_path / "memory"))
+            publish(store, entries(1, number))
+            with pytest.raises(MetadataError, match="set back"):
+                publish(old, entries(1, number + 10))
+    assert Index(store, "release").load().generation.number == 4
+
+
+def test_what_was_replaced_long_ago_is_collected_and_clients_old_and_new_go_on(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        trusted = anchor.anchor(store)
+        assert trusted is not None
+        old = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
+        assert old.file("release", "torch-1.0-py3-none-any.whl") is not None
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+        for number in (1, 2):
+            publish(store, entries(1, number))
+        age(store, 40)
+        publish(store, entries(1, 3))
+        publish(store, entries(1, 4))
+    signed = {key for key in store.objects if key.startswith("metadata/")}
+    plan = gc.collect(store, older_than=timedelta(days=30), dry_run=True)
+    assert {key for key in store.objects if key.startswith("metadata/")} == signed
+    done = gc.collect(store, older_than=timedelta(days=30))
+    assert done.keys == plan.keys
+    gone = signed - store.objects.keys()
+    # The third was current until a moment ago: somebody may be reading it.
+    assert {one for one in gone if "snapshot" in one} == {
+        "metadata/1.snapshot.json",
+        "metadata/2.snapshot.json",
+    }
+    assert {one for one in gone if ".release.json" in one} == {key_of("release", 1), key_of("release", 2)}
+    assert not [one for one in gone if "root" in one]
+    for client in (again(store, old), somebody_new(store, trusted, tmp_path / "new", monkeypatch)):
+        for number in range(5):
+            assert client.file("release", f"torch-1.{number}-py3-none-any.whl") is not None
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1, 5))
 
 
 def test_another_root_under_a_known_address_is_refused(store: MemoryStore) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import msgspec
 import pytest
 
 from cairn.errors import StoreError, UsageError
-from cairn.release import records
+from cairn.release import rebuilds, records
 from cairn.release.audit import audit
 from cairn.release.history import yank
 from cairn.release.index import keys
@@ -147,8 +148,10 @@ def released_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Offered]
 
 
 @pytest.fixture
-def offered(released_once: Offered, tmp_path: Path) -> Offered:
-    """A copy, on a machine that knows nothing of it."""
+def offered(released_once: Offered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Offered:
+    """A copy, on a machine that has seen it."""
+    shutil.copytree(released_once.folder / "writer", tmp_path / "writer")
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
     copy = object.__new__(Offered)
     copy.__dict__ |= {**released_once.__dict__, "folder": tmp_path}
     copy.store = MemoryStore(released_once.store.objects)
@@ -162,6 +165,7 @@ def test_a_wheel_is_verified_by_what_was_signed_of_it_alone(offered: Offered) ->
     trust = offered.trusted.root.trust()
     report = chain.check(signed, "release", file_name=wheel.file_name, sha256=wheel.sha256, trust=trust)
     assert report.broken == ()
+    assert signed.file("staging", wheel.file_name) is None
     assert {one.name for one in report.links} >= {"provenance", "set", "builder", "records", "judgement"}
     assert not [key for key in watched.objects if keys.index_of(key)]
     assert sum(map(len, watched.objects.values())) < 30_000
@@ -257,3 +261,32 @@ def test_a_late_failure_is_shown_by_the_next_promoter_and_answered_by_one_alone(
     with acting_as(offered.folder, PROMOTER):
         records.answer(offered.store, offered.made.id, kept.digest, who="bob", reason="the disk was full")
     assert offered.listed == (None, None)
+
+
+def test_a_rebuilder_signs_no_index_and_the_next_promoter_has_its_pages_say_so(offered: Offered) -> None:
+    """One whose key no role has: its verdict is its own, and a promoter's key puts it on the pages."""
+    rebuilder, made = signer(71), offered.made
+    rebuild = rebuilds.Rebuild(
+        set_id=made.id,
+        manifest_sha256=made.manifest_sha256,
+        wheels=tuple(
+            rebuilds.RebuiltWheel(
+                file_name=one.file_name, sha256=one.sha256, rebuilt=one.sha256, same_inputs=True
+            )
+            for one in made.wheels
+        ),
+        rebuilder="ann",
+        finished=now(),
+        machine={},
+    )
+    before = offered.store.read("release/state.json").data
+    with acting_as(offered.folder, rebuilder):
+        kept, late = rebuilds.keep(offered.store, made, rebuild, rebuilder)
+    assert "only a promoter's key signs what users install" in str(late)
+    assert offered.store.read("release/state.json").data == before
+    assert rebuilds.read(offered.store, made) == ((kept,), ())
+    offered.finish()
+    said = f"rebuilt identically by ann (key {rebuilder.key_id[:12]})"
+    assert Index(offered.store, "release").load().set(made.id).rebuilds == (said,)
+    assert said in offered.store.read("release/status.html").data.decode()
+    assert link(offered.store, made, "builder").state == "good"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,13 @@ from tuf.api.exceptions import DownloadHTTPError
 from tuf.ngclient import Updater, UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
 
+from cairn.errors import UsageError
 from cairn.pipeline import install
+from cairn.release.history import yank
 from cairn.release.index import keys
+from cairn.release.index.generation import ProjectState
+from cairn.release.index.snapshot import Change, Index
+from cairn.release.ledger import Ledger
 from cairn.release.pages.targets_file import Machine
 from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import KeyAttester
@@ -26,9 +34,19 @@ from cairn.store.memory import MemoryStore
 from helpers.moments import dying
 from helpers.program import Cairn
 from helpers.provenance import Released, released, signer
-from helpers.release import in_folder
+from helpers.release import commit, in_folder
 from helpers.trail import ROOT
-from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, TIMEKEEPER, acting_as, rooted, somebody_new
+from helpers.trust import (
+    BUILDER,
+    OFFLINE,
+    PROMOTER,
+    TESTER,
+    TIMEKEEPER,
+    acting_as,
+    looked_at,
+    rooted,
+    somebody_new,
+)
 
 PAGE = (ROOT / "docs" / "how-to" / "replace-a-key.md").read_text("utf-8")
 SHOW, LOST_BUILDER, STOLEN_BUILDER, TIMESTAMP, LOST_PROMOTER, SHARE = re.findall(
@@ -83,7 +101,17 @@ class Place:
             for line in "".join(blocks).splitlines():
                 program, *words = shlex.split(line)
                 assert program == "cairn"
+                if "--adopt" in words:  # which the page has the reader look up
+                    words = [*words[: words.index("--adopt")], *self.adopted(words[: words.index("--adopt")])]
                 self.cairn(*words)
+
+    def adopted(self, words: list[str]) -> list[str]:
+        """What the command asks for that is given none of the names."""
+        before = sorted((self.folder / "store").rglob("*"))
+        says = self.cairn(*words, code=2).err
+        assert "no promoter of today has signed" in says
+        assert sorted((self.folder / "store").rglob("*")) == before
+        return re.findall(r"--adopt|\w+=\d+-[0-9a-f]{12}", says.partition("what to do")[2])
 
     def verify(self, machine: str, code: int = 0) -> Any:
         words = ("index", "verify", self.made.wheels[-1], "--store", "store", "--root", self.root)
@@ -179,15 +207,48 @@ def test_what_a_stolen_key_built_is_banned_and_nobody_vouches_for_it_late(place:
     report = place.verify("new", code=9)
     assert "it was yanked: the builder's key was stolen" in report["warnings"]
     assert "not trusted" in place.link(report, "builder")["text"]
-    adopt = ("trust", "adopt", "--store", "store", "--sign-key", f"promoter/{PRIVATE_NAME}")
+    adopt = ("trust", "refresh", "--store", "store", "--sign-key", f"promoter/{PRIVATE_NAME}")
     with place.on("releaser"):
-        place.cairn(*adopt, "--builder-key", f"builder2/{PRIVATE_NAME}")
+        late = place.cairn.json(*adopt, "--adopt", "release=any", "--builder-key", f"builder2/{PRIVATE_NAME}")
+        assert late["signed_as_builder"] == []
+        assert "from no index relaese" in place.cairn(*adopt, "--adopt", "relaese=1-a", code=2).err
     assert place.link(place.verify("new", code=9), "builder")["state"] == "broken"
     # A rebuild has shown that it is honest: the ban is lifted, and it counts as it did.
     lift = ("release", "yank", "--undo", "--who", "ann", "--reason", "rebuilt", place.made.made.id)
     with place.on("releaser"):
         place.cairn(*lift, "--store", "store", "--sign-key", f"promoter/{PRIVATE_NAME}")
     assert place.verify("new")["good"]
+
+
+def test_what_a_former_promoter_decided_is_not_signed_anew_unless_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Released
+) -> None:
+    """A stolen key has lifted a yank; the generation is named, and the lift is not."""
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
+    store, new = MemoryStore(made.store.objects), signer(31)
+    trusted = rooted(store)
+    with acting_as(tmp_path, PROMOTER):
+        root.sign_all(store, trusted, {})
+        yank.yank(store, made.made.id, reason="it eats data")
+        honest = tuple(Ledger(store).events())
+        yank.lift(store, made.made.id, by="mallory", reason="it does not")
+    changed = root.without_key(
+        root.with_key(trusted.root, "promoter", new.public), "promoter", PROMOTER.key_id
+    )
+    named = looked_at(store, dataclasses.replace(trusted, root=changed))
+    before = dict(store.objects)
+    for short in ({}, {"release": named["release"]}, {**named, "ledger": f"{len(honest)}-{'0' * 12}"}):
+        with (
+            acting_as(tmp_path, new),
+            pytest.raises(UsageError, match=r"the lift of .* by mallory: it does not"),
+        ):
+            root.require_ready(store, trusted, changed, short)
+    for wrong in ("", named["release"][:6], f"1-{'0' * 64}"):
+        with acting_as(tmp_path, new), pytest.raises(UsageError, match=f"release {named['release'][:14]}"):
+            root.require_ready(store, trusted, changed, {**named, "release": wrong})
+    assert store.objects == before
+    with acting_as(tmp_path, new):
+        root.require_ready(store, trusted, changed, named)
 
 
 def test_a_change_of_the_promoter_that_dies_is_finished_by_adopting(
@@ -197,20 +258,34 @@ def test_a_change_of_the_promoter_that_dies_is_finished_by_adopting(
     store, new = MemoryStore(), signer(31)
     trusted = rooted(store)
     with acting_as(tmp_path, PROMOTER):
-        root.sign_all(store, trusted)
+        root.sign_all(store, trusted, {})
+        commit(
+            Index(store, "release"),
+            "publish",
+            lambda _: Change(projects={"other": ProjectState(name="other", files=())}),
+        )
     changed = root.without_key(
         root.with_key(trusted.root, "promoter", new.public), "promoter", PROMOTER.key_id
     )
     data = root.following(changed, OFFLINE[:2])
 
+    named = looked_at(store, dataclasses.replace(trusted, root=changed))
+    assert named.keys() == {"release"}
+
+    machines = itertools.count()
+
+    def elsewhere(name: str) -> None:
+        shutil.copytree(tmp_path / "writer", tmp_path / name)
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / name))
+
     def change(one: MemoryStore) -> None:
-        monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / f"writer{id(one)}"))
-        with anchor.acting(root=trusted.fingerprint), acting_as(tmp_path, new):
-            root.sign_again(one, root.publish(one, data), trusted.root)
+        elsewhere(f"writer{next(machines)}")
+        with acting_as(tmp_path, new):
+            root.sign_again(one, root.publish(one, data), trusted.root, named)
 
     for moment, dead in dying(store, change):
-        monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / f"next{moment}"))
-        with anchor.acting(root=trusted.fingerprint), acting_as(tmp_path, new):
-            root.sign_all(dead, root.publish(dead, data))
+        elsewhere(f"next{moment}")
+        with acting_as(tmp_path, new):
+            root.sign_all(dead, root.publish(dead, data), named)
         client = somebody_new(dead, trusted, tmp_path / f"client{moment}", monkeypatch)
         assert client.file("release", WHEEL) is None  # it is read to the end, and there is none
