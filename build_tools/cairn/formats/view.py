@@ -83,7 +83,7 @@ def opening(path: Path) -> Iterator[FileView]:
 
 
 class MemberView:
-    """A view of a wheel's member that holds its first 16 MiB, and 16 MiB up to the end of the part being read.
+    """A view of a wheel's member that holds its first 16 MiB, and those up to the end of the part being read.
 
     Reading forward unpacks the member once. Reading something behind that is no longer held unpacks it again
     from the beginning.

@@ -316,12 +316,15 @@ class Consumer(datafile.Value):
             name. Where there are none, pip fetches one.
         requirement: what pip fetches, such as `torch-scatter==2.1.2`; the newest where it is None.
         index_url: where from; the index that pip is set up for where it is None.
+        index: of the store that the set is in, such as `release`: the wheels are those of the last set there
+            of the stack called `name`.
     """
 
     name: str
     wheels: tuple[str, ...] = ()
     requirement: str | None = None
     index_url: str | None = None
+    index: str | None = None
 
 
 class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
