@@ -22,19 +22,23 @@ LIST = Path(__file__).with_suffix(".txt")
 
 def main() -> None:
     """Fetch, look up and print."""
-    lines = [line.split() for line in LIST.read_text(encoding="utf-8").splitlines() if line[:1] not in ("", "#")]
+    text = LIST.read_text(encoding="utf-8")
+    lines = [line.split() for line in text.splitlines() if line[:1] not in ("", "#")]
     missing, broken = [], 0
-    for old, new, consumer, *python in lines:
-        place = Platform(python=python[0] if python else "3.11", tag="linux_x86_64")
+    for *names, third in lines:
+        python = third if len(names) > 2 else "3.11"  # noqa: PLR2004 - a fourth word
+        names = [*names, third][:3]
+        place = Platform(python=python, tag="linux_x86_64")
         with tempfile.TemporaryDirectory() as folder:
             try:
-                wheels = [fetched(text, Path(folder, str(n)), place) for n, text in enumerate((old, new, consumer))]
+                wheels = [fetched(name, Path(folder, name), place) for name in names]
             except CairnError as error:
-                missing.append(f"{old} {new} {consumer}: {error}")
+                missing.append(f"{' '.join(names)}: {error}")
                 continue
             began = time.process_time()
-            found = breaks.judge(wheels[0], wheels[1], wheels[2], markers=place.markers())
-        print(f"{len(found.breaks):3} {time.process_time() - began:6.2f} s  {old} -> {new}: {consumer}", flush=True)
+            found = breaks.judge(*wheels, markers=place.markers())
+        took = time.process_time() - began
+        print(f"{len(found.breaks):3} {took:6.2f} s  {names[0]} -> {names[1]}: {names[2]}", flush=True)
         for one in found.breaks:
             print(f"              {one}")
         broken += bool(found.breaks)

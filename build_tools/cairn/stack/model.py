@@ -278,6 +278,7 @@ class Budget(datafile.Value):
         namespaces: of C++, such as `at` or `c10`: only symbols in one of these count; all where it is empty.
         new_requirements: distributions that it did not require.
         loosened_requirements: distributions of which it required an exact version, and takes others now.
+        import_seconds: that its import takes in the smoke test, in the fastest of its runs.
     """
 
     wheel_size: int | None = None
@@ -289,6 +290,7 @@ class Budget(datafile.Value):
     namespaces: tuple[str, ...] = ()
     new_requirements: int | None = None
     loosened_requirements: int | None = None
+    import_seconds: float | None = None
 
 
 class Cost(datafile.Value):

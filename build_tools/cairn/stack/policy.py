@@ -20,7 +20,12 @@ SKIPS = "skip-tests"
 
 # Fields that stacks did not always have. Records name the digest of a stack, so one that says nothing by them
 # keeps the digest that it had before. A new field goes here too.
-_ADDED = {"consumers": ("index",), "": ("budgets", "consumers"), "gate": ("rebuilds", "rebuilders")}
+_ADDED = {
+    "consumers": ("index",),
+    "budgets": ("import_seconds",),
+    "": ("budgets", "consumers"),
+    "gate": ("rebuilds", "rebuilders"),
+}
 
 
 def digest_of(stack: Stack) -> str:
@@ -35,7 +40,8 @@ def digest_of(stack: Stack) -> str:
         del project["origin"], project["hashtag"]
     for owner, names in _ADDED.items():
         fields = plain[owner] if owner else plain
-        for one, name in itertools.product(fields if isinstance(fields, list) else [fields], names):
+        several = fields if owner == "consumers" else fields.values() if owner == "budgets" else [fields]
+        for one, name in itertools.product(several, names):
             if not one[name]:
                 del one[name]
     if stack.folder:

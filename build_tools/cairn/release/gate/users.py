@@ -58,6 +58,7 @@ def findings(case: Case, files: Files) -> Iterator[tuple[Path, Finding]]:
 
 def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[tuple[Path, Finding]]:
     users = [consumer.name for consumer in case.stack.consumers]
+    seconds = min((s for one in case.kept.records if (s := one.record.import_seconds)), default=0.0)
     for wheel in case.wheel_set.wheels:
         project = case.project_of(wheel)
         budget = case.stack.budgets.get(project.name) if project else None
@@ -65,7 +66,8 @@ def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[
             continue
         path, before = files.paths[wheel.file_name], old.get(wheel.distribution)
         last = read_interface(before, python=False) if before else None
-        for name, text in budgets.over(budget, last, read_interface(path, python=False)):
+        read = read_interface(path, python=False)
+        for name, text in budgets.over(budget, last, read, import_seconds=seconds):
             reason = f"{text} (consumers: {wording.some(users)})" if users else text
             yield path, Finding(code=FindingCode.OVER_BUDGET, member=name, reason=reason, fix=_MEND)
 

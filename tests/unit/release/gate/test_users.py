@@ -14,7 +14,7 @@ from cairn.release.gate.files_of_set import findings
 from cairn.stack import Budget, Consumer, Stack
 from cairn.store.memory import MemoryStore
 from helpers.formats import make_bundle, make_code_object, make_elf
-from helpers.gate import AWAY, case_of, stack_of, stage_torch
+from helpers.gate import AWAY, case_of, kept, record_of, stack_of, stage_torch
 from helpers.release import make_set, make_wheel, move, put, stage_set, with_bill
 from helpers.wheels import LINUX, build_wheel
 
@@ -179,3 +179,15 @@ def test_the_last_set_of_another_stack_is_a_consumer(store: MemoryStore, tmp_pat
     here = make_wheel(tmp_path / "other", "torchvision", "1.3", content="import torch\n")
     stage_set(store, "dev", make_set([here]), [here])  # for a different platform
     assert len(_told(store, new, stack)) == 1
+
+
+def test_an_import_that_takes_longer_than_its_budget_is_refused(store: MemoryStore, tmp_path: Path) -> None:
+    new = stage_torch(store, tmp_path / "new", "2.10.0")
+    runs = kept(record_of(new, import_seconds=3.5), record_of(new, import_seconds=3.25), record_of(new))
+    for most, said in ((3.0, ["3.25 seconds for its import, where the budget is 3.00"]), (3.25, [])):
+        budgets = {"torch": Budget(import_seconds=most)}
+        stack = msgspec.structs.replace(stack_of(new), budgets=budgets)
+        case = case_of(store, new, stack=stack, kept=runs)
+        with opened(case) as files:
+            told = [text.partition("): ")[2] for text in findings(case, files) if "import_seconds" in text]
+        assert told == said
