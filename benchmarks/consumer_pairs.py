@@ -25,9 +25,7 @@ def main() -> None:
     text = LIST.read_text(encoding="utf-8")
     lines = [line.split() for line in text.splitlines() if line[:1] not in ("", "#")]
     missing, broken = [], 0
-    for *names, third in lines:
-        python = third if len(names) > 2 else "3.11"  # noqa: PLR2004 - a fourth word
-        names = [*names, third][:3]
+    for *names, python in (line if line[3:] else [*line, "3.11"] for line in lines):
         place = Platform(python=python, tag="linux_x86_64")
         with tempfile.TemporaryDirectory() as folder:
             try:
