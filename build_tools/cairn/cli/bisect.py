@@ -30,7 +30,7 @@ _WHICH = "{}: the first digits of its id, or a date, for the last set of that da
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bisect(common.OptionalStack, common.StoreOptions):
+class Bisect(common.StoreOptions):
     """Options of `cairn bisect`.
 
     Sets between the two are installed, each into an environment that is thrown away, and a command is run in
@@ -50,6 +50,7 @@ class Bisect(common.OptionalStack, common.StoreOptions):
         python check_matmul.py
     """
 
+    stack: Path | None = common.stack(required=False)
     index: str = common.index("staging")
     good: str | None = option(_WHICH.format("an earlier set that is good"), metavar="SET|DATE")
     bad: str | None = option(_WHICH.format("a later one that is bad"), metavar="SET|DATE")
@@ -109,9 +110,9 @@ def _bisect(request: Bisect) -> Answer:
 
 def _commit_of(request: Bisect, store: Store, outcome: BisectResult, jump: Jump | None) -> Suspects | None:
     """Search among the commits of the first bad set; None without a stack, or where they are not to blame."""
-    stack = request.load_stack()
-    if stack is None or "sources" not in outcome.layers or len(outcome.suspects) > 1:
+    if request.stack is None or "sources" not in outcome.layers or len(outcome.suspects) > 1:
         return None
+    from cairn import stack as stacks
     from cairn.pipeline import bisect, commit_search
     from cairn.pipeline.challenge import Challenge
 
@@ -121,7 +122,7 @@ def _commit_of(request: Bisect, store: Store, outcome: BisectResult, jump: Jump 
     asked = Challenge(
         store=store,
         set_id=outcome.suspects[0].set_id,
-        stack=stack,
+        stack=stacks.load(request.stack).for_line(outcome.suspects[0].line),
         index=request.index,
         work_dir=folder,
     )
