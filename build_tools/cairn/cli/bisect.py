@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from cairn.pipeline.bisect import BisectResult, Verdict
+    from cairn.pipeline.commit_search import Suspects
     from cairn.release.index.generation import IndexSet
+    from cairn.release.pages.trends import Jump
+    from cairn.store.protocol import Store
 
 _MARKS: Mapping[Verdict, console.Mark] = {"good": "done", "bad": "failed", "skip": "bypassed"}
 _FOLDER = Path("bisect")
@@ -39,10 +42,15 @@ class Bisect(common.StoreOptions):
     A jump that the status page shows names both ends itself. Without a command nothing is installed
     then: what changed in that night is told, with the commits.
 
+    With --stack the search goes on among the commits of the first bad set, where its sources are to blame:
+    some of them are built, with the build cache, and tried by the command, or measured where a size or the
+    kernels jump. This machine must be of the set's Python and platform.
+
         cairn bisect --store ./store --index nightly --good 2026-11-01 --bad 2026-11-20 --
         python check_matmul.py
     """
 
+    stack: Path | None = common.stack(required=False)
     index: str = common.index("staging")
     good: str | None = option(_WHICH.format("an earlier set that is good"), metavar="SET|DATE")
     bad: str | None = option(_WHICH.format("a later one that is bad"), metavar="SET|DATE")
@@ -88,7 +96,8 @@ def _bisect(request: Bisect) -> Answer:
             [Table(("set", "added", "versions"), rows), f"would install {search.cost}"],
         )
     if not request.command:  # the nights have measured it themselves
-        return _answer(bisect.result(store, search, commits=request.commits, say=screen.info))
+        outcome = bisect.result(store, search, commits=request.commits, say=screen.info)
+        return _answer(outcome, _commit_of(request, store, outcome, jump))
     search = bisect.resume(search, request.output_dir)
     if search.tries:
         screen.info(f"going on after {wording.count(search.tries, 'run')} of {request.output_dir}")
@@ -96,26 +105,52 @@ def _bisect(request: Bisect) -> Answer:
         screen.info(f"installs {search.cost}")
         ended = bisect.run(store, search, request.output_dir, on_try=screen.info, on_line=stage.update)
         outcome = bisect.result(store, ended, commits=request.commits, say=stage.update)
-    return _answer(outcome)
+    return _answer(outcome, _commit_of(request, store, outcome, jump))
 
 
-def _answer(outcome: BisectResult) -> Answer:
+def _commit_of(request: Bisect, store: Store, outcome: BisectResult, jump: Jump | None) -> Suspects | None:
+    """Search among the commits of the first bad set; None without a stack, or where they are not to blame."""
+    if request.stack is None or "sources" not in outcome.layers or len(outcome.suspects) > 1:
+        return None
+    from cairn import stack as stacks
+    from cairn.pipeline import bisect, commit_search
+    from cairn.pipeline.challenge import Challenge
+
+    screen, folder = console.current(), request.output_dir.absolute()
+    steps = commit_search.steps_of(outcome.changes)
+    screen.info(f"builds {commit_search.cost(steps)}")
+    asked = Challenge(
+        store=store,
+        set_id=outcome.suspects[0].set_id,
+        stack=stacks.load(request.stack).for_line(outcome.suspects[0].line),
+        index=request.index,
+        work_dir=folder,
+    )
+    search = bisect.resume(outcome.search, folder) if not request.command else outcome.search
+    return commit_search.run(asked, search, steps, folder, jump=jump, on_try=screen.info)
+
+
+def _answer(outcome: BisectResult, commits: Suspects | None) -> Answer:
     plain = {
         "first_bad": [one.set_id for one in outcome.suspects],
         "last_good": outcome.last_good.set_id,
         "layers": outcome.layers,
         "files": outcome.files,
-        "search": outcome.search,
+        "search": commits.search if commits else outcome.search,
+        "commits": [{"project": one.project, "commit": one.commit} for one in commits.steps]
+        if commits
+        else [],
         "changes": outcome.changes,
     }
-    return Answer(plain, _text(outcome))
+    return Answer(plain, _text(outcome, commits))
 
 
-def _text(outcome: BisectResult) -> Iterator[Piece]:
+def _text(outcome: BisectResult, commits: Suspects | None) -> Iterator[Piece]:
     from cairn.sources.manifest import changelog
 
-    for tried in outcome.search.tries:
+    for tried in (commits or outcome).search.tries:
         mix = f", with the {' and '.join(tried.of_good)} of the last good set," if tried.of_good else ""
+        mix = f", built at {short_id(tried.commit)}," if tried.commit else mix
         yield _MARKS[tried.verdict], f"{short_id(tried.set_id)}{mix} {tried.verdict} ({tried.log})"
     if outcome.layers == ("tests",):
         yield "no set is to blame: the good one fails today, so the tests or this machine changed"
@@ -131,6 +166,10 @@ def _text(outcome: BisectResult) -> Iterator[Piece]:
         yield f"to blame: {' or '.join(outcome.layers)}"
         yield from (f"  - {name}" for name in outcome.files.removed)
         yield from (f"  + {name}" for name in outcome.files.added)
+    if commits:
+        one_of = " is" if len(commits.steps) == 1 else " is one of these; the others could not be told:"
+        yield f"the first bad commit{one_of}"
+        yield from (f"  {short_id(one.id)} of {name}: {one.subject}" for name, one in commits.steps)
     yield from changelog.lines(outcome.changes)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConsumerOptions(common.OptionalStack):
+class ConsumerOptions(common.OptionalStack, common.OptionalStoreOptions):
     """Who depends on a set of wheels."""
 
     consumers: bool = flag("say whom NEW breaks, of the consumers that the stack names")
@@ -39,8 +38,9 @@ def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answe
 
     What the old ones lack too is no break.
     """
+    from cairn.release.consumers import judge
     from cairn.release.publish.compatibility import Platform
-    from cairn.wheels.consumers import breaks, fetch
+    from cairn.wheels.consumers import breaks
 
     old, new = _wheels(old_place), _wheels(new_place)
     here = Platform.here()
@@ -54,14 +54,9 @@ def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answe
         raise UsageError(
             "no consumer is named", tip="name one with --consumer, or a stack with [[consumers]] with --stack"
         )
-    with tempfile.TemporaryDirectory(prefix="cairn-consumers-") as folder:
-        paths: dict[str, Path] = {}
-        with console.current().stage("looking for the wheels of consumers"):
-            for consumer in consumers:
-                found = fetch.wheels_of(consumer, Path(folder), python=place.python, platform=place.tag)
-                paths |= {path.name: path for path in found}
-        with console.current().stage(f"looking up what {len(paths)} wheels use"):
-            judgement = breaks.judge(old, new, paths.values(), markers=place.markers())
+    with console.current().stage("looking up what the wheels of consumers use"):
+        store = request.open_existing_store() if request.store else None
+        judgement = judge(consumers, old, new, place=place, store=store)
     error = None
     if judgement.breaks:
         names = sorted({one.consumer for one in judgement.breaks})
@@ -70,6 +65,9 @@ def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answe
             f"{new_place}",
             tip="mend the set, or tell those who look after the consumers before it is promoted",
         )
+    elif judgement.unknown:
+        name, reason = next(iter(judgement.unknown.items()))
+        error = TestsFailedError(f"whether {name} breaks is not known: {reason}")
     return Answer(judgement, _text(judgement), error=error)
 
 
@@ -87,6 +85,8 @@ def _consumer(text: str, index_url: str | None) -> Consumer:
 
     path = Path(text)
     if path.is_dir() or path.suffix == ".whl":
+        if not path.exists():
+            raise UsageError(f"there is no wheel {text} of a consumer", tip="correct --consumer")
         return Consumer(name=path.stem, wheels=(str(path / "*.whl") if path.is_dir() else text,))
     try:
         return Consumer(name=requirements.requirement(text).name, requirement=text, index_url=index_url)
@@ -103,3 +103,5 @@ def _text(judgement: Judgement) -> Iterator[Piece]:
     yield f"{len(judgement.consumers)} wheels of consumers looked at, {len(broken)} consumers break"
     for text in judgement.unread:
         yield Warn(f"not looked at: {text}")
+    for name, why in judgement.unknown.items():
+        yield Warn(f"whether {name} breaks is not known: {why}")

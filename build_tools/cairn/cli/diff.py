@@ -30,7 +30,7 @@ _HEAD = 4096  # bytes in which a JSON file of ours names its schema
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diff(consumers.ConsumerOptions, common.OptionalStoreOptions):
+class Diff(consumers.ConsumerOptions):
     """Options of `cairn diff`.
 
     Wheels are compared by what they offer and want: requirements, files, symbols and their versions,

@@ -84,7 +84,7 @@ def read_view(
         sections: whether to read the section table too, which stands at the end.
         look_for: symbols to look for among those that it wants of other libraries.
         python: whether to look for symbols that begin as those of Python's C API do.
-        symbols: whether to read every dynamic symbol.
+        symbols: whether to read every dynamic symbol; of a program only those that it wants.
 
     Raises:
         WheelError: it is none, or its headers are broken.
@@ -97,15 +97,16 @@ def read_view(
     pie = bool((layout.value(_FLAGS_1) or 0) & _PIE)
     stack = [segment for segment in layout.segments if segment.kind == PT_GNU_STACK]
     names = {symbol.encode(): symbol for symbol in look_for}
-    defined, undefined = reader.python_symbols() if python else (frozenset(), frozenset())
-    exports, imports = reader.all_symbols() if symbols else (frozenset(), frozenset())
+    of_python, wanted = reader.python_symbols() if python else (frozenset(), frozenset())
+    # A static program has no interpreter, and a library that can be run has a name too.
+    is_program = kind == "executable" or pie or (interpreter and not soname)
+    exports, imports = reader.all_symbols(defined=not is_program) if symbols else (frozenset(), frozenset())
     return Image(
         format="elf",
         machine=_MACHINES.get(layout.machine, str(layout.machine)),
         type=kind,
         interpreter=interpreter,
-        # A static program has no interpreter, and a library that can be run has a name too.
-        is_program=kind == "executable" or pie or (interpreter and not soname),
+        is_program=is_program,
         soname=soname,
         needed=reader.strings(_NEEDED),
         rpath=reader.folders(_RPATH),
@@ -113,8 +114,8 @@ def read_view(
         version_needs=reader.version_needs(),
         undefined=frozenset(names[name] for name in reader.wants(names)) if names else frozenset(),
         executable_stack=bool(stack and stack[-1].flags & RUNS),
-        python_defined=defined,
-        python_wanted=undefined,
+        python_defined=of_python,
+        python_wanted=wanted,
         sections=tuple(reader.sections()) if sections else (),
         exports=exports,
         imports=imports,
@@ -208,8 +209,12 @@ class _Reader:
                     symbols[defined].add(self._decoded(name))
         return frozenset(symbols[True]), frozenset(symbols[False])
 
-    def all_symbols(self) -> tuple[frozenset[Symbol], frozenset[Symbol]]:
-        """The symbols that others can bind to, and those that are wanted of others, with their versions."""
+    def all_symbols(self, *, defined: bool) -> tuple[frozenset[Symbol], frozenset[Symbol]]:
+        """The symbols that others can bind to, and those that are wanted of others, with their versions.
+
+        Args:
+            defined: whether to read the former too.
+        """
         exports: list[Symbol] = []
         imports: list[Symbol] = []
         if self.layout.value(_SYMTAB) is None:
@@ -219,12 +224,12 @@ class _Reader:
         versions = itertools.chain(self._symbol_versions(count), itertools.repeat(0))
         names = self._version_index()
         # libtorch_cpu has 75,000, so the table is cut into its strings once; latin-1 has a character a byte.
-        *strings, _ = self._strings.decode("latin-1").split("\0")
+        *strings, _ = self._strings.decode("latin-1").split("\0") if defined else ("",)
         begins = itertools.accumulate(map((1).__add__, map(len, strings)), initial=0)
         whole = dict(zip(begins, strings, strict=False))
         ascii_only = self._strings.isascii()
         for (at, bind, other, section), index in zip(self._symbols(count), versions, strict=False):
-            if bind == _LOCAL or (section and other & 3 not in _SEEN_OUTSIDE):
+            if bind == _LOCAL or (section and not (defined and other & 3 in _SEEN_OUTSIDE)):
                 continue
             name = whole.get(at)
             # It may be the end of another one (GNU ld shares them).

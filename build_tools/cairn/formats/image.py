@@ -69,7 +69,7 @@ class Image:
         minimum_macos: the oldest macOS that it says it runs on; None where it does not say, or is for another
             system of Apple's.
         sections: all sections, where they were asked for.
-        exports: the symbols that others can bind to, where they were asked for.
+        exports: the symbols that others can bind to, where they were asked for; none of a program for Linux.
         imports: those that it wants of others, where they were asked for.
     """
 

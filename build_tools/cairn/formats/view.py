@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +19,8 @@ from cairn.formats.zip.layout import InconsistentArchiveError, Member
 from cairn.formats.zip.reader import Archive
 
 # What readers come back to (headers, the dynamic section, symbols, strings) stands at the beginning of nearly
-# all libraries; the section table stands at the end, and is read once.
-_HEAD = 16 << 20
+# all libraries, and patchelf moves some of it to the end, in front of the section table.
+_HEAD = _TAIL = 16 << 20
 _STEP = 1 << 20
 
 
@@ -81,7 +83,7 @@ def opening(path: Path) -> Iterator[FileView]:
 
 
 class MemberView:
-    """A view of a wheel's member that holds no more than its first 16 MiB and the part being read.
+    """A view of a wheel's member that holds its first 16 MiB, and those up to the end of the part being read.
 
     Reading forward unpacks the member once. Reading something behind that is no longer held unpacks it again
     from the beginning.
@@ -108,7 +110,6 @@ class MemberView:
         self._observer = observer
         self._observed = 0
         self._head = bytearray()
-        self._start, self._window = 0, b""
         self._rewind()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -119,18 +120,16 @@ class MemberView:
             while len(self._head) < end:
                 self._go_on()
             return bytes(memoryview(self._head)[offset:end])
-        if offset < self._start:
+        if offset < self._starts[0]:
             self._rewind()
-        at, parts = self._start, [self._window]
-        while (ahead := self._start + len(self._window)) < end:
-            if ahead <= offset:  # everything before is done with
-                at, parts = ahead, []
-            self._go_on()
-            parts.append(self._window)
-        if len(parts) > 1:  # put together once: a section may be hundreds of pieces
-            parts[0] = parts[0][offset - at :]
-            self._start, self._window = offset, b"".join(parts)
-        return self._window[offset - self._start : end - self._start]
+        while self._ahead < end:
+            self._go_on(offset)
+        first = bisect.bisect_right(self._starts, offset) - 1
+        at = offset - self._starts[first]
+        piece = self._held[first]
+        if at + size > len(piece):
+            piece = b"".join(self._held[first : bisect.bisect_left(self._starts, end)])
+        return piece[at : at + size]
 
     def drain(self) -> None:
         """Unpack to the end, so that size and CRC are checked and the observer has seen everything.
@@ -148,19 +147,21 @@ class MemberView:
         self._pieces: Iterator[bytes] = (
             self._archive.stream if self._observer else self._archive.stream_unchecked
         )(self._member)
-        self._start = 0
-        self._window = b""
+        self._ahead = 0  # as far as it is unpacked
+        self._starts, self._held = [0], [b""]
 
-    def _go_on(self) -> None:
-        """Unpack one more piece, and hold that alone."""
+    def _go_on(self, needed: int = sys.maxsize) -> None:
+        """Unpack one more piece, and let go what is far behind and before the offset `needed`."""
         piece = next(self._pieces, None)
         if piece is None:
             raise InconsistentArchiveError(
                 f"{self._member.name} unpacks to {self._observed} bytes, not the {self.size} it claims"
             )
-        self._start += len(self._window)
-        self._window = piece
-        end = self._start + len(piece)
+        self._starts.append(self._ahead)
+        self._held.append(piece)
+        self._ahead = end = self._ahead + len(piece)
+        while len(self._starts) > 1 and self._starts[1] <= min(needed, end - _TAIL):
+            del self._starts[0], self._held[0]
         if end > self._observed:  # not when what was unpacked before is unpacked again
             self._observed = end
             if len(self._head) < _HEAD:

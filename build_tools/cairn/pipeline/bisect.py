@@ -103,15 +103,17 @@ class Try(datafile.Value):
         seconds: how long it took, installing included.
         log: the file with its output, seen from the output folder.
         of_good: the layers that were not this set's, but those of the last good one.
+        commit: the last of the set's new commits that was in the wheels, which were built for the try.
     """
 
     set_id: str
-    verdict: Verdict
-    exit_code: int | None
-    when: str
-    seconds: float
-    log: str
+    verdict: Verdict = "skip"
+    exit_code: int | None = None
+    when: str = ""
+    seconds: float = 0
+    log: str = ""
     of_good: tuple[Layer, ...] = ()
+    commit: str = ""
 
 
 class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
@@ -136,7 +138,8 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
     @property
     def halving(self) -> Halving:
         """The sets, and what is known of them."""
-        tried = {self.sets.index(one.set_id): one.verdict for one in self.tries if not one.of_good}
+        whole = (one for one in self.tries if not (one.of_good or one.commit))
+        tried = {self.sets.index(one.set_id): one.verdict for one in whole}
         return Halving(last=len(self.sets) - 1, verdicts=tried)
 
     @property
@@ -324,10 +327,14 @@ def run(
             set_id, of_good = one
             mix = f" with the {' and '.join(of_good)} of {short_id(search.last_good)}" if of_good else ""
             on_try(f"{short_id(set_id)}{mix}: trying; {search.cost} to go")
-            attempt = _try(store, search, set_id, of_good, server.url, output_dir, on_line)
-            on_try(f"{short_id(set_id)}{mix}: {attempt.verdict}")
-            search = msgspec.structs.replace(search, tries=(*search.tries, attempt))
-            datafile.write(output_dir / LOG, search)
+            what = [f"{one.distribution}=={one.version}" for one in read_set(store, set_id).wheels]
+            if of_good:
+                good, bad = (layers_of(read_set(store, one)) for one in (search.last_good, set_id))
+                chosen = {name: (good if name in of_good else bad)[name] for name in LAYERS}
+                what = ["--no-deps", *addresses(server.url, chosen, LAYERS)]
+            trial = Try(set_id=set_id, of_good=of_good)
+            search = attempt(search, trial, what, output_dir, url=server.url, on_line=on_line)
+            on_try(f"{short_id(set_id)}{mix}: {search.tries[-1].verdict}")
     return search
 
 
@@ -335,13 +342,14 @@ def differing_in(store: Store) -> Differing:
     """Return what says which layers of two sets of a store differ."""
 
     def differing(good: str, bad: str) -> Sequence[Layer]:
-        one, other = _layers(read_set(store, good)), _layers(read_set(store, bad))
+        one, other = layers_of(read_set(store, good)), layers_of(read_set(store, bad))
         return [name for name in LAYERS if one[name] != other[name]]
 
     return differing
 
 
-def _layers(wheel_set: WheelSet) -> dict[Layer, dict[str, str]]:
+def layers_of(wheel_set: WheelSet) -> dict[Layer, dict[str, str]]:
+    """Return the files of a set by layer, each with its sha256."""
     layers: dict[Layer, dict[str, str]] = {name: {} for name in LAYERS}
     layers["sources"] = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
     for file in wheel_set.closure:
@@ -349,6 +357,20 @@ def _layers(wheel_set: WheelSet) -> dict[Layer, dict[str, str]]:
             file.sha256
         )
     return layers
+
+
+def addresses(
+    url: str, layers: Mapping[Layer, Mapping[str, str]], wanted: Sequence[Layer]
+) -> tuple[str, ...]:
+    """Return the addresses of the files of some layers in a store that is served."""
+    files_of = (layers[name].items() for name in wanted)
+    return tuple(f"{url}/{keys.file_key(sha256, name)}" for each in files_of for name, sha256 in each)
+
+
+def manifest_of(store: Store, set_id: str) -> Manifest:
+    """Return what a set was built from."""
+    key = keys.set_key(set_id, MANIFEST_FILE)
+    return datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
 
 
 def result(store: Store, search: Search, *, commits: bool, say: Progress) -> BisectResult:
@@ -362,13 +384,9 @@ def result(store: Store, search: Search, *, commits: bool, say: Progress) -> Bis
     """
     snapshot = Index(store, search.index).load()
     last_good = search.last_good
-    manifests = []
-    for set_id in (last_good, search.suspects[-1]):
-        key = keys.set_key(set_id, MANIFEST_FILE)
-        manifests.append(datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}"))
-    before, after = manifests
+    before, after = (manifest_of(store, set_id) for set_id in (last_good, search.suspects[-1]))
     layers = search.blamed(differing_in(store))
-    both = [_layers(read_set(store, set_id)) for set_id in (last_good, search.suspects[-1])]
+    both = [layers_of(read_set(store, set_id)) for set_id in (last_good, search.suspects[-1])]
     old, new = ([file for name in LAYERS if name in layers for file in one[name]] for one in both)
     return BisectResult(
         layers=layers,
@@ -412,36 +430,42 @@ def kind_of(one: IndexSet) -> tuple[str, ...]:
     return one.stack, one.line, one.family, one.python, one.platform
 
 
-def _try(  # noqa: PLR0913, PLR0917 - a set or a mix, where it comes from, and where what is said goes
-    store: Store,
+def attempt(
     search: Search,
-    set_id: str,
-    of_good: tuple[Layer, ...],
-    url: str,
+    trial: Try,
+    install: Sequence[str],
     output_dir: Path,
+    *,
+    url: str,
     on_line: Progress | None,
-) -> Try:
-    log = output_dir / "logs" / f"{'-'.join((set_id, *of_good))}.log"
-    index_url = keys.set_url(url, set_id)
+) -> Search:
+    """Install something into an environment of its own, run the command there, and log the result.
+
+    Args:
+        search: what came before.
+        trial: says what is tried.
+        install: what an installer is given for it.
+        output_dir: see `run`.
+        url: where the store is served.
+        on_line: see `run`.
+    """
+    name = "-".join(filter(None, (trial.set_id, *trial.of_good, trial.commit)))
+    log = output_dir / "logs" / f"{name}.log"
+    index_url = keys.set_url(url, trial.set_id)
     log.parent.mkdir(parents=True, exist_ok=True)
     log.unlink(missing_ok=True)
     begun = datetime.now(UTC)
-    what = [f"{one.distribution}=={one.version}" for one in read_set(store, set_id).wheels]
-    if of_good:
-        good, bad = (_layers(read_set(store, one)) for one in (search.last_good, set_id))
-        chosen = [file for name in LAYERS for file in (good if name in of_good else bad)[name].items()]
-        what = ["--no-deps", *(f"{url}/{keys.file_key(sha256, name)}" for name, sha256 in chosen)]
     exit_code: int | None = None
     with (
         tempfile.TemporaryDirectory(prefix="cairn-bisect-") as folder,
         isolation.own_home(index_url) as home,
     ):
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
+        hidden = isolation.credential_files()
         try:
             environment = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
             command = [venv.uv_program(), "pip", "install", "--no-config"]
-            command += ["--python", str(environment.python), "--index-url", index_url, *what]
-            hidden = isolation.credential_files()
+            command += ["--python", str(environment.python), "--index-url", index_url, *install]
             process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT, hidden=hidden)
         except ProcessError as error:
             files.write_text(log, f"{log.read_text() if log.is_file() else ''}not installed: {error}\n")
@@ -449,23 +473,26 @@ def _try(  # noqa: PLR0913, PLR0917 - a set or a mix, where it comes from, and w
             inside = isolation.variables(isolation.Isolation.TEST, home) | {
                 "PATH": os.pathsep.join((str(environment.bin), env.get("PATH", os.defpath))),
                 "VIRTUAL_ENV": str(environment.path),
-                "CAIRN_SET": set_id,
+                "CAIRN_SET": trial.set_id,
             }
-            result = process.run(
-                search.command,
-                env=inside,
-                log=log,
-                on_line=on_line,
-                check=False,
-                hidden=isolation.credential_files(),
+            ran = process.run(
+                search.command, env=inside, log=log, on_line=on_line, check=False, hidden=hidden
             )
-            exit_code = result.returncode
-    return Try(
-        set_id=set_id,
+            exit_code = ran.returncode
+    tried = msgspec.structs.replace(
+        trial,
         verdict="skip" if exit_code in (None, SKIP) else "bad" if exit_code else "good",
         exit_code=exit_code,
-        when=now(),
         seconds=round((datetime.now(UTC) - begun).total_seconds(), 1),
         log=str(log.relative_to(output_dir)),
-        of_good=of_good,
     )
+    return noted(search, tried, output_dir)
+
+
+def noted(search: Search, tried: Try, output_dir: Path) -> Search:
+    """Add a try to a search, and write the log of it."""
+    tries = (*search.tries, msgspec.structs.replace(tried, when=now()))
+    search = msgspec.structs.replace(search, tries=tries)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    datafile.write(output_dir / LOG, search)
+    return search

@@ -150,7 +150,7 @@ def run(request: Challenge, prepared: Prepared, *, rebuilder: str) -> Rebuild:
         output = request.work_dir / "wheels"
         shutil.rmtree(output, ignore_errors=True)  # of a challenge that was ended
         (request.work_dir / VERDICT).unlink(missing_ok=True)
-        wheels = _build(request, prepared, output)
+        wheels = build(request, prepared, output)
         with console.current().stage("compare the wheels") as stage:
             compared = _compare(request, prepared.wheel_set, output, {w.project: w.first_key for w in wheels})
             differing = sum(not wheel.is_identical for wheel in compared)
@@ -170,14 +170,28 @@ def run(request: Challenge, prepared: Prepared, *, rebuilder: str) -> Rebuild:
         return rebuild
 
 
-def _build(request: Challenge, prepared: Prepared, output: Path) -> tuple[BuiltWheel, ...]:
-    """Build the wheels of the set into a folder, each anew."""
-    wheel_set, frozen = prepared.wheel_set, prepared.frozen
+def build(
+    request: Challenge, prepared: Prepared, output: Path, *, instead: Manifest | None = None
+) -> tuple[BuiltWheel, ...]:
+    """Build the wheels of the set into a folder, each anew.
+
+    Args:
+        request: the set.
+        prepared: of `prepare`.
+        output: receives the wheels.
+        instead: its manifest with other commits. What is in the cache is then not built again.
+
+    Raises:
+        SourceError: the sources cannot be had any more.
+        BuildError: a project did not become a wheel.
+    """
+    wheel_set, frozen = prepared.wheel_set, instead or prepared.frozen
     trees = night_build.checkouts(
         request.stack,
         frozen,
         request.work_dir / "src",
-        name=f"check out what {short_id(wheel_set.id)} was built from",
+        name="check out commits" if instead else f"check out what {short_id(wheel_set.id)} was built from",
+        exact=instead is None,
     )
     split = any(
         device_names.processor_of(wheel.distribution, project.distribution)
@@ -189,7 +203,7 @@ def _build(request: Challenge, prepared: Prepared, output: Path) -> tuple[BuiltW
         line=request.stack.line,
         checkouts={tree.project.name: tree.path for tree in trees},
         output_dir=output,
-        clean=True,  # an answer from a cache would be no answer
+        clean=instead is None,  # an answer from a cache would be no answer
         sdk=SdkRequest(version=frozen.sdk_version, family=wheel_set.family, digest=wheel_set.id),
         install_rocm=not wheel_set.for_cpu,
         targets=",".join(wheel_set.targets),
@@ -198,7 +212,7 @@ def _build(request: Challenge, prepared: Prepared, output: Path) -> tuple[BuiltW
         env_dir=request.work_dir / "envs",
         python=prepared.python,
         split=split,
-        frozen=frozen,
+        frozen=None if instead else frozen,
     )
     preflight.targets(build_job)
     (build_job,) = job.check((build_job,))

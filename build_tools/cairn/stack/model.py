@@ -278,6 +278,7 @@ class Budget(datafile.Value):
         namespaces: of C++, such as `at` or `c10`: only symbols in one of these count; all where it is empty.
         new_requirements: distributions that it did not require.
         loosened_requirements: distributions of which it required an exact version, and takes others now.
+        import_seconds: that its import takes in the smoke test, in the fastest of its runs.
     """
 
     wheel_size: int | None = None
@@ -289,6 +290,7 @@ class Budget(datafile.Value):
     namespaces: tuple[str, ...] = ()
     new_requirements: int | None = None
     loosened_requirements: int | None = None
+    import_seconds: float | None = None
 
 
 class Cost(datafile.Value):
@@ -316,12 +318,15 @@ class Consumer(datafile.Value):
             name. Where there are none, pip fetches one.
         requirement: what pip fetches, such as `torch-scatter==2.1.2`; the newest where it is None.
         index_url: where from; the index that pip is set up for where it is None.
+        index: of the store that the set is in, such as `release`: the wheels are those of the last set there
+            of the stack called `name`.
     """
 
     name: str
     wheels: tuple[str, ...] = ()
     requirement: str | None = None
     index_url: str | None = None
+    index: str | None = None
 
 
 class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):

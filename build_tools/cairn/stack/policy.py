@@ -6,6 +6,7 @@ Whoever has the same stack elsewhere comes to the same digests: no folder of a m
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,7 +20,12 @@ SKIPS = "skip-tests"
 
 # Fields that stacks did not always have. Records name the digest of a stack, so one that says nothing by them
 # keeps the digest that it had before. A new field goes here too.
-_ADDED = {"": ("budgets", "consumers"), "gate": ("rebuilds", "rebuilders")}
+_ADDED = {
+    "consumers": ("index",),
+    "budgets": ("import_seconds",),
+    "": ("budgets", "consumers"),
+    "gate": ("rebuilds", "rebuilders"),
+}
 
 
 def digest_of(stack: Stack) -> str:
@@ -34,9 +40,10 @@ def digest_of(stack: Stack) -> str:
         del project["origin"], project["hashtag"]
     for owner, names in _ADDED.items():
         fields = plain[owner] if owner else plain
-        for name in names:
-            if not fields[name]:
-                del fields[name]
+        several = fields if owner == "consumers" else fields.values() if owner == "budgets" else [fields]
+        for one, name in itertools.product(several, names):
+            if not one[name]:
+                del one[name]
     if stack.folder:
         plain = _below(plain, Path(stack.folder))
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()

@@ -314,10 +314,11 @@ def _check_users(stack: Stack, path: Path) -> None:
     for consumer in stack.consumers:
         if not requirements.is_project_name(consumer.name):
             raise UsageError(f"{path}: {requirements.shown(consumer.name)} cannot be the name of a consumer")
-        if consumer.wheels and (consumer.requirement or consumer.index_url):
+        ways = (consumer.wheels, consumer.requirement or consumer.index_url, consumer.index)
+        if sum(map(bool, ways)) > 1:
             raise UsageError(
                 f"{path}: the consumer {consumer.name} has wheels of its own, and what pip is to fetch",
-                tip="name its wheels, or its requirement and index_url",
+                tip="name its wheels, or its requirement and index_url, or an index of the store",
             )
         if consumer.requirement is not None:
             _check_requirement(consumer.requirement, path)

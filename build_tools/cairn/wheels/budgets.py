@@ -17,13 +17,16 @@ from cairn.wheels.metadata import wheel_info
 _MANGLED = r"_Z(?:T[VTIS]|GV)?N?[rVKRO]*"
 
 
-def over(budget: Budget, old: Interface | None, new: Interface) -> Iterator[tuple[str, str]]:
+def over(
+    budget: Budget, old: Interface | None, new: Interface, *, import_seconds: float = 0
+) -> Iterator[tuple[str, str]]:
     """The fields of a budget that a wheel is over, each with a sentence that has the number.
 
     Args:
         budget: the most that it may have.
         old: the wheel of the last set; None where there is none, and what is lost or gained is not counted.
         new: the wheel.
+        import_seconds: how long its import takes; 0 where that is not known.
     """
     spills = sum(kernel.vgpr_spills + kernel.sgpr_spills for kernel in new.kernels)
     for name, count, unit in (
@@ -34,6 +37,9 @@ def over(budget: Budget, old: Interface | None, new: Interface) -> Iterator[tupl
         most = getattr(budget, name)
         if most is not None and count > most:
             yield name, f"{count} {unit}, {count - most} over the budget of {most}"
+    if budget.import_seconds is not None and import_seconds > budget.import_seconds:
+        text = f"{import_seconds:.2f} seconds for its import, where the budget is {budget.import_seconds:.2f}"
+        yield "import_seconds", text
     for name, lost, what in _changes(budget, old, new) if old is not None else ():
         most = getattr(budget, name)
         if most is not None and len(lost) > most:

@@ -205,6 +205,10 @@ index_url = "https://example.org/simple"
 [[consumers]]
 name = "ours"
 wheels = ["ours-*.whl"]
+
+[[consumers]]
+name = "pyg"
+index = "release"
 """  # noqa: E501
 EMPTY_IS_FINE = re.compile(
     r"sdk\.(build|machine)\.1|gate\.notify\.1|device_wheels\.prefix"

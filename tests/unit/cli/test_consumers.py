@@ -51,6 +51,7 @@ def test_it_takes_the_consumers_of_a_stack(tmp_path: Path, capsys: pytest.Captur
         ("[budgets.nobody]\nspills = 1", "a budget is for the project 'nobody'"),
         ('[[consumers]]\nname = "-r"', "cannot be the name of a consumer"),
         ('[[consumers]]\nname = "a"\nwheels = ["a.whl"]\nrequirement = "a==1"', "has wheels of its own"),
+        ('[[consumers]]\nname = "a"\nindex = "release"\nrequirement = "a==1"', "has wheels of its own"),
         ('[[consumers]]\nname = "a"\nrequirement = "a=>1"', "is not a requirement"),
     ],
 )
@@ -86,3 +87,23 @@ def test_two_wheels_of_one_distribution_are_not_one_set(
     build_wheel(tmp_path / "users", name="user", requires=(), files={"user/a.py": USER})
     assert main(["diff", "--consumers", str(old), str(new), "--consumer", str(tmp_path / "users")]) == 7
     assert "two wheels of demo" in capsys.readouterr().err
+
+
+def test_what_else_breaks_is_told_where_a_consumer_cannot_be_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, new = _sets(tmp_path)
+    stack = write_stack(tmp_path / "stack")
+    path = stack / "stack.toml" if stack.is_dir() else stack
+    lost = '[[consumers]]\nname = "lost"\nwheels = ["lost-*.whl"]\n'
+    stored = '[[consumers]]\nname = "pyg"\nindex = "release"\n'
+    path.write_text(f"{path.read_text()}\n{lost}{stored}")
+    user = build_wheel(tmp_path / "users", name="user", requires=(), files={"user/a.py": USER})
+    ask = ["diff", "--consumers", str(old), str(new), "--stack", str(path)]
+    assert main([*ask, "--consumer", str(user)]) == 8
+    said = capsys.readouterr()
+    assert "cannot be imported without demo.gone" in said.out
+    assert "whether lost breaks is not known: there is no wheel" in said.err
+    assert "whether pyg breaks is not known: no store is named" in said.err
+    assert main(ask) == 8
+    assert "whether lost breaks is not known" in capsys.readouterr().err

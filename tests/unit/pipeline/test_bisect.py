@@ -12,6 +12,7 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
+from cairn.pipeline import commit_search
 from cairn.pipeline.bisect import (
     LAYERS,
     LOG,
@@ -29,6 +30,7 @@ from cairn.release.index import keys, people
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.pages.trends import Point, Trends
+from cairn.sources.manifest.changelog import Changelog, Commit, ProjectChange
 from cairn.store.memory import MemoryStore
 from helpers.release import commit
 
@@ -94,11 +96,51 @@ def test_twenty_faults_in_sixty_nights_are_traced_to_their_layers_in_eight_insta
         span = changes[nights.index(good) + 1 : nights.index(bad) + 1]
         return [name for name in LAYERS if any(name in one for one in span)]
 
+    builds = 0
     for night, layer in faults:
         found = hunted(search(60), (night, layer), differing)
         assert found.blamed(differing) == (layer,)
         assert layer == "tests" or found.suspects == (nights[night],)
         assert len(found.tries) <= 8
+        if layer == "sources":
+            builds += 1
+            culprit, count = random.randint(1, 8), len(found.tries)
+            steps = commit_search.steps_of(changes_of(*(f"{night:02}{n}" for n in range(9))))
+            while (place := (states := commit_search.halving(found, nights[night], steps)).next) is not None:
+                one = Try(
+                    set_id=nights[night],
+                    commit=steps[place - 1].commit.id,
+                    verdict="bad" if place >= culprit else "good",
+                )
+                found = msgspec.structs.replace(found, tries=(*found.tries, one))
+            assert [one.commit.id for one in steps[states.good : states.bad]] == [f"{night:02}{culprit}"]
+            assert len(found.tries) - count <= 3
+    assert builds > 2
+
+
+def changes_of(before: str, *ids: str, merged: str = "") -> Changelog:
+    """The commits of a project, with the first of them above `before`; one of a merged branch is between."""
+    parents = dict(zip(ids, (before, *ids), strict=False))
+    commits = [Commit(id=one, author="", date="", subject=one, parent=parents[one]) for one in reversed(ids)]
+    if merged:
+        commits.insert(1, Commit(id=merged, author="", date="", subject=merged, parent=before))
+    project = ProjectChange(
+        name="torch", origin="", before=before, after=ids[-1] if ids else before, commits=tuple(commits)
+    )
+    return Changelog(stack="s", line="main", before="", after="", values=(), projects=(project,))
+
+
+def test_commits_are_tried_in_the_order_of_the_main_line() -> None:
+    steps = commit_search.steps_of(changes_of("a", "b", "c", "d", merged="side"))
+    assert [one.commit.id for one in steps] == ["b", "c", "d"]
+    assert commit_search.cost(steps) == "at most 2 builds for 3 commits"
+    with pytest.raises(UsageError, match="no commit came with the first bad set"):
+        commit_search.steps_of(changes_of("a"))
+    rewritten = changes_of("a", "b")
+    (project,) = rewritten.projects
+    lost = msgspec.structs.replace(project, dropped=project.commits)
+    with pytest.raises(UsageError, match="its branch was rewritten"):
+        commit_search.steps_of(msgspec.structs.replace(rewritten, projects=(lost,)))
 
 
 @pytest.mark.parametrize("culprit", range(1, 9))

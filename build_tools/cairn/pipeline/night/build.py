@@ -133,7 +133,9 @@ def _write_sets(request: LegBuild) -> None:
             wheelset.write(place / SET_FILE, part)
 
 
-def checkouts(stack: Stack, frozen: Manifest, folder: Path, *, name: str) -> tuple[Checkout, ...]:
+def checkouts(
+    stack: Stack, frozen: Manifest, folder: Path, *, name: str, exact: bool = True
+) -> tuple[Checkout, ...]:
     """Check out what a manifest froze, and prove by the trees that it is the same.
 
     Args:
@@ -141,6 +143,7 @@ def checkouts(stack: Stack, frozen: Manifest, folder: Path, *, name: str) -> tup
         frozen: the manifest.
         folder: receives a checkout for each project.
         name: of the stage on the console.
+        exact: whether its trees are those of its commits; not if these were replaced.
 
     Raises:
         SourceError: the checkouts cannot be made as they were frozen.
@@ -157,7 +160,7 @@ def checkouts(stack: Stack, frozen: Manifest, folder: Path, *, name: str) -> tup
     with console.current().stage(name) as stage:
         trees = restore.reproduce(frozen, requests, say=stage.update)
         stage.update("comparing the trees")
-        if problems := manifest.verify(frozen, folders):
+        if exact and (problems := manifest.verify(frozen, folders)):
             raise SourceError(f"the checkouts are not what was frozen: {'; '.join(problems)}")
     order = {project.name: place for place, project in enumerate(stack.in_order())}
     return tuple(sorted(trees, key=lambda checkout: order[checkout.project.name]))

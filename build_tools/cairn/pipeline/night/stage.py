@@ -7,7 +7,7 @@ of that code checks and publishes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -95,7 +95,8 @@ def _try_to_stage(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg
         if not whole:
             return StagedLeg(leg=leg, reason="no wheels were built")
         wheel_set = _stage(run, leg, whole[-1])
-        return StagedLeg(leg=leg, set_id=wheel_set.id, measures=_measured(wheel_set, whole[-1]))
+        wheels = [whole[-1] / wheel.file_name for wheel in wheel_set.wheels]
+        return StagedLeg(leg=leg, set_id=wheel_set.id, measures=measured(wheels, for_cpu=wheel_set.for_cpu))
     except (CairnError, OSError) as error:
         return StagedLeg(leg=leg, reason=str(error))
 
@@ -127,18 +128,18 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     )
 
 
-def _measured(wheel_set: WheelSet, folder: Path) -> dict[str, float]:
+def measured(wheels: Iterable[Path], *, for_cpu: bool) -> dict[str, float]:
     """Measure the wheels of a set; nothing where one cannot be read, which is for the gate to say."""
     measures = dict.fromkeys(("wheel_size", "installed_size", "kernels"), 0)
     try:
-        for wheel in wheel_set.wheels:
-            read = read_interface(folder / wheel.file_name, python=False)
+        for wheel in wheels:
+            read = read_interface(wheel, python=False)
             measures["wheel_size"] += read.size
             measures["installed_size"] += read.unpacked_size
             measures["kernels"] += len({(kernel.name, kernel.target) for kernel in read.kernels})
     except WheelError:
         return {}
-    return {name: value for name, value in measures.items() if name != "kernels" or not wheel_set.for_cpu}
+    return {name: value for name, value in measures.items() if name != "kernels" or not for_cpu}
 
 
 def _refuse_other_set(wheel_set: WheelSet, night: NightPlan, leg: Leg) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from cairn.errors import CairnError
+from cairn.output import wording
+from cairn.release import consumers
 from cairn.release.gate.case import Case, Files
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
@@ -14,9 +14,7 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.publish.compatibility import Platform
 from cairn.store import transfer
 from cairn.wheels import budgets
-from cairn.wheels.consumers import breaks, fetch
 from cairn.wheels.interface.read import read_interface
-from cairn.wheels.metadata import wheel_info
 from cairn.wheels.verify.findings import Finding, FindingCode
 
 _MEND = "mend it, or allow it by name, reason and expiry in the file that the gate's `allow` names"
@@ -59,6 +57,8 @@ def findings(case: Case, files: Files) -> Iterator[tuple[Path, Finding]]:
 
 
 def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[tuple[Path, Finding]]:
+    users = [consumer.name for consumer in case.stack.consumers]
+    seconds = min((s for one in case.kept.records if (s := one.record.import_seconds)), default=0.0)
     for wheel in case.wheel_set.wheels:
         project = case.project_of(wheel)
         budget = case.stack.budgets.get(project.name) if project else None
@@ -66,29 +66,25 @@ def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[
             continue
         path, before = files.paths[wheel.file_name], old.get(wheel.distribution)
         last = read_interface(before, python=False) if before else None
-        for name, reason in budgets.over(budget, last, read_interface(path, python=False)):
+        read = read_interface(path, python=False)
+        for name, text in budgets.over(budget, last, read, import_seconds=seconds):
+            reason = f"{text} (consumers: {wording.some(users)})" if users else text
             yield path, Finding(code=FindingCode.OVER_BUDGET, member=name, reason=reason, fix=_MEND)
 
 
 def _broken(case: Case, files: Files, old: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
-    place = Platform(python=case.wheel_set.python, tag=case.wheel_set.platform)
-    own = {wheel.distribution: files.paths[wheel.file_name] for wheel in case.wheel_set.wheels}
-    suitable: list[Path] = []
-    with tempfile.TemporaryDirectory(prefix="cairn-consumers-") as folder:
-        for consumer in case.stack.consumers:
-            try:
-                found = fetch.wheels_of(consumer, Path(folder), python=place.python, platform=place.tag)
-                for path in found:
-                    wheel_info.read(path)
-            except CairnError as error:  # nobody knows then whether it breaks; all else is told as well
-                reason = f"whether {consumer.name} breaks is not known: {error}"
-                code = FindingCode.CONSUMER_BREAKS
-                finding = Finding(code=code, member=consumer.name, reason=reason, fix=error.tip or _MEND)
-                yield next(iter(own.values())), finding
-            else:
-                suitable += [path for path in found if place.takes(path.name, None)]
-        judged = breaks.judge(old, list(own.values()), suitable, markers=place.markers())
+    made, code = case.wheel_set, FindingCode.CONSUMER_BREAKS
+    own = {wheel.distribution: files.paths[wheel.file_name] for wheel in made.wheels}
+    judged = consumers.judge(
+        case.stack.consumers,
+        old,
+        list(own.values()),
+        place=Platform(python=made.python, tag=made.platform),
+        store=case.store,
+        family=made.family,
+    )
+    for name, why in judged.unknown.items():
+        reason = f"whether {name} breaks is not known: {why}"
+        yield next(iter(own.values())), Finding(code=code, member=name, reason=reason, fix=_MEND)
     for one in judged.breaks:
-        reason = str(one)
-        finding = Finding(code=FindingCode.CONSUMER_BREAKS, member=one.consumer, reason=reason, fix=_MEND)
-        yield own[one.provider], finding
+        yield own[one.provider], Finding(code=code, member=one.consumer, reason=str(one), fix=_MEND)

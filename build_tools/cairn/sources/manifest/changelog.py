@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import git
 
 _ENCODING = re.compile(rb"^encoding (\S+)$", re.MULTILINE)
+_PARENT = re.compile(rb"^parent ([0-9a-f]+)$", re.MULTILINE)
 _SIGNED = re.compile(rb"^(author|committer) (.*)$", re.MULTILINE)
 
 
@@ -48,12 +49,14 @@ class Commit(datafile.Value):
         author: the name of who wrote it.
         date: when it was committed, ISO 8601; empty where the commit does not say.
         subject: the first paragraph of its message, in one line.
+        parent: the first of its parents; empty where it has none.
     """
 
     id: str
     author: str
     date: str
     subject: str
+    parent: str = ""
 
 
 def commits_between(folder: Path, before: str, after: str) -> tuple[Commit, ...]:
@@ -121,7 +124,9 @@ def _read_commit(commit: str, raw: bytes) -> Commit:
         date = ""
     paragraph = re.split(r"\n[ \t\r]*\n", _text(message, encoding).strip(), maxsplit=1)[0]
     subject = " ".join(line.rstrip() for line in paragraph.split("\n"))
-    return Commit(id=commit, author=_shown(name), date=date, subject=_shown(subject))
+    found = _PARENT.search(headers)
+    parent = found[1].decode() if found else ""
+    return Commit(id=commit, author=_shown(name), date=date, subject=_shown(subject), parent=parent)
 
 
 def _text(data: bytes, encoding: str) -> str:

@@ -14,7 +14,8 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from cairn import datafile
+from cairn import datafile, targets
+from cairn.errors import WheelError
 from cairn.formats.image import Symbol
 from cairn.output import wording
 from cairn.wheels.consumers import offers
@@ -26,10 +27,12 @@ from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.interface.model import Interface
 from cairn.wheels.metadata import wheel_info
 
-BreakKind = Literal["requirement", "dependency", "library", "symbol", "import", "name", "keyword", "operator"]
-"""What is no longer met: a version range; a distribution that is imported, and came by way of the set; a
-library that is needed; a symbol; a name without which a module cannot be imported; one that is used when a
-function runs, or the keyword of an argument; an operator."""
+BreakKind = Literal[
+    "requirement", "dependency", "library", "symbol", "import", "name", "keyword", "operator", "target"
+]
+"""What is no longer met: a version range or an extra; a distribution that is imported, and came by way of the
+set; a library that is needed; a symbol; a name without which a module cannot be imported; one that is used
+when a function runs, or the keyword of an argument; an operator; a target of device code."""
 
 _OF_CPYTHON = re.compile(r"cp3([0-9]{1,2})")
 
@@ -78,6 +81,7 @@ _SENTENCES: Mapping[BreakKind, str] = {
     "name": "uses {name}",
     "keyword": "calls {name}",
     "operator": "calls the operator {name}",
+    "target": "has device code for {name}",
 }
 
 
@@ -88,11 +92,13 @@ class Judgement(datafile.Value):
         breaks: what breaks, consumer by consumer.
         consumers: file names of the wheels that were looked at.
         unread: what of them could not be, as `file: member`.
+        unknown: of which nobody knows whether it breaks, and why.
     """
 
     breaks: tuple[Break, ...]
     consumers: tuple[str, ...]
     unread: tuple[str, ...] = ()
+    unknown: Mapping[str, str] = {}
 
 
 def judge(
@@ -107,21 +113,26 @@ def judge(
         markers: where they are installed, as environment markers have it (PEP 508).
 
     Raises:
-        WheelError: a wheel cannot be read.
+        WheelError: a wheel of one of the sets cannot be read.
     """
     broken: list[Break] = []
     unread: list[str] = []
+    unknown: dict[str, str] = {}
     names: list[str] = []
     with (
         offers.opened(new, only=offers.distributions(old)) as after,
         offers.opened(old, only=after.wheels.keys()) as before,
     ):
         for wheel in consumers:
-            needs = offers.needs_of(wheel, before.names.tops)
+            try:
+                needs = offers.needs_of(wheel, before.names.tops)
+            except WheelError as error:
+                unknown[wheel.name] = str(error)
+                continue
             broken += between(before, after, needs, markers=markers)
             unread += [f"{wheel.name}: {one}" for one in (*needs.python.unread, *needs.interface.unread)]
             names.append(wheel.name)
-    return Judgement(breaks=tuple(broken), consumers=tuple(names), unread=tuple(unread))
+    return Judgement(breaks=tuple(broken), consumers=tuple(names), unread=tuple(unread), unknown=unknown)
 
 
 def between(old: Offer, new: Offer, needs: Needs, *, markers: Mapping[str, str]) -> tuple[Break, ...]:
@@ -146,6 +157,7 @@ def between(old: Offer, new: Offer, needs: Needs, *, markers: Mapping[str, str])
                 *comparison.linkage(),
                 *comparison.python_names(),
                 *comparison.operators(),
+                *comparison.targets(),
             )
         )
     )
@@ -167,6 +179,11 @@ class _Comparison:
             for offer_old, offer_new in self._pairs(name):
                 if _meets(offer_old.version, requirement) and not _meets(offer_new.version, requirement):
                     yield self._break("requirement", str(requirement), name)
+                # pip only warns of an extra that there is not, and installs nothing for it.
+                extras = set(map(canonicalize_name, requirement.extras))
+                had, has = (set(map(canonicalize_name, one.extras)) for one in (offer_old, offer_new))
+                for extra in sorted(extras & had - has):
+                    yield self._break("requirement", f"{requirement.name}[{extra}]", name)
             # What the set pins, its consumers get too.
             for wheel in self._new.wheels.values():
                 before = self._old.wheels.get(wheel.distribution)
@@ -245,6 +262,21 @@ class _Comparison:
             if name not in mentioned:
                 yield self._break("operator", name, before[name], places)
 
+    def targets(self) -> Iterator[Break]:
+        """GPUs that the consumer has code for, and the set no longer."""
+        new = {
+            one for wheel in self._new.wheels.values() for name in wheel.targets for one in _that_run(name)
+        }
+        for target in self._needs.interface.targets:
+            providers = (
+                name
+                for name, wheel in self._old.wheels.items()
+                if any(target in _that_run(of_set) for of_set in wheel.targets)
+            )
+            provider = next(providers, None)
+            if provider is not None and target not in new:
+                yield self._break("target", target, provider)
+
     def _provider(self, library: Binary | None) -> str:
         return next(name for name, wheel in self._old.wheels.items() if library in wheel.libraries)
 
@@ -283,6 +315,10 @@ class _Comparison:
             places=tuple(dict.fromkeys(places)),
             commits=(old, new) if old and new and old != new else None,
         )
+
+
+def _that_run(target: str) -> tuple[str, ...]:
+    return (target, *targets.that_run(target.partition(":")[0]))
 
 
 def python_of(wheels: Sequence[Path]) -> str | None:

@@ -1,7 +1,9 @@
 """Whether wheels have a Python name, and which keywords it takes: looked up in their sources, nothing is run.
 
 Only the modules on the way to a name are parsed. Python makes names at run time too, so there are three
-answers, and where a module may have more names than can be read, the third is given.
+answers, and where a module may have more names than can be read, the third is given. That is judged by what
+griffe, which lists the public names of a wheel (`interface.python_api`), does not keep: every branch, texts,
+calls that make names at import, and what a `__getattr__` refuses.
 """
 
 from __future__ import annotations

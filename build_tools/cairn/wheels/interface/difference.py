@@ -10,7 +10,7 @@ from pathlib import Path
 from cairn.formats import kpack
 from cairn.formats.image import Symbol
 from cairn.formats.kpack import without_build
-from cairn.formats.zip.reader import Archive
+from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.wheels.contents import code_archives
 from cairn.wheels.interface import kernel_changes, python_changes
 from cairn.wheels.interface.delta import Delta, change
@@ -144,7 +144,8 @@ def diff(first: Path, second: Path, *, python: bool = True) -> Difference:
     Raises:
         WheelError: one of them cannot be read.
     """
-    return between(read_interface(first, python=python), read_interface(second, python=python))
+    with collector_paused():
+        return between(read_interface(first, python=python), read_interface(second, python=python))
 
 
 def between(one: Interface, other: Interface) -> Difference:
@@ -184,7 +185,7 @@ def between(one: Interface, other: Interface) -> Difference:
         changed=changed,
         modes=tuple(sorted(path for path in both if old[path].executable != new[path].executable)),
         libraries=tuple(_library_changes(one, other, renamed)),
-        exports=change(_exported(one.libraries), _exported(other.libraries)),
+        exports=_exports(one.libraries, other.libraries),
         operators=change(_operators(one), _operators(other)),
         targets=change(one.targets, other.targets),
         kernels=kernel_changes.between(one.kernels, other.kernels),
@@ -259,8 +260,8 @@ def _library_changes(one: Interface, other: Interface, renamed: Mapping[str, str
             run_paths=change(a.run_paths, b.run_paths),
             targets=change(a.targets, b.targets),
             version_needs=change(_versions(a), _versions(b)),
-            exports=change(_exported([a]), _exported([b])),
-            weak_exports=change(_exported([a], weak=True), _exported([b], weak=True)),
+            exports=_exports([a], [b]),
+            weak_exports=_exports([a], [b], weak=True),
             imports=change(map(_shown_symbol, _wanted(a)), map(_shown_symbol, _wanted(b))),
             compilers=change(a.compilers, b.compilers),
             soname=change(_soname(a), _soname(b)),
@@ -281,16 +282,20 @@ def _soname(library: Library) -> tuple[str, ...]:
     return (_plain(library.soname),) if library.soname else ()
 
 
-def _exported(libraries: Iterable[Library], *, weak: bool = False) -> set[str]:
-    return {
-        _shown_symbol(symbol)
-        for library in libraries
-        for symbol in library.exports
-        if not library.is_program
-        and symbol.weak is weak
-        and not _OF_STANDARD_LIBRARY.match(symbol.name)
-        and not _OF_BUILD.fullmatch(symbol.name)
-    }
+def _exports(old: Iterable[Library], new: Iterable[Library], *, weak: bool = False) -> Delta:
+    before, after = (
+        frozenset().union(*(one.exports for one in libraries if not one.is_program))
+        for libraries in (old, new)
+    )
+
+    def shown(symbols: Iterable[Symbol]) -> Iterator[str]:
+        for symbol in symbols:
+            counts = symbol.weak is weak and not _OF_STANDARD_LIBRARY.match(symbol.name)
+            if counts and not _OF_BUILD.fullmatch(symbol.name):
+                yield _shown_symbol(symbol)
+
+    # libtorch_cpu has 75,000, of which few differ.
+    return change(shown(before - after), shown(after - before))
 
 
 def _wanted(library: Library) -> Iterator[Symbol]:

@@ -24,8 +24,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 _LONGEST = 16_384  # characters of a schema; `aten::_flash_attention_forward` has 700
-_SAMPLE = 1 << 13  # bytes at either end of a piece that are looked at for code
-_LEAST_MOVES = 200  # bytes for each
+_SAMPLE = 1 << 12  # bytes at either end of a piece that are looked at for code
+_OF_CODE = ((200, (b"H\x89",)), (50, (b"\x0f", b"\xc5")), (50, (b"b\xf1", b"b\xf2")))
 _QUALIFIED = re.compile(rb"([A-Za-z_][\w.]*)::([A-Za-z_]\w*)(?:\.\w+)?(?:\(.*)?", re.DOTALL)
 _PARTS = re.compile(
     r"(?:(?P<ns>[\w.]+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\((?P<args>.*)\) ?-> ?(?P<result>.+)"
@@ -84,8 +84,11 @@ class OperatorReader:
 
 
 def _is_code(part: bytes) -> bool:
-    """Whether it is machine code of x86-64: `48 89` (mov) is every 40 bytes there, and nowhere else."""
-    return part.count(b"H\x89") * _LEAST_MOVES > len(part)
+    """Whether it is machine code of x86-64, by bytes that are every few dozen there, and nowhere else.
+
+    `48 89` (mov) in most of it; `0F` (jcc, setcc), the prefix `C5` of AVX or that of AVX-512 in the rest.
+    """
+    return any(sum(map(part.count, marks)) * apart > len(part) for apart, marks in _OF_CODE)
 
 
 def _strings_with(text: bytes, mark: bytes) -> Iterator[bytes]:

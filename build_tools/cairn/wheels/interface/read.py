@@ -83,31 +83,32 @@ class _Passing:
     """What is taken from a library on the way to its section table, which stands at the end of ELF files.
 
     Attributes:
-        operators: reads the texts before `end`.
-        end: where that stops which is loaded; debug information and symbol tables follow.
+        operators: reads the texts that are loaded; debug information and symbol tables are not.
+        loaded: where what is loaded begins and ends.
     """
 
     def __init__(self) -> None:
         self.operators = OperatorReader()
-        self.end = sys.maxsize
-        self._at = self._begin = 0
-        self._behind = b""  # what follows `end`, from `_begin` on: mostly `.comment`
+        self.loaded: Sequence[tuple[int, int]] = ((0, sys.maxsize),)
+        self._at = 0
+        self._behind: dict[int, bytes] = {}  # what follows each of these, by its place: first `.comment`
 
     def see(self, piece: bytes) -> None:
         """Look at the next piece."""
-        before = max(self.end - self._at, 0)
-        if before:
-            self.operators.feed(piece[:before])
-        if before < len(piece) and len(self._behind) < _BEHIND:
-            self._begin = self._begin if self._behind else self._at + before
-            self._behind += piece[before:]
-        self._at += len(piece)
+        at, self._at = self._at, self._at + len(piece)
+        for begin, end in self.loaded:
+            if begin < self._at and end > at:
+                self.operators.feed(piece[max(begin - at, 0) : end - at])
+            if end < self._at and at < end + _BEHIND:
+                self._behind[end] = self._behind.get(end, b"") + piece[max(end - at, 0) :]
 
     def comment(self, view: View, section: Section) -> tuple[str, ...]:
         """The texts of `.comment`."""
-        at = section.offset - self._begin
-        if 0 <= at <= len(self._behind) - section.size:
-            data = self._behind[at : at + section.size]
+        for begin, behind in self._behind.items():
+            at = section.offset - begin
+            if 0 <= at <= len(behind) - section.size:
+                data = behind[at : at + section.size]
+                break
         else:  # near the beginning of a small file, or behind much else
             data = view.read(section.offset, section.size)
         texts = (text.decode("utf-8", "backslashreplace").strip() for text in data.split(b"\0"))
@@ -121,8 +122,8 @@ def _read_library(archive: Archive, member: Member, kind: Format) -> tuple[Seque
     try:
         if kind == "elf":
             segments = elf_layout.read(view).segments
-            loaded = [one.offset + one.file_size for one in segments if one.kind == elf_layout.PT_LOAD]
-            passing.end = max(loaded, default=passing.end)
+            loads = [(one.offset, one.end) for one in segments if one.kind == elf_layout.PT_LOAD]
+            passing.loaded = loads or passing.loaded
         binary = binaries.read_view(view, member.name, kind, checker=reader, symbols=True)
         if binary.is_device_code and view.size <= _LARGEST_CODE:
             reader.look_at(view.read(0, view.size))

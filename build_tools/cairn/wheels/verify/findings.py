@@ -55,6 +55,7 @@ class FindingCode(StrEnum):
     NAME_DECEIVES = "name-deceives"
     NAME_FORBIDDEN = "name-forbidden"
     NAME_TWICE = "name-twice"
+    STRAY_FILES = "stray-files"
     # RECORD against the archive.
     RECORD_MISSING = "record-missing"
     RECORD_ABSENT = "record-absent"
@@ -98,7 +99,7 @@ class FindingCode(StrEnum):
     CONSUMER_BREAKS = "consumer-breaks"
 
 
-NOTES = frozenset((FindingCode.OPTIONAL_PLUGIN, FindingCode.FILES_DIFFER))
+NOTES = frozenset((FindingCode.OPTIONAL_PLUGIN, FindingCode.FILES_DIFFER, FindingCode.STRAY_FILES))
 """What is only said: it does not keep a wheel from being published."""
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.output import safe_text
+from cairn.output import safe_text, wording
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.wheel_info import (
     LICENCES_APART,
@@ -52,6 +52,9 @@ _REFERENCE = re.compile(
 _MODULE_FILES = (".py", ".pyc", ".pyd", ".so")
 _LARGEST = 1 << 20  # bytes of a module that is parsed
 # A package with one of these may find its modules elsewhere (pkgutil, pkg_resources, importlib).
+_STRAYS = frozenset(
+    ("tests", "test", "docs", "doc", "examples", "example", "scripts", "build", "dist", "src")
+)
 _FINDS_ELSEWHERE = (b"__path__", b"declare_namespace", b"meta_path", b"path_hooks")
 # A module with one of these may have names that no statement of it binds.
 _BINDS_UNSEEN = (
@@ -73,6 +76,7 @@ def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding
     yield from _check_licences(archive, info)
     yield from _check_names(archive, info, name)
     yield from _check_twice(archive, name)
+    yield from _check_strays(archive, name)
 
 
 def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
@@ -284,3 +288,18 @@ def _bound(node: ast.AST) -> tuple[str, ...]:
     if isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler):
         return (node.name or "",)
     return ()
+
+
+def _check_strays(archive: Archive, name: FileName) -> Iterator[Finding]:
+    """What a build swept in; as W001 and W005 of check-wheel-contents."""
+    paths = [member.name for member in archive.members if not member.is_dir]
+    tops = dict.fromkeys(
+        installed_path(path).partition("/")[0] for path in paths if "/" in installed_path(path)
+    )
+    bytecode = [path for path in paths if path.endswith((".pyc", ".pyo"))]
+    strays = [top for top in tops if top in _STRAYS and top != name.distribution]
+    for what, which in (("bytecode", bytecode), ("folders that many projects have", strays)):
+        if which:
+            reason = f"it has {what}: {wording.some(which)}"
+            fix = "leave them out of what the build packs (its `packages` or `exclude`)"
+            yield Finding(code=FindingCode.STRAY_FILES, member=which[0], reason=reason, fix=fix)

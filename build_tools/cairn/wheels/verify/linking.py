@@ -8,6 +8,7 @@ On macOS each is named by a path, which may begin with the folder of the binary 
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,6 +36,7 @@ _PLUGIN_FOLDERS = frozenset(("plugins", "qml"))
 _PLUGIN = re.compile(r"plugin\.(?:so|dll|dylib)$", re.IGNORECASE)
 _MACOS_TAG = re.compile(r"macosx_(\d+)_(\d+)_(\w+)")
 _REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra alone; valid or not
+_OF_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?lib(?:32|64|x32)?(?:/|$)")
 _PACKAGE_DEPTH = 2  # the __init__.py of a top package, or of one below it
 
 
@@ -61,7 +63,7 @@ def check(
                 yield as_note if binary.path in optional else finding
             if kind == "elf":
                 yield from _check_symbols(binary, own, rules)
-                yield from _check_run_paths(binary)
+                yield from _check_run_paths(binary, own)
             elif kind == "macho":
                 yield from _check_macos_run_paths(binary)
                 yield from _check_minimum_macos(binary, platforms)
@@ -145,8 +147,9 @@ def _systems(binary: Binary, rules: Sequence[Policy]) -> Iterator[tuple[str, Cal
         yield "a part of macOS", lambda path: path.startswith(OF_MACOS)
 
 
-def _check_run_paths(binary: Binary) -> Iterator[Finding]:
+def _check_run_paths(binary: Binary, own: frozenset[str]) -> Iterator[Finding]:
     problems: dict[str, list[str]] = {}
+    system = _behind_own(binary, own)
     for path in dict.fromkeys(binary.run_paths):
         # The linker puts the folder of the binary in place of `$ORIGIN` (ld.so(8)). Packages lie side by side
         # in site-packages, and may find each other there: beyond that nothing is ours.
@@ -155,13 +158,26 @@ def _check_run_paths(binary: Binary) -> Iterator[Finding]:
         if folder is not None:
             problem = "which is outside of site-packages" if folder.split("/")[0] == ".." else ""
         elif path.startswith("/"):
-            problem = "an absolute path outside of the wheel"
+            problem = "" if path in system else "an absolute path outside of the wheel"
         if problem:
             problems.setdefault(problem, []).append(repr(path))
     for problem, paths in problems.items():
         reason = f"it looks for libraries in {', '.join(paths)}, {problem}"
         fix = "link with run paths relative to $ORIGIN"
         yield Finding(code=FindingCode.RPATH, member=binary.path, reason=reason, fix=fix)
+
+
+def _behind_own(binary: Binary, own: frozenset[str]) -> frozenset[str]:
+    """The run paths that change nothing: folders of the system for libraries, behind those of the wheel.
+
+    The system's administrator alone writes there, and what the wheel has is found before. torch has some
+    such, since MKL's CMake files write `$MKLROOT/lib/intel64` even where they know no MKLROOT.
+    """
+    relative = [number for number, path in enumerate(binary.run_paths) if not path.startswith("/")]
+    if not relative and not own.isdisjoint(binary.needed):
+        return frozenset()
+    behind = binary.run_paths[relative[-1] + 1 if relative else 0 :]
+    return frozenset(path for path in behind if _OF_SYSTEM.match(posixpath.normpath(path)))
 
 
 def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding]:

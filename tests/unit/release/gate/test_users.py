@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from cairn.release.gate.case import opened
 from cairn.release.gate.files_of_set import findings
 from cairn.stack import Budget, Consumer, Stack
 from cairn.store.memory import MemoryStore
-from helpers.gate import case_of, stack_of, stage_torch
-from helpers.release import move
-from helpers.wheels import build_wheel
+from helpers.formats import make_bundle, make_code_object, make_elf
+from helpers.gate import AWAY, case_of, kept, record_of, stack_of, stage_torch
+from helpers.release import make_set, make_wheel, move, put, stage_set, with_bill
+from helpers.wheels import LINUX, build_wheel
 
 GONE = "torch 2.9.0 has it, 2.10.0 has not"
 
@@ -50,6 +52,7 @@ def test_a_break_and_a_budget_are_refused_with_names_and_numbers(store: MemorySt
     over, broken = _told(store, new, strict)
     assert "(installed_size): " in over
     assert "over the budget of 100" in over
+    assert over.endswith("(consumers: user)")
     assert f"(user): user 1.0 cannot be imported without torch.gone: {GONE}" in broken
     allow = tmp_path / "allow.toml"
     allow.write_text(
@@ -92,3 +95,99 @@ def test_what_breaks_nothing_goes_through_and_a_consumer_that_is_not_there_does_
     assert any("whether broken breaks is not known: " in text for text in told)
     assert any("cannot be imported without torch.gone" in text for text in told)
     assert any("over the budget of 100" in text for text in told)
+
+
+def _torch(folder: Path, version: str, kernels: Mapping[str, Sequence[str]], triton: str) -> Path:
+    """A torch with these kernels by target, which requires triton so."""
+    code = {
+        f"hipv4-amdgcn-amd-amdhsa--{target}": make_code_object(
+            target, b"code", [{".name": name, ".symbol": f"{name}.kd"} for name in names]
+        )
+        for target, names in kernels.items()
+    }
+    library = make_elf(soname="libtorch_hip.so", sections={".hip_fatbin": make_bundle(code)})
+    files = {"torch/__init__.py": b"", "torch/lib/libtorch_hip.so": library}
+    return with_bill(
+        build_wheel(
+            folder, name="torch", version=version, tags=LINUX, requires=[f"triton{triton}"], files=files
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernels", "triton", "said"),
+    [
+        pytest.param(
+            {"gfx942": ["gemm", "roll"], "gfx1100": ["gemm"]},
+            "==3.5.0",
+            "1 kernels lost since 2.9.0, where the budget is 0: roll for gfx1100 (consumers: user)",
+            id="a kernel lost for one target",
+        ),
+        pytest.param(
+            {"gfx942": ["gemm", "roll"]},
+            "==3.5.0",
+            "1 targets lost since 2.9.0, where the budget is 0: gfx1100 (consumers: user)",
+            id="a target lost",
+        ),
+        pytest.param(
+            {"gfx942": ["gemm", "roll"], "gfx1100": ["gemm", "roll"]},
+            ">=3.5",
+            "1 requirements that were exact in 2.9.0, where the budget is 0: triton (consumers: user)",
+            id="a requirement loosened",
+        ),
+    ],
+)
+def test_a_loss_that_no_consumer_names_is_over_budget_and_names_the_consumers(
+    tmp_path: Path, kernels: Mapping[str, Sequence[str]], triton: str, said: str
+) -> None:
+    store = MemoryStore()
+    build_wheel(tmp_path, name="user", requires=(), files={"user/a.py": b"import torch\n"})
+    sets = []
+    both = {"gfx942": ["gemm", "roll"], "gfx1100": ["gemm", "roll"]}
+    for version, has, requires in (("2.9.0", both, "==3.5.0"), ("2.10.0", kernels, triton)):
+        wheel = _torch(tmp_path / version, version, has, requires)
+        put(store, "staging", [make_wheel(tmp_path / version, "triton", "3.5.0")])
+        sets.append(
+            stage_set(
+                store,
+                "staging",
+                make_set([wheel], targets=("gfx942", "gfx1100"), family="gfx94X-dcgpu"),
+                [wheel],
+            )
+        )
+    move(store, sets[0])
+    stack = msgspec.structs.replace(
+        stack_of(sets[1], device_code=["torch"]),
+        budgets={"torch": Budget(targets_lost=0, kernels_lost=0, loosened_requirements=0)},
+        consumers=(Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),)),),
+    )
+    (told,) = _told(store, sets[1], stack)
+    assert told.endswith(said)
+
+
+def test_the_last_set_of_another_stack_is_a_consumer(store: MemoryStore, tmp_path: Path) -> None:
+    new = stage_torch(store, tmp_path / "new", "2.10.0", content="")
+    user = Consumer(name="sample", index="dev")
+    stack = msgspec.structs.replace(stack_of(new), consumers=(user,))
+    (nobody,) = _told(store, new, stack)
+    assert "whether sample breaks is not known: " in nobody
+    for number, code in ((1, "import torch\n"), (2, "from torch import gone\n")):
+        wheel = make_wheel(tmp_path / "user", "torchvision", f"1.{number}", content=code)
+        stage_set(store, "dev", make_set([wheel], **AWAY), [wheel])
+    (broken,) = _told(store, new, stack)
+    assert f"(torchvision): torchvision 1.2 cannot be imported without torch.gone: {GONE}" in broken
+    here = make_wheel(tmp_path / "other", "torchvision", "1.3", content="import torch\n")
+    stage_set(store, "dev", make_set([here]), [here])  # for a different platform
+    assert len(_told(store, new, stack)) == 1
+
+
+def test_an_import_that_takes_longer_than_its_budget_is_refused(store: MemoryStore, tmp_path: Path) -> None:
+    new = stage_torch(store, tmp_path / "new", "2.10.0")
+    runs = kept(record_of(new, import_seconds=3.5), record_of(new, import_seconds=3.25), record_of(new))
+    for most, said in ((3.0, ["3.25 seconds for its import, where the budget is 3.00"]), (3.25, [])):
+        budgets = {"torch": Budget(import_seconds=most)}
+        stack = msgspec.structs.replace(stack_of(new), budgets=budgets)
+        case = case_of(store, new, stack=stack, kept=runs)
+        with opened(case) as files:
+            told = [text.partition("): ")[2] for text in findings(case, files) if "import_seconds" in text]
+        assert told == said

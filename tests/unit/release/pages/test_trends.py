@@ -86,7 +86,7 @@ def test_the_status_page_draws_them_with_the_night_of_a_jump_and_how_to_go_on() 
     root = parse(status.page((view,), folder="release"))
     (details,) = [one for one in root.all("details") if one.attributes.get("class") == "trend"]
     assert len(list(details.all("svg"))) == len(MEASURES)
-    assert len(list(details.all("circle"))) == 1
+    assert len(list(details.all("path"))) == 1
     assert f'cairn bisect --index release --jump wheel_size@n60 --leg "{LEG}"' in details.text
     assert not any(parse(status.page((channel(),), folder="release")).all("polyline"))
 

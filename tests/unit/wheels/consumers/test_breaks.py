@@ -14,10 +14,11 @@ from cairn.formats.image import Symbol
 from cairn.wheels.consumers.breaks import Break, judge
 from cairn.wheels.consumers.linkage import Linkage
 from cairn.wheels.contents.binaries import Binary
-from helpers.formats import make_elf
+from helpers.formats import make_bundle, make_code_object, make_elf
 from helpers.wheels import LINUX, build_wheel
 
 MARKERS = {"python_version": "3.11", "python_full_version": "3.11.0", "sys_platform": "linux"}
+GPU = 'torchy-gpu; extra == "gpu"\nProvides-Extra: gpu'
 OPERATORS = b"torchy::nms(Tensor dets, float threshold) -> Tensor\0torchy::roll(Tensor x) -> Tensor\0"
 
 INIT = b"""
@@ -59,12 +60,17 @@ def ops(x):
 """
 
 
+def device_code(*targets: str) -> bytes:
+    code = {f"hipv4-amdgcn-amd-amdhsa--{name}": make_code_object(name, b"code") for name in targets}
+    return make_bundle(code) if code else b""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TorchyParts:
     """What is in a wheel of the set."""
 
     version: str = "1.0"
-    requires: Sequence[str] = ("numpy", "triton==3.5.0")
+    requires: Sequence[str] = ("numpy", "triton==3.5.0", GPU)
     files: Mapping[str, bytes] = field(
         default_factory=lambda: {
             "torchy/__init__.py": INIT,
@@ -76,10 +82,12 @@ class TorchyParts:
     soname: str = "libtorchy.so.1"
     constants: bytes = OPERATORS
     commit: str = "a" * 40
+    targets: Sequence[str] = ("gfx942", "gfx1100")
 
     def build(self, folder: Path) -> Path:
         name = "torchy/lib/" + self.soname
-        library = make_elf(soname=self.soname, defined=self.exports, sections={".rodata": self.constants})
+        sections = {".rodata": self.constants, ".hip_fatbin": device_code(*self.targets)}
+        library = make_elf(soname=self.soname, defined=self.exports, sections=sections)
         sources = [Source(name="torchy", commit=self.commit)]
         bill = cyclonedx.document("torchy", self.version, sources=sources, rocm_version=None)
         files = {**self.files, name: library, f"torchy-{self.version}.dist-info/{cyclonedx.NAME}": bill}
@@ -98,9 +106,13 @@ NEW = TorchyParts(version="1.1", commit="b" * 40)
 
 
 def consumer(
-    folder: Path, code: bytes = CONSUMER, *, requires: Sequence[str] = ("torchy<2", "triton<4")
+    folder: Path, code: bytes = CONSUMER, *, requires: Sequence[str] = ("torchy[gpu]<2", "triton<4")
 ) -> Path:
-    library = make_elf(needed=["libtorchy.so.1", "libc.so.6"], symbols=["at_add", "malloc", "at_mul"])
+    library = make_elf(
+        needed=["libtorchy.so.1", "libc.so.6"],
+        symbols=["at_add", "malloc", "at_mul"],
+        sections={".hip_fatbin": device_code("gfx1100", "gfx1030")},
+    )
     files = {"user/__init__.py": code, "user/_C.cpython-311-x86_64-linux-gnu.so": library}
     return build_wheel(folder, name="user", tags=LINUX, requires=requires, files=files)
 
@@ -119,9 +131,9 @@ def breaks_of(
         pytest.param(replace(NEW, exports=("at_add", "at_mul2")), "symbol", "at_mul", id="symbol renamed"),
         pytest.param(replace(NEW, exports=()), "symbol", "at_add", id="every symbol removed"),
         pytest.param(replace(NEW, soname="libtorchy.so.2"), "library", "libtorchy.so.1", id="soname bumped"),
-        pytest.param(replace(NEW, version="2.0"), "requirement", "torchy<2", id="version bumped"),
+        pytest.param(replace(NEW, version="2.0"), "requirement", "torchy[gpu]<2", id="version bumped"),
         pytest.param(
-            replace(NEW, version="2.0.0a1"), "requirement", "torchy<2", id="pre-release of the next"
+            replace(NEW, version="2.0.0a1"), "requirement", "torchy[gpu]<2", id="pre-release of the next"
         ),
         pytest.param(
             replace(NEW, requires=("numpy", "triton==4.0")),
@@ -200,6 +212,11 @@ def breaks_of(
             "torchy::nms",
             id="op renamed",
         ),
+        pytest.param(replace(NEW, targets=("gfx942",)), "target", "gfx1100", id="device code for one target"),
+        pytest.param(replace(NEW, targets=()), "target", "gfx1100", id="all device code"),
+        pytest.param(
+            replace(NEW, requires=("numpy", "triton==3.5.0")), "requirement", "torchy[gpu]", id="extra gone"
+        ),
     ],
 )
 def test_a_mutation_is_named_with_its_consumer_and_the_commits(
@@ -217,6 +234,9 @@ def test_a_mutation_is_named_with_its_consumer_and_the_commits(
     "new",
     [
         pytest.param(NEW, id="the same under another version"),
+        pytest.param(
+            replace(NEW, targets=("gfx11-generic",)), id="a target by a generic one, and one of nobody"
+        ),
         pytest.param(replace(NEW, exports=("at_add", "at_mul")), id="a symbol that nobody wants"),
         pytest.param(
             NEW.without("torchy/__init__.py", b', mode="fast"', b", **more"), id="a keyword of nobody"

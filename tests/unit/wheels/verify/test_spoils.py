@@ -398,3 +398,18 @@ def test_libraries_of_a_required_wheel_of_macos(tmp_path: Path) -> None:
     assert found(module) == [("needed", DARWIN)]
     supply = providers.supplies([module, library])[module]
     assert found(module, provided_libraries=supply.libraries) == []
+
+
+def test_files_that_a_build_swept_in_are_noted(make_wheel: MakeWheel) -> None:
+    files = {
+        "demo/a.pyc": b"x",
+        "tests/__init__.py": b"",
+        "demo/tests/__init__.py": b"",
+        "demo/docs/a.md": b"a",
+    }
+    verdict = judge(wheel_of(make_wheel, (), files), Expectation())
+    assert verdict.findings == ()
+    assert [(note.code, note.member, note.reason) for note in verdict.notes] == [
+        ("stray-files", "demo/a.pyc", "it has bytecode: demo/a.pyc"),
+        ("stray-files", "tests", "it has folders that many projects have: tests"),
+    ]

@@ -424,6 +424,16 @@ def test_needed_libraries(good: Path, make_wheel: MakeWheel) -> None:
         ("${ORIGIN}/x", True),
         ("$ORIGIN/../../../lib", False),
         ("/opt/rocm/lib", False),
+        ("$ORIGIN:/opt/rocm/lib", False),
+        ("$ORIGIN:/builds/pytorch/lib64", False),
+        ("$ORIGIN:/usr/lib/../../home/me/lib", False),
+        ("$ORIGIN:/library", False),
+        # Behind the wheel's own folders the system's change nothing; before them, they hide what it has.
+        ("$ORIGIN:$ORIGIN/../lib:/lib/intel64:/lib/intel64_win", True),
+        ("$ORIGIN:/usr/lib/x86_64-linux-gnu:/usr/local/lib", True),
+        ("/usr/lib64", True),
+        ("/usr/lib64:$ORIGIN", False),
+        ("$ORIGIN:/usr/lib64:$ORIGIN/../lib", False),
         ("$ORIGIN:", False),
         ("lib", False),
         ("$ORIGINAL/lib", False),
@@ -433,6 +443,15 @@ def test_needed_libraries(good: Path, make_wheel: MakeWheel) -> None:
 def test_run_paths(make_wheel: MakeWheel, path: str, kind: str, *, fine: bool) -> None:
     wheel = make_wheel(tags=LINUX, files={"demo/lib/x.so": make_elf(**{kind: path})})
     assert codes(wheel) == ([] if fine else [("rpath", "demo/lib/x.so")])
+
+
+def test_a_library_of_the_wheel_is_not_looked_for_in_the_folders_of_the_system_alone(
+    make_wheel: MakeWheel,
+) -> None:
+    for path, fine in (("/usr/lib64", False), ("$ORIGIN:/usr/lib64", True)):
+        user = make_elf(needed=["libx.so"], runpath=path)
+        files = {"demo/lib/u.so": user, "demo/lib/libx.so": make_elf(soname="libx.so")}
+        assert codes(make_wheel(tags=LINUX, files=files)) == ([] if fine else [("rpath", "demo/lib/u.so")])
 
 
 def test_targets(good: Path) -> None:
