@@ -136,7 +136,7 @@ def _build(request: Build) -> Answer:
 def _image_build(request: Build) -> ImageBuild:
     from cairn.images import ImageBuild
 
-    engine, file = request.choose_engine(dry_run=request.dry_run), request.file()
+    file, engine = request.file(), request.choose_engine(dry_run=request.dry_run)
     arguments = {}
     for text in request.build_arg:
         name, sign, arguments[name] = text.partition("=")
@@ -185,7 +185,7 @@ def _run(request: Run) -> int | Answer:
     folder = request.mount_dir.resolve()
     if ":" in str(folder):
         raise UsageError(f"engines take no colon in the name of a folder: {folder}")
-    engine, file = request.choose_engine(dry_run=request.dry_run), request.file()
+    file, engine = request.file(), request.choose_engine(dry_run=request.dry_run)
     run = _image_run(
         request.image or f"{file.name}:latest",
         engine,
