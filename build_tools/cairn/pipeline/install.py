@@ -120,7 +120,7 @@ class Destination:
 
     @property
     def is_environment(self) -> bool:
-        """Whether the user chose it, or works in it: a system's own Python often takes no packages (PEP 668)."""
+        """Whether the user chose it, or works in it: that of a system takes no packages (PEP 668)."""
         return "no environment" not in self.origin
 
     @property
