@@ -14,7 +14,6 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
-from cairn.images import ENGINES
 from cairn.options import argument, flag, option, repeated, switch
 from cairn.output import console
 
@@ -39,7 +38,9 @@ class Image:
         convert=converters.nonempty,
         completer=_complete_names,
     )
-    engine: Engine | None = option("program to use (default: the first that answers)", choices=ENGINES)
+    engine: Engine | None = option(
+        "program to use (default: the first that answers)", choices=("docker", "podman", "buildah")
+    )
 
     def file(self) -> Dockerfile:
         """The Dockerfile of the image."""
