@@ -235,7 +235,7 @@ def _actions(section: str, name: str) -> list[argparse.Action]:
         where = "any command"
         if section:
             where = f"`{section}`" if section.partition(" ")[0].endswith(".py") else f"`cairn {section}`"
-        close = wording.nearest(name, actions)
+        close = wording.nearest(name.removeprefix("CAIRN-"), actions)
         raise UsageError(
             f"{name!r} is no option of {where}",
             tip=f"did you mean {' or '.join(close)}?" if close else "name it as `--help` does",
@@ -301,6 +301,7 @@ def _write(path: Path, section: str, name: str, value: object) -> None:
     table = _table(document, (*names, *((settings.COMMANDS, section) if section else ())))
     if value is None:
         if table.pop(name, None) is None:
+            _actions(section, name)
             raise UsageError(f"{name} is not set in {path}", tip=f"cairn config set {name} VALUE")
     elif name in table or not isinstance(table, tomlkit.TOMLDocument):
         table[name] = value

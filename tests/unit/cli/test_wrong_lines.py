@@ -136,6 +136,9 @@ WRONG = [
     ("config set jobs many", 2, "'many' is not a positive number", None),
     ("config get store", 2, "store is not set", "cairn config set store VALUE"),
     ("config set store", 2, "store is not set in", "cairn config set store VALUE"),
+    ("config set store=x", 2, "'store=x' is no option", "did you mean store?"),
+    ("config set CAIRN_STORE x", 2, "'CAIRN-STORE' is no option", "did you mean store?"),
+    ("ci init --cairn other-1.0-py3-none-any.whl", 2, "is no wheel of cairn-wheels", "name it with --cairn"),
 ]
 
 # The line of a file of settings, and what is said of it.
