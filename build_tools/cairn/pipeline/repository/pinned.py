@@ -19,8 +19,8 @@ FOLDER = ".github/cairn"
 _COMMIT = re.compile(r"git\+https://\S+@[0-9a-f]{40}")
 _WHEEL = re.compile(r"https://\S+\.whl#sha256=[0-9a-f]{64}")
 _TIP = (
-    "name it with --cairn: git+https://host/owner/cairn.git@COMMIT, https://host/cairn_wheels-….whl#sha256=…, "
-    "or a wheel, which is then copied into the repository"
+    "name it with --cairn: git+https://host/owner/cairn.git@COMMIT, "
+    "https://host/cairn_wheels-….whl#sha256=…, or a wheel, which is then copied into the repository"
 )
 
 
