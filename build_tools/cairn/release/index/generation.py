@@ -93,8 +93,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
         version: of its distribution, as PEP 700 lists it.
         build: what its version belongs to: the sha256 of the manifest that it was built from, `mirrored` or
             `published`. Files of one version are of one build.
-        upload_time: when this index took it, RFC 3339 in UTC (PEP 700); None in the index of a set, which no
-            time is part of.
+        upload_time: when this index took it, RFC 3339 in UTC (PEP 700); None in the index of a set.
         needs: the projects that its metadata requires, normalised, whatever their markers say.
         requires_python: the specifier in its metadata.
         metadata_sha256: of the metadata offered beside it (PEP 658); None where it cannot be relied on.
