@@ -12,13 +12,15 @@ class CairnError(Exception):
     Attributes:
         exit_code: what the program exits with; see the table in `docs/reference/exit-codes.md`.
         tip: one sentence that says what to do next, or None.
+        usual_tip: the tip of those of the kind that are given none.
     """
 
     exit_code = 1
+    usual_tip: str | None = None
 
     def __init__(self, message: str, *, tip: str | None = None) -> None:
         super().__init__(message)
-        self.tip = tip
+        self.tip = tip or self.usual_tip
 
 
 class UsageError(CairnError):

@@ -128,7 +128,9 @@ def ask(path: Path) -> Interpreter:
             platform=_tag(answer["platform"]),
         )
     except (ProcessError, PrerequisiteError, OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{path} is not a Python that runs", tip="name a version, such as 3.12") from error
+        raise UsageError(
+            f"{path} is not a Python that runs", tip="name the program, such as .venv/bin/python"
+        ) from error
     if answer["implementation"] != "CPython" or answer["free"]:
         kind = "free-threaded CPython" if answer["free"] else answer["implementation"]
         raise UsageError(f"{path} is {kind}, which wheels are not built for", tip="name a plain CPython")

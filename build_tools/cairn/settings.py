@@ -289,6 +289,8 @@ def _value(value: object, where: str) -> Value:
         raise UsageError(f"{where} is a list of something else than texts and numbers")
     if isinstance(value, Mapping):
         tip = f'what holds for one command stands in [{COMMANDS}."build run"]'
+        if where.endswith(f"{PROJECT_FILE}: tool"):
+            tip = f"in {PROJECT_FILE} options stand at the top: [tool.cairn] is of pyproject.toml"
         raise UsageError(f"{where} is a table, not the value of an option", tip=tip)
     return str(value)  # a number, a date
 

@@ -44,5 +44,6 @@ def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, t
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         cause = reason if isinstance(reason, Exception) else error
-        raise NetworkError(f"cannot read {url}: {type(cause).__name__}", tip=tip) from error
+        why = getattr(cause, "strerror", None) or type(cause).__name__
+        raise NetworkError(f"cannot read {url}: {why}", tip=tip) from error
     return True

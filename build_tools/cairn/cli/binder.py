@@ -116,7 +116,8 @@ def bind(
     """Have a parser take the options of a request, and carry it out; `how` is for `add_options`."""
     add_options(parser, request, **how)
     parser.set_defaults(
-        run=lambda options: carry_out(make(request, options), run, json=getattr(options, "json", False))
+        run=lambda options: carry_out(make(request, options), run, json=getattr(options, "json", False)),
+        program=parser.prog,
     )
 
 

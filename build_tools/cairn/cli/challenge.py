@@ -32,7 +32,7 @@ class ChallengeSet(signing.SignOptions, common.StackOptions, common.StoreOptions
     the verdict is signed and put beside the set, where the gate and the pages find it. Exit code 7 says that
     a wheel differs.
 
-        cairn challenge 3f9a0c --store ./store --stack external-builds/sample --work-dir /tmp/challenge
+        cairn challenge 3f9a0c --store ./store --stack sample --work-dir /tmp/challenge
     """
 
     set_id: str = common.set_argument()

@@ -54,7 +54,7 @@ class CheckoutCommand(common.StackOptions, PlaceOptions):
     up to date; local work is kept unless --force is given. `origins` makes the repositories that a stack
     describes by a tree or an sdist, and prints them.
 
-        cairn checkout all --stack external-builds/pytorch --line release/2.9
+        cairn checkout all --stack pytorch --line release/2.9
     """
 
     what: str = argument("all|origins|NAME", "what to check out", completer=common.complete_projects)

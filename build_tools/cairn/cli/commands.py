@@ -45,7 +45,7 @@ class Group:
 _MANIFEST = Group(
     about="freeze what a build is made from; make and compare it again",
     description="Freeze what a build is made from in a manifest; make it again, and compare.",
-    example="cairn manifest create --stack external-builds/pytorch --output manifest.json",
+    example="cairn manifest create --stack pytorch --output manifest.json",
     module="manifest",
     commands={
         "create": "write the manifest of a stack's checkouts",
@@ -148,7 +148,7 @@ _INDEX_MIRROR = Group(
     about="have an index hold what sets need of other indexes, by hash",
     description="Have an index hold what sets need of other indexes, by hash. A lock, which is reviewed, "
     "names every file for all Pythons and platforms of a stack.",
-    example="cairn index mirror sync --stack external-builds/pytorch --store ./store",
+    example="cairn index mirror sync --stack pytorch --store ./store",
     default="sync",
     module="index.publish",
     formerly={"fetch": "sync"},
@@ -199,7 +199,7 @@ _RELEASE_KEY = Group(
 _RELEASE = Group(
     about="promote sets, and take them back",
     description="Bring sets from channel to channel.",
-    example="cairn release promote SET --stack external-builds/pytorch --store ./store",
+    example="cairn release promote SET --stack pytorch --store ./store",
     modules={
         "release.history": ("rollback", "yank", "retain", "log"),
         "ci.night_wheels": ("night",),
@@ -231,8 +231,7 @@ _CI_NIGHT = Group(
     about="the nightly, job by job: freeze, build, stage, test, suite, merge, promote, report",
     description="The nightly, job by job: freeze, build, stage, test, suite, merge, promote, report. What "
     "the jobs agree on lies in the store, and nothing is promoted but by what lies there.",
-    example="cairn ci night freeze --night 2026-01-31 --stack external-builds/sample --store ./store "
-    "--matrix matrix.json",
+    example="cairn ci night freeze --night 2026-01-31 --stack sample --store ./store --matrix matrix.json",
     modules={
         "ci.night_wheels": ("freeze", "build", "stage", "promote"),
         "ci.night_tests": ("fetch", "test", "suite", "keep", "merge"),
@@ -259,7 +258,7 @@ _CI_NIGHT = Group(
 
 _CI = Group(
     about="run a stack end to end, set a repository up for nights, or run their jobs",
-    example="cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100",
+    example="cairn ci run --stack sample --line release/2.9 --targets gfx942,gfx1100",
     commands={
         "init": "have a repository of one's own on GitHub run nights: its workflows, stack and policies",
         "check": "say what a repository lacks to run nights, and what to do about each",
@@ -315,7 +314,7 @@ MOVED = {
 
 PROGRAM = Group(
     about="build, test and promote PyTorch wheels for AMD GPUs (ROCm)",
-    example="cairn ci run --stack external-builds/sample/stack.toml",
+    example="cairn ci run --stack sample",
     commands={
         "checkout": "check projects out, hipify them and tag what upstream gave",
         "manifest": _MANIFEST,

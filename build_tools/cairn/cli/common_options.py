@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
 
 def complete_stack_folders(prefix: str, **_: object) -> list[str]:
-    """Folders with a stack, and folders on the way to one."""
+    """Folders with a stack, folders on the way to one, and the names of Cairn's own."""
+    from cairn import shipped
+
     folder = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
     folders = [path for path in sorted(folder.glob("*/")) if not path.name.startswith(".")]
     near = [] if prefix else sorted(Path("external-builds").glob("*/stack.toml"))
-    return [*(f"{path}/" for path in folders), *(str(path.parent) for path in near)]
+    return [*(f"{path}/" for path in folders), *(str(path.parent) for path in near), *shipped.STACKS]
 
 
 def complete_projects(parsed_args: argparse.Namespace, **_: object) -> list[str]:
@@ -85,7 +87,8 @@ _SDK_EXTRAS = ("libraries", "devel")  # of the `rocm` package: those that a buil
 def stack(*, required: bool = True, default: Path | None = None) -> Any:
     """`--stack`, which must be given where it is `required` and has no default."""
     return option(
-        "a stack.toml, or the folder that has one" + (" (default: %(default)s)" if default else ""),
+        "a stack.toml, its folder, or one of Cairn's own: sample, pytorch, pyg, torchdevice"
+        + (" (default: %(default)s)" if default else ""),
         required=required and default is None,
         default=default,
         convert=converters.any_path,

@@ -6,7 +6,7 @@ import argparse
 import itertools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -235,7 +235,7 @@ def _actions(section: str, name: str) -> list[argparse.Action]:
         where = "any command"
         if section:
             where = f"`{section}`" if section.partition(" ")[0].endswith(".py") else f"`cairn {section}`"
-        close = wording.nearest(name, actions)
+        close = wording.nearest(name.removeprefix("CAIRN-"), actions)
         raise UsageError(
             f"{name!r} is no option of {where}",
             tip=f"did you mean {' or '.join(close)}?" if close else "name it as `--help` does",
@@ -297,15 +297,12 @@ def _write(path: Path, section: str, name: str, value: object) -> None:
     if path.is_file():
         settings.read_table(path)  # says what is wrong with it
     document = tomlkit.parse(path.read_text(encoding="utf-8-sig") if path.is_file() else "")
-    table: Any = document
     names = ("tool", "cairn") if path.name == "pyproject.toml" else ()
-    for key in (*names, *((settings.COMMANDS, section) if section else ())):
-        if key not in table:
-            is_outer = key in ("tool", settings.COMMANDS)
-            table.add(key, tomlkit.table(is_super_table=is_outer))
-        table = table[key]
+    table = _table(document, (*names, *((settings.COMMANDS, section) if section else ())))
     if value is None:
-        table.pop(name, None)
+        if table.pop(name, None) is None:
+            _actions(section, name)
+            raise UsageError(f"{name} is not set in {path}", tip=f"cairn config set {name} VALUE")
     elif name in table or not isinstance(table, tomlkit.TOMLDocument):
         table[name] = value
     else:  # before the first table: behind it, the key would be one of the table's
@@ -318,6 +315,19 @@ def _write(path: Path, section: str, name: str, value: object) -> None:
     files.write_text(path, tomlkit.dumps(document))
     if is_new and names == () and path.parent.name == "cairn":
         path.chmod(0o600)  # an address in it may have a password
+
+
+def _table(document: Any, keys: Sequence[str]) -> Any:
+    """The table below these keys; made where there is none."""
+    import tomlkit
+
+    from cairn import settings
+
+    for key in keys:
+        if key not in document:
+            document.add(key, tomlkit.table(is_super_table=key in ("tool", settings.COMMANDS)))
+        document = document[key]
+    return document
 
 
 def _all(here: Settings) -> list[tuple[Setting, Setting | None]]:

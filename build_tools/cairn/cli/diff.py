@@ -103,7 +103,10 @@ def _kind_of(text: str, request: Diff) -> Kind:
                 return kind
         if path.suffix == ".json" and b'"cairn.' not in head:
             return "manifest"  # its reader says what the file is instead, such as a manifest of TheRock's
-        raise UsageError(f"{text} is neither a wheel nor a manifest.json, a set.json or a compat.json")
+        raise UsageError(
+            f"{text} is neither a wheel nor a manifest.json, a set.json or a compat.json",
+            tip="name two of a kind, or give --store and --index for sets and nights",
+        )
     if request.store is None:
         raise UsageError(f"there is no file {text}", tip="for the sets of a store give --store and --index")
     return "stored"

@@ -31,7 +31,7 @@ class Doctor(common.OptionalStack):
     It prints what to type for what is missing. Nothing is changed. The exit code is 3 where something that is
     needed is missing.
 
-        cairn doctor --for build --stack external-builds/pytorch
+        cairn doctor --for build --stack pytorch
     """
 
     purpose: Purpose = option(

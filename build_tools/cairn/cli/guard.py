@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cairn import start
-from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError
+from cairn.errors import BuildError, CairnError, GateError, ProblemsError, ProcessError, UsageError
 from cairn.output import console
 
 _CUT = "…"  # between the causes of a failed build and the end of its log
@@ -36,7 +36,7 @@ def guarded(options: argparse.Namespace) -> int:
         _end_programs()
         if getattr(options, "debug", False):
             raise
-        _report(error)
+        _report(error, getattr(options, "program", None))
         return error.exit_code
     except (OSError, MemoryError) as error:
         _end_programs()
@@ -55,7 +55,7 @@ def _end_programs() -> None:
     process.terminate_all()
 
 
-def _report(error: CairnError) -> None:
+def _report(error: CairnError, program: str | None) -> None:
     lines: Sequence[str] = ()
     tip = error.tip
     if isinstance(error, BuildError):
@@ -70,12 +70,17 @@ def _report(error: CairnError) -> None:
         lines = [f"{problem} ({problem.tip})" if problem.tip else str(problem) for problem in error.problems]
     if tip is None and isinstance(error.__cause__, OSError):
         tip = _system_tip(error.__cause__)
+    if tip is None and isinstance(error, UsageError) and "--" in str(error) and program:
+        tip = f"`{program} --help` shows how to use it"
     console.current().error(str(error), tip=tip, lines=lines)
 
 
 def _report_system(error: OSError | MemoryError) -> None:
     if isinstance(error, MemoryError):
         console.current().error("not enough memory", tip="end other programs, or use a larger machine")
+        return
+    if error.errno == errno.ENOENT and not error.filename:  # what `getcwd` raises
+        console.current().error("the current folder is gone", tip="change to one that is there: cd ~")
         return
     where = f": {error.filename}" if error.filename else ""
     console.current().error(f"{error.strerror or error}{where}", tip=_system_tip(error))

@@ -14,7 +14,6 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
-from cairn.images import ENGINES
 from cairn.options import argument, flag, option, repeated, switch
 from cairn.output import console
 
@@ -39,7 +38,9 @@ class Image:
         convert=converters.nonempty,
         completer=_complete_names,
     )
-    engine: Engine | None = option("program to use (default: the first that answers)", choices=ENGINES)
+    engine: Engine | None = option(
+        "program to use (default: the first that answers)", choices=("docker", "podman", "buildah")
+    )
 
     def file(self) -> Dockerfile:
         """The Dockerfile of the image."""
@@ -136,7 +137,7 @@ def _build(request: Build) -> Answer:
 def _image_build(request: Build) -> ImageBuild:
     from cairn.images import ImageBuild
 
-    engine, file = request.choose_engine(dry_run=request.dry_run), request.file()
+    file, engine = request.file(), request.choose_engine(dry_run=request.dry_run)
     arguments = {}
     for text in request.build_arg:
         name, sign, arguments[name] = text.partition("=")
@@ -185,7 +186,7 @@ def _run(request: Run) -> int | Answer:
     folder = request.mount_dir.resolve()
     if ":" in str(folder):
         raise UsageError(f"engines take no colon in the name of a folder: {folder}")
-    engine, file = request.choose_engine(dry_run=request.dry_run), request.file()
+    file, engine = request.file(), request.choose_engine(dry_run=request.dry_run)
     run = _image_run(
         request.image or f"{file.name}:latest",
         engine,

@@ -141,6 +141,8 @@ def _text(prepared: Installation, destination: Destination) -> Iterator[Piece]:
     from cairn.pipeline import install
 
     yield Note(str(destination))
+    if not destination.is_environment:
+        yield Note(f"an installation needs an environment; {install.MAKE_ONE}")
     yield from map(Note, install.say(prepared))
     yield from map(Warn, prepared.choice.warnings)
     for pick in prepared.choice.picks:

@@ -35,9 +35,12 @@ def _meant(words: Sequence[str]) -> Sequence[str]:
         if [words[place] for place in at] == old.split():
             console.current().warn(f"cairn: {old} is now {new}; the old name goes after 2027-06-01")
             return [*new.split(), *(word for place, word in enumerate(words) if place not in at)]
-    if list(words[:1]) == ["help"]:
-        return topics.words_for(words[1:])
-    return ["--version"] if list(words) == ["version"] else words
+    first, options = next((word for word in words if not word.startswith("-")), None), list(words)
+    if first in ("help", "version"):
+        options.remove(first)
+    if first == "help":
+        return topics.words_for(options)
+    return ["--version", *options] if first == "version" else words
 
 
 def make_parser(*, whole: bool = False) -> Parser:

@@ -49,7 +49,7 @@ class Create(CheckoutPlaces):
     Commits that their origins do not have are refused, and so are local edits. With --as-of, the stack is
     checked out first, as its branches were then.
 
-        cairn manifest create --stack external-builds/pytorch --output manifest.json
+        cairn manifest create --stack pytorch --output manifest.json
     """
 
     stack: Path = common.stack()
@@ -72,7 +72,7 @@ class Create(CheckoutPlaces):
 class OfManifest(CheckoutPlaces, common.OptionalStack):
     """Options of `cairn manifest verify`: a manifest, and its checkouts.
 
-    cairn manifest verify manifest.json --stack external-builds/pytorch
+    cairn manifest verify manifest.json --stack pytorch
     """
 
     manifest: Path = argument("MANIFEST", "a manifest.json", convert=converters.file)
@@ -217,7 +217,7 @@ def _checkout_upstreams(request: Again) -> Answer:
     if stack is None:
         raise UsageError(
             f"{request.manifest} is a manifest of TheRock's, and does not say how its projects are hipified",
-            tip="name the stack that has them: --stack external-builds/pytorch",
+            tip="name the stack that has them: --stack pytorch",
         )
     root = _root(stack, request)
     sources = [

@@ -29,7 +29,7 @@ class MatrixRequest:
     It is release lines x families x Pythons x platforms at a trigger, and their runners, and comes from the
     matrix.toml beside the stack.toml, which a fork may change. An empty matrix is an error that says why.
 
-        cairn matrix --stack external-builds/pytorch --trigger nightly --pythons 3.12
+        cairn matrix --stack pytorch --trigger nightly --pythons 3.12
     """
 
     stack: Path = common.stack()

@@ -50,6 +50,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _formatter, **kwargs})
         self.formerly = {}
         self.elsewhere = {}
+        self._values: dict[argparse.Action, list[str]] = {}
         group = self.add_argument_group("general options")
         # SUPPRESS: argparse parses a command into a namespace of its own and copies that over ours, so a
         # default of the command would overwrite what was given before its name.
@@ -97,6 +98,7 @@ class Parser(argparse.ArgumentParser):
         if self.takes_rest and "--" in words:
             at = words.index("--")
             words, rest = words[:at], words[at + 1 :]
+        self._values.clear()
         values = setting_values.SettingValues(self, words)
         with values.instead_of_required():
             namespace, unread = super().parse_known_args(words, namespace)
@@ -106,9 +108,12 @@ class Parser(argparse.ArgumentParser):
         # argparse reports what is left over from the top, under the name of the whole program: too far away.
         if unread and self._commands() is None:
             unexpected = next((word for word in unread if word != "--"), unread[0])
+            takes = [str(a.metavar) for a in self._actions if not a.option_strings]
+            only = f"one argument, {takes[0]}" if takes else "options alone"
+            tip = f"`{self.prog} --help` shows what it takes, and where"
             self.fail(
                 f"unexpected argument {unexpected!r}",
-                tip=f"`{self.prog} --help` shows what it takes, and where",
+                tip=tip if len(takes) > 1 else f"leave it out: {self.prog} takes {only}",
             )
         return namespace, unread
 
@@ -125,10 +130,14 @@ class Parser(argparse.ArgumentParser):
 
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
         """What argparse calls for a value; before Python 3.13 it takes `--name=--` for an empty list."""
-        if action.option_strings and action.nargs is None and arg_strings == ["--"]:
-            self.fail(
-                f"{action.option_strings[-1]} cannot be '--'", tip=f"`{self.prog} --help` shows how to use it"
-            )
+        if action.option_strings and action.nargs is None:
+            name, earlier = action.option_strings[-1], self._values.setdefault(action, arg_strings)
+            if arg_strings == ["--"]:
+                self.fail(f"{name} cannot be '--'", tip=f"`{self.prog} --help` shows how to use it")
+            is_one = isinstance(action, argparse._StoreAction)  # noqa: SLF001
+            if earlier != arg_strings and is_one and self.prog.startswith("cairn "):  # upstream's are silent
+                tip = f"{name} is given twice: {arg_strings[0]} counts, and not {earlier[0]}"
+                console.current().warn(f"{self.prog}: {tip}")
         return super()._get_values(action, arg_strings)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:

@@ -15,7 +15,8 @@ def words_for(topic: Sequence[str]) -> Sequence[str]:
     Raises:
         SystemExit: a page was shown.
     """
-    if len(topic) == 1 and (page := _PAGES.get(topic[0])) is not None:
+    names = [word for word in topic if not word.startswith("-")]
+    if len(names) == 1 and (page := _PAGES.get(names[0])) is not None:
         sys.stdout.write("\n".join(page()) + "\n")
         sys.exit(0)
     return [*topic, "--help"]

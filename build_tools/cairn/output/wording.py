@@ -42,8 +42,8 @@ def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
     likeness: dict[str, float] = {}
     for name in known:
         other = name.lstrip("-").casefold()
-        # The beginning of a long name is not similar enough to it, but is often written for it.
-        begins = len(typed) > 1 and other.startswith(typed)
+        # The beginning of a long name, or 2.9 of release/2.9, is not similar enough to it, but often meant.
+        begins = len(typed) > 1 and (other.startswith(typed) or other.endswith(f"/{typed}"))
         ratio = 1.0 if begins else difflib.SequenceMatcher(None, typed, other).ratio()
         if ratio >= (_ALIKE if typed[:1] == other[:1] else _BEGINS_OTHERWISE):
             likeness[name] = ratio

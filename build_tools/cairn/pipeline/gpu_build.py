@@ -19,7 +19,7 @@ from packaging.version import Version
 from cairn import targets as gpu
 from cairn.build import job as build_jobs
 from cairn.build.model import BuiltWheel, Job
-from cairn.errors import PrerequisiteError, UsageError
+from cairn.errors import PrerequisiteError, SystemFailureError, UsageError
 from cairn.output import console
 from cairn.pipeline import staging
 from cairn.sources import checkout_stack, release_line
@@ -108,6 +108,7 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
 
     Raises:
         UsageError: there is no such project or line, or no SDK for all targets at once.
+        SystemFailureError: a folder of the build may not be written to.
     """
     stack = job.stack
     if any(project.hipify == "torch-utils" for project in stack.projects):
@@ -126,6 +127,12 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
     if any(p.pin for p in absent) and "torch" in folders.keys() - present.keys() - {p.name for p in absent}:
         absent.append(stack.project("torch"))
     makes_sdk = not is_cpu and stack.sdk is not None and bool(stack.sdk.build)
+    for folder in (job.output_dir, *((root,) if absent else ())):
+        # Before hours of work; the build makes its folders, and tries them again.
+        if not os.access(_existing(folder), os.W_OK | os.X_OK):
+            raise SystemFailureError(
+                f"cannot write to {folder}: permission denied", tip="name a different one"
+            )
     return GpuBuild(
         job=dataclasses.replace(
             job,
@@ -206,14 +213,16 @@ def _takes(build: GpuBuild) -> Iterator[tuple[str, str]]:
     if needed.download:
         yield "download", f"about {console.size(needed.download)}"
     if needed.disk:
-        place = next(
-            folder for folder in (build.root.absolute(), *build.root.absolute().parents) if folder.is_dir()
-        )
-        free = console.size(shutil.disk_usage(place).free)
+        free = console.size(shutil.disk_usage(_existing(build.root)).free)
         yield "disk", f"about {console.size(needed.disk)}; {build.root} has {free} free"
     if needed.cpu_hours:
         time = _rough(needed.cpu_hours * _HOUR / cores)
         yield "time", f"about {time} on {cores} cores, less where wheels are in Cairn's cache"
+
+
+def _existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that there is."""
+    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
 
 
 def _rough(seconds: float) -> str:

@@ -84,7 +84,7 @@ for device in names:
         sys.exit(f"{{device}} multiplies matrices wrong")
 print({_MARK!r} + json.dumps([str(torch.__version__), list(names.values())]))
 """
-_MAKE_ONE = "make one: python3 -m venv torch-env; then activate it, or name its Python with --python"
+MAKE_ONE = "make one: python3 -m venv torch-env; then activate it, or name its Python with --python"
 
 
 class NoEnvironmentError(UsageError):
@@ -117,6 +117,11 @@ class Destination:
 
     interpreter: Interpreter
     origin: Literal["the active environment", "--python", "the first on PATH: no environment is active"]
+
+    @property
+    def is_environment(self) -> bool:
+        """Whether the user chose it, or works in it: that of a system takes no packages (PEP 668)."""
+        return "no environment" not in self.origin
 
     @property
     def to_name(self) -> Path | None:
@@ -275,7 +280,7 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
         return Destination(interpreter=interpreters.ask(active), origin="the active environment")
     if to_change:
         problem = f"Cairn itself is installed in {sys.prefix}" if active else "no environment is active"
-        raise NoEnvironmentError(f"{problem}: there is none to install into", tip=_MAKE_ONE)
+        raise NoEnvironmentError(f"{problem}: there is none to install into", tip=MAKE_ONE)
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for name in ("python3", "python"):
             if (program := shutil.which(name, path=folder)) and not _is_ours(Path(program)):
@@ -284,7 +289,7 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
                         interpreter=interpreters.ask(Path(program)),
                         origin="the first on PATH: no environment is active",
                     )
-    raise UsageError("there is no Python to install for", tip=_MAKE_ONE)
+    raise UsageError("there is no Python to install for", tip=MAKE_ONE)
 
 
 def _active_environment() -> Path | None:

@@ -43,13 +43,14 @@ _MAY_BE_EMPTY = re.compile(
 def load(path: Path) -> Stack:
     """Read a stack.toml; folders and files it names become absolute.
 
-    A bare name is that of a stack of Cairn's own, where there is no such file or folder.
+    A bare name is that of a stack of Cairn's own, unless a file is called so, or a folder with a stack.toml:
+    a checkout of torch is a folder called `pytorch` as well.
 
     Raises:
         UsageError: no such file, not TOML, a field missing, unknown or mistyped, or an edge to nowhere.
     """
     named = path
-    if not path.exists() and str(path) in shipped.STACKS:
+    if str(path) in shipped.STACKS and not path.is_file() and not (path / FILE).is_file():
         path = shipped.folder(f"stacks/{path}")
     path = path / FILE if path.is_dir() else path
     try:
@@ -85,8 +86,8 @@ def _meant(path: Path) -> str:
         return f"did you mean {' or '.join(likely)}?"
     if own := wording.nearest(str(path), shipped.STACKS):
         return f"did you mean {' or '.join(own)}?"
-    ours = f"Cairn's own: {', '.join(shipped.STACKS)}"
-    return f"name one with --stack; near it are: {', '.join(map(str, near)) or 'none'}; {ours}"
+    beside = f"; near it are: {', '.join(map(str, near))}" if near else ""
+    return f"name one with --stack{beside}; Cairn's own: {', '.join(shipped.STACKS)}"
 
 
 def _absolute(stack: Stack, root: Path) -> Stack:

@@ -122,7 +122,12 @@ def test_stacks_and_images_have_names_anywhere(program: Installed, tmp_path: Pat
     assert list(work.iterdir()) == []
     program.run("checkout", "torch", "--stack", "sample", cwd=work, **env)
     assert [path.name for path in work.iterdir()] == ["pytorch"]
+    program.run("matrix", "--stack", "pytorch", "--trigger", "nightly", cwd=work, **env)  # not that folder
     assert re.search(r"did you mean", program.run("matrix", "--stack", "pytroch", cwd=work, code=2, **env))
+    lock = ("index", "mirror", "lock", "--stack", "sample", "--require", "packaging")
+    refused = program.run(*lock, cwd=work, code=2, **env)
+    assert "the stack sample is the installed Cairn's own, whose files are the same for everybody" in refused
+    assert "what to do: name a file of yours: --lock mirror.lock.toml" in refused
 
 
 @pytest.mark.by_hand

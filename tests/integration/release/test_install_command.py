@@ -252,6 +252,7 @@ def test_lines_are_for_the_python_that_a_shell_finds_and_never_the_tools(places:
     assert json.loads(done.stdout)["interpreter"] in map(str, places.mine.bin.iterdir())
     done = places.run("--dry-run", path=str(places.mine.bin))
     assert f"{places.mine.bin}/python3 (the first on PATH: no environment is active)" in done.stderr
+    assert "an installation needs an environment; make one: python3 -m venv torch-env" in done.stderr
     # The line goes there as well, whatever is active where it is typed.
     pip, uv = done.stdout.splitlines()
     assert shlex.split(pip)[:3] == [f"{places.mine.bin}/python3", "-m", "pip"]

@@ -359,6 +359,16 @@ def test_a_mistyped_stack_is_guessed(
     assert meant in str(caught.value.tip)
 
 
+def test_the_checkout_of_torch_hides_no_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a folder called `pytorch`, as one of Cairn's own stacks is."""
+    monkeypatch.chdir(tmp_path)
+    Path("pytorch").mkdir()
+    assert stack.load(Path("pytorch")).name == "pytorch"
+    Path("pytorch", "stack.toml").write_text('schema = "cairn.stack/1"\nname = "mine"\n')
+    with pytest.raises(UsageError, match=r"pytorch/stack\.toml"):
+        stack.load(Path("pytorch"))
+
+
 def test_a_mistyped_project_or_line_is_guessed() -> None:
     sample = stack.load(ROOT / "external-builds/sample")
     for act, meant in (

@@ -41,8 +41,8 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str, parser: argparse.Ar
         (("whel", "show", "a.whl"), "there is no command 'whel'", "did you mean wheel?"),
         (("wheel", "shwo", "a.whl"), "there is no command 'shwo'", "did you mean show?"),
         (("zzz",), "there is no command 'zzz'", "the commands are: checkout, manifest"),
-        (("ci", "run", "--stack", "s", "extra"), "unexpected argument 'extra'", "--help"),
-        (("ci", "run", "--stack", "s", "--", "extra"), "unexpected argument 'extra'", "--help"),
+        (("ci", "run", "--stack", "s", "extra"), "unexpected argument 'extra'", "takes options alone"),
+        (("ci", "run", "--stack", "s", "--", "extra"), "unexpected argument 'extra'", "takes options alone"),
     ],
 )
 def test_what_was_mistyped_is_named(

@@ -23,7 +23,7 @@ OPTIONS = re.compile(r"cairn(\.\w+)*[._]options")
 # Each takes longer to load than everything that is needed to say how a command is used.
 HEAVY = (
     "rich", "requests", "git", "packaging", "msgspec", "tomllib", "difflib", "argcomplete", "asyncio",
-    "jinja2",
+    "jinja2", "subprocess",
 )  # fmt: skip
 
 PROGRAM = """
@@ -76,6 +76,7 @@ def cairn(folder: Path, *words: str | Path) -> set[str]:
         ["index", "publish", "--help"],
         ["release", "promote", "--help"],
         ["ci", "run", "--help"],
+        ["image", "build", "--help"],
     ],
     ids=" ".join,
 )

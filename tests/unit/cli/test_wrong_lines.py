@@ -29,6 +29,8 @@ WRONG = [
     ("torch", 2, "no command 'torch'", "the commands are: checkout"),
     ("gfx1100", 2, "no command 'gfx1100'", "the commands are: checkout"),
     ("help bulid", 2, "no command 'bulid'", "did you mean build?"),
+    ("-q help bulid", 2, "no command 'bulid'", "did you mean build?"),
+    ("version --jsno", 2, "unknown option --jsno", "did you mean --json?"),
     ("wheel verfy a.whl", 2, "no command 'verfy'", "did you mean verify?"),
     ("index audti --store s", 2, "no command 'audti'", "did you mean check?"),
     ("release prmote x", 2, "no command 'prmote'", "did you mean promote?"),
@@ -39,6 +41,11 @@ WRONG = [
     (f"{BUILD} --gpus 2", 2, "unknown option --gpus", "did you mean --gpu?"),
     ("release log --stroe s", 2, "unknown option --stroe", "did you mean --store?"),
     ("wheel show -x a.whl", 2, "unknown option -x", "`cairn wheel show --help`"),
+    # Arguments that are too many.
+    ("install torch", 2, "unexpected argument 'torch'", "leave it out: cairn install takes options alone"),
+    ("install torch==2.9", 2, "unexpected argument 'torch==2.9'", "takes options alone"),
+    ("checkout torch vision --stack STACK", 2, "unexpected argument 'vision'", "takes one argument, all|"),
+    ("config get store extra", 2, "unexpected argument 'extra'", "takes one argument, NAME"),
     # What is missing.
     ("build --output-dir o --stack STACK --gpu auto", 3, "no GPU was found", "--gpu gfx1100"),
     ("build torch", 2, "torch is built by itself with --gpu alone", "cairn build torch --gpu auto"),
@@ -87,6 +94,33 @@ WRONG = [
     ("doctor --for gaming", 2, "--for cannot be 'gaming'", "the choices are: build, install, test"),
     ("matrix --stack STACK --families gfx9", 2, "there is no family 'gfx9'", "did you mean gfx900"),
     ("rocm install --python nowhere", 2, "there is no file or folder nowhere", "--help"),
+    ("install --gpu cpu --python README.md", 2, "is not a Python that runs", "such as .venv/bin/python"),
+    ("build torch --gpu gfx1100 --line 2.14", 2, "no line '2.14'", "did you mean release/2.14?"),
+    ("matrix --stack STACK --lines 2.9", 2, "there is no line '2.9'", "did you mean release/2.9?"),
+    ("matrix --stack nowhere", 2, "there is no stack nowhere", "name one with --stack; Cairn's own: sample"),
+    ("image build nope", 2, "there is no image 'nope'", "the images are: build_debian_unstable"),
+    (
+        "image build build_manylinux_x86_64 --build-arg CAIRN --dry-run",
+        2,
+        "is not NAME=VALUE",
+        "`cairn image build --help`",
+    ),
+    ("diff README.md README.md", 2, "neither a wheel nor a manifest.json", "name two of a kind"),
+    (
+        "-q index publish bad-1.0-py3-none-any.whl --store new",
+        7,
+        "is not a ZIP archive",
+        "build it again, or fetch it again",
+    ),
+    ("ci night list --store store --good-within 3", 2, "are of --overdue", "add --overdue"),
+    ("ci night run --stack sample --store s --work-dir w --pythons 3.99", 3, "no Python 3.99", "install it"),
+    ("release yank --night nope --store store --reason x", 9, "no night 'nope'", "`cairn ci night list`"),
+    (
+        "-q release promote zzz --store store --stack sample",
+        2,
+        "'zzz' is neither a set.json",
+        "the sets there",
+    ),
     ("patches audit nowhere", 2, "there is no folder nowhere", "--help"),
     # GPUs and indexes.
     (f"{INSTALL} --gpu 'RTX 4090'", 2, "is a GPU of NVIDIA", "--gpu cpu"),
@@ -101,6 +135,22 @@ WRONG = [
     ("config set sotre s3://x", 2, "'sotre' is no option", "did you mean store?"),
     ("config set jobs many", 2, "'many' is not a positive number", None),
     ("config get store", 2, "store is not set", "cairn config set store VALUE"),
+    ("config set store", 2, "store is not set in", "cairn config set store VALUE"),
+    ("config set store=x", 2, "'store=x' is no option", "did you mean store?"),
+    ("config set CAIRN_STORE x", 2, "'CAIRN-STORE' is no option", "did you mean store?"),
+    ("ci init --cairn other-1.0-py3-none-any.whl", 2, "is no wheel of cairn-wheels", "name it with --cairn"),
+]
+
+# The line of a file of settings, and what is said of it.
+WRONG_SETTINGS = [
+    ("cairn.toml", "limit = ", "is not TOML", "correct the file"),
+    ("cairn.toml", "limti = 3", "there is no option 'limti'", "did you mean limit?"),
+    ("cairn.toml", "limit = -1", "limit: '-1' is not a positive number", "`cairn config debug`"),
+    ("cairn.toml", "[tool.cairn]\nlimit = 3", "tool is a table", "[tool.cairn] is of pyproject.toml"),
+    ("cairn.toml", "[release]\nlimit = 3", "release is a table", '[command."build run"]'),
+    ("pyproject.toml", "[tool.cairn]\nlimti = 3", "there is no option 'limti'", "did you mean limit?"),
+    ("CAIRN_LIMIT", "many", "CAIRN_LIMIT: limit: 'many' is not a positive number", "`cairn config debug`"),
+    ("CAIRN_JSON", "maybe", "CAIRN_JSON: json is true or false", "`cairn config debug`"),
 ]
 
 
@@ -112,6 +162,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CAIRN_CONFIG", str(tmp_path / "user.toml"))
     (tmp_path / ".git").mkdir()
     (tmp_path / "README.md").write_text("# No TOML, no JSON, no wheel\n\nit is = = not\n")
+    (tmp_path / "bad-1.0-py3-none-any.whl").write_text("no archive\n")
+    (tmp_path / "store" / "ledger").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
 
 
@@ -135,5 +187,46 @@ def test_a_wrong_line_is_told_in_one(
     assert len(lines) == 1 + len(tips)
 
 
+@pytest.mark.parametrize(("place", "text", "problem", "tip"), WRONG_SETTINGS)
+def test_a_wrong_setting_is_told_in_one(
+    place: str,
+    text: str,
+    problem: str,
+    tip: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if place.startswith("CAIRN_"):
+        monkeypatch.setenv(place, text)
+    else:
+        Path(place).write_text(f"{text}\n")
+    with pytest.raises(SystemExit) as ended:
+        main.main(["release", "log", "--store", "store"])
+    first, second = capsys.readouterr().err.splitlines()
+    assert (ended.value.code, first.startswith("error: "), second[:14]) == (2, True, "  what to do: ")
+    assert (problem in first, tip in second) == (True, True), (first, second)
+
+
+def test_of_two_values_the_last_counts_and_both_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["matrix", "--stack", "nowhere", "--stack=nothing"]) == 2
+    warning, error, _ = capsys.readouterr().err.splitlines()
+    assert warning == "warning: cairn matrix: --stack is given twice: nothing counts, and not nowhere"
+    assert "there is no stack nothing" in error
+    main.main(["matrix", "--stack", "nowhere", "--stack", "nowhere"])
+    assert "twice" not in capsys.readouterr().err
+
+
 def test_there_are_sixty() -> None:
     assert len({line for line, *_ in WRONG}) == len(WRONG) >= 60
+
+
+def test_a_folder_that_is_gone_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path / "store" / "ledger")
+    Path.cwd().rmdir()
+    assert main.main(["release", "log", "--store", "store"]) == 11
+    assert (
+        capsys.readouterr().err
+        == "error: the current folder is gone\n  what to do: change to one that is there: cd ~\n"
+    )

@@ -37,6 +37,12 @@ def test_no_content_and_no_attribute_becomes_markup() -> None:
     assert paragraph.attributes == {"title": SHOWN, "data-words": SHOWN}
 
 
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_every_column_of_a_table_has_a_heading(template: Path) -> None:
+    for heads in re.findall(r"call table\(\[(.*?)\]", template.read_text(encoding="utf-8")):
+        assert '""' not in heads
+
+
 @pytest.mark.parametrize("name", ["lines", "log"])
 def test_what_has_several_lines_keeps_them_and_nothing_else(name: str) -> None:
     text = parse(made_of(f"<pre>{{{{ evil | {name} }}}}</pre>", evil=f"{EVIL}<b>\x1b[31m").encode()).text

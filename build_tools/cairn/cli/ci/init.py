@@ -55,7 +55,8 @@ class Init:
         "DIR", "the root of a git repository", nargs="?", convert=converters.folder, default=Path()
     )
     stack: str | None = option(
-        "a stack.toml, or the folder that has one (default: a copy of Cairn's sample; pytorch: of PyTorch's)",
+        "a stack.toml, its folder, or one of Cairn's own: sample, pytorch, pyg, torchdevice (default: a copy "
+        "of the sample)",
         convert=converters.nonempty,
         completer=common.complete_stack_folders,
     )

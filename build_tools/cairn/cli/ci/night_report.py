@@ -13,15 +13,15 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.cli.ci.night_options import NightOptions, to_channel
-from cairn.errors import CairnError, GateError, StoreError
+from cairn.errors import CairnError, GateError, StoreError, UsageError
 from cairn.options import flag, option
 from cairn.output import console
 
+_BEGUN, _GOOD = 26, 72  # hours
+
 
 def _hours(text: str, default: int) -> Any:
-    return option(
-        f"{text} (default: {default})", metavar="HOURS", convert=converters.positive, default=default
-    )
+    return option(f"{text} (default: {default})", metavar="HOURS", convert=converters.positive, default=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Report(NightOptions):
     `held` (left in staging, as the matrix says), `expected` (failed as the matrix expects), `failed` or
     `cancelled`. Exit code 10 for the last two.
 
-        cairn ci night report --night latest --stack external-builds/sample --store ./store
+        cairn ci night report --night latest --stack sample --store ./store
     """
 
     results: str = option(
@@ -68,10 +68,16 @@ class ListNights(common.PatientStoreOptions):
     """
 
     overdue: bool = flag("find nights that did not happen, and legs whose last good one is long ago")
-    lines: str = option("release lines that must have nights, joined by commas (default: all)", default="")
+    lines: str = option(
+        "release lines whose nights to list, joined by commas; with --overdue, those that must have some "
+        "(default: all)",
+        default="",
+    )
     to: str | None = to_channel()
-    begun_within: int = _hours("hours within which a night must have begun", 26)
-    good_within: int = _hours("hours within which each leg must have had a good one", 72)
+    begun_within: int | None = _hours("with --overdue: hours within which a night must have begun", _BEGUN)
+    good_within: int | None = _hours(
+        "with --overdue: hours within which each leg must have had a good one", _GOOD
+    )
 
 
 def _report(request: Report) -> Answer:
@@ -164,9 +170,16 @@ def _notify(command: str, plain: dict[str, object]) -> None:
 def _list(request: ListNights) -> Answer:
     from cairn.pipeline.night import progress
 
+    lines = tuple(dict.fromkeys(word.strip() for word in request.lines.split(",") if word.strip()))
     if request.overdue:
-        return _overdue(request)
-    nights = progress.of_nights(request.open_existing_store())
+        return _overdue(request, lines)
+    if request.begun_within or request.good_within:
+        raise UsageError("--begun-within and --good-within are of --overdue", tip="add --overdue")
+    nights = [
+        one
+        for one in progress.of_nights(request.open_existing_store())
+        if one.plan.line in (lines or (one.plan.line,)) and request.to in (None, one.plan.release)
+    ]
     plain = [
         {
             "night": one.plan.night,
@@ -190,15 +203,15 @@ def _list(request: ListNights) -> Answer:
     return Answer(plain, [Table(("night", "line", "began", "to", "legs", "run"), rows), *late])
 
 
-def _overdue(request: ListNights) -> Answer:
+def _overdue(request: ListNights, lines: tuple[str, ...]) -> Answer:
     from cairn.output import github
     from cairn.pipeline.night import report
 
     problems = report.overdue(
         request.open_existing_store(),
-        lines=tuple(dict.fromkeys(word.strip() for word in request.lines.split(",") if word.strip())),
-        begun_within=timedelta(hours=request.begun_within),
-        good_within=timedelta(hours=request.good_within),
+        lines=lines,
+        begun_within=timedelta(hours=request.begun_within or _BEGUN),
+        good_within=timedelta(hours=request.good_within or _GOOD),
         release=request.to,
     )
     if not problems:

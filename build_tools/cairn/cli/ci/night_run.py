@@ -36,7 +36,7 @@ class Run(NightOptions):
     store: run it again with --night after an error, an interrupt or a crash, and it goes on. A leg for whose
     GPU no machine is there goes to `untested`. Exit code as of `cairn ci night report`: 10 for a bad night.
 
-        cairn ci night run --stack external-builds/sample --store ./store --families gfx94X-dcgpu --pythons
+        cairn ci night run --stack sample --store ./store --families gfx94X-dcgpu --pythons
         3.12
     """
 
@@ -155,6 +155,7 @@ def _cores() -> int:
 def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     import os
 
+    from cairn import interpreters
     from cairn import stack as stacks
     from cairn.matrix import legs, matrix_toml
     from cairn.pipeline.night import placing, plan
@@ -184,6 +185,8 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     for remark in remarks:
         console.current().info(remark)
     platforms = {machine.platform for machine in executor.machines}
+    if request.executor == "local" and plan.find(request.open_store(), night) is None:
+        interpreters.find_all(tuple(dict.fromkeys(leg.python for leg in placed)))  # which builds run with
     how, work_dir = request.how, request.how.work_dir.absolute()
     endpoint = ("--endpoint-url", request.endpoint_url) if request.endpoint_url else ()
     patience = ("--patience", f"{request.patience:g}") if request.patience is not None else ()

@@ -23,7 +23,7 @@ class Fetch(night_options.NightOptions):
     So the step that builds or tests needs no credentials. With --leg, it is what its tests read: the
     staged set and all that it installs; with --shard, also how long the tests of its suite took.
 
-        cairn ci night fetch --night latest --stack external-builds/sample --store ./store
+        cairn ci night fetch --night latest --stack sample --store ./store
         --output-dir night
     """
 
@@ -42,7 +42,7 @@ class Keep(signing.SignOptions, night_options.LegOptions):
     With --built-dir, it is what a build has left, for `stage` where no workflow has artifacts.
 
         cairn ci night keep --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
-        external-builds/sample --store ./store
+        sample --store ./store
     """
 
     test_config: str = common.test_config()
@@ -92,7 +92,7 @@ class SmokeLeg(signing.SignOptions, night_options.LegOptions):
     is set in the matrix.toml, what the compatibility pages claim is measured too.
 
         cairn ci night test --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
-        external-builds/sample --store ./store
+        sample --store ./store
     """
 
     work_dir: Path = common.work_dir()
@@ -109,7 +109,7 @@ class Suite(night_options.LegOptions):
     names is left out.
 
         cairn ci night suite --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64
-        --test-config default --shard 1 --stack external-builds/sample --store ./store
+        --test-config default --shard 1 --stack sample --store ./store
     """
 
     test_config: str = common.test_config()
@@ -128,7 +128,7 @@ class Merge(signing.SignOptions, night_options.NightOptions):
     A shard that left no result is a failure. Exit code 8 where a suite did not pass, and its leg is not
     expected to fail.
 
-        cairn ci night merge --night latest --stack external-builds/sample --store ./store
+        cairn ci night merge --night latest --stack sample --store ./store
     """
 
     work_dir: Path = common.work_dir()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
-from cairn.cli.answer import Answer, Piece, Table
+from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
 from cairn.cli.ci import night_options
 from cairn.errors import GateError, UsageError
@@ -33,7 +33,7 @@ class Freeze(night_options.NightOptions):
     under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the builds that are yet to be
     made, for a matrix) and `build_count`.
 
-        cairn ci night freeze --night 2026-01-31 --stack external-builds/sample --store ./store
+        cairn ci night freeze --night 2026-01-31 --stack sample --store ./store
         --matrix matrix.json
     """
 
@@ -54,7 +54,7 @@ class Build(night_options.BuildIdOptions):
     (step.json) are left in the output folder.
 
         cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
-        external-builds/sample --store ./store --output-dir wheels
+        sample --store ./store --output-dir wheels
     """
 
     output_dir: Path = common.output_dir()
@@ -157,7 +157,7 @@ class Stage(night_options.AttestedNightOptions):
     of their suites that are yet to run, for a matrix), `suite_count`, `merge_count` (how many suites are
     to be judged), `staged_count`.
 
-        cairn ci night stage --night latest --stack external-builds/sample --store ./store --artifacts
+        cairn ci night stage --night latest --stack sample --store ./store --artifacts
         artifacts
     """
 
@@ -177,7 +177,7 @@ class Promote(night_options.AttestedNightOptions):
     Ready is what the store has a staged set and passed records of; it can be run at any time, and again.
     Exit code 10 where the gate refused one.
 
-        cairn ci night promote --night latest --stack external-builds/sample --store ./store
+        cairn ci night promote --night latest --stack sample --store ./store
     """
 
     to: str | None = night_options.to_channel()
@@ -196,7 +196,7 @@ class Release(night_options.AttestedNightOptions):
     tested: nothing is built again. Every leg goes, or none; the gate judges each anew. Exit code 10 where one
     is not there, or is refused.
 
-        cairn release night 2026-01-31 --stack external-builds/pytorch --store ./store
+        cairn release night 2026-01-31 --stack pytorch --store ./store
     """
 
     night: str = argument("NIGHT", "its id; `latest` is the one that was frozen last")
@@ -257,16 +257,19 @@ def _promote(request: Promote) -> Answer:
 def _release(request: Release) -> Answer:
     from cairn.pipeline.night.promote import release_night
 
+    act = "judge for" if request.dry_run else "bring to"
     # Which channel the night itself goes to is what the night says.
     with (
         dataclasses.replace(request, to=None).attested_run() as run,  # type: ignore[arg-type]
-        console.current().stage(f"bring the night {run.plan.night} to {request.to}") as stage,
+        console.current().stage(f"{act} {request.to} the night {run.plan.night}") as stage,
     ):
         promotion = release_night(run, request.to, say=stage.update)
-    return _promotion(promotion, run.plan.night)
+    night = run.plan.night
+    back = f"taking it back: cairn release yank --night {night} --store {request.store} --reason WHY"
+    return _promotion(promotion, night, Note("nothing was changed" if request.dry_run else back))
 
 
-def _promotion(promotion: NightPromotion, night: str) -> Answer:
+def _promotion(promotion: NightPromotion, night: str, *notes: Piece) -> Answer:
     for set_id in promotion.strangers:
         console.current().warn(
             f"the staged set {short_id(set_id)} is of the night's manifest, and is not expected"
@@ -278,9 +281,10 @@ def _promotion(promotion: NightPromotion, night: str) -> Answer:
         reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
         tip="the others are where they should be; fix what is named and run it again",
     )
+    shown = [(_mark(one), f"{one.before.leg.name}: {one.reason or 'in the index'}") for one in promotion.legs]
     return Answer(
         {"night": night, "legs": legs, "strangers": promotion.strangers},
-        [(_mark(one), f"{one.before.leg.name}: {one.reason or 'in the index'}") for one in promotion.legs],
+        [*shown, *(() if refused else notes)],
         error=error if refused else None,
     )
 

@@ -28,7 +28,7 @@ class Run(signing.SignOptions, common.StackOptions):
     much disk a first run takes (sample: 0.6 GB, pyg: 3.6 GB) is `disk` in the stack.toml, and is checked
     first.
 
-        cairn ci run --stack external-builds/sample --line release/2.9 --targets gfx942,gfx1100
+        cairn ci run --stack sample --line release/2.9 --targets gfx942,gfx1100
     """
 
     targets: str | None = common.targets("the stack's")

@@ -117,7 +117,7 @@ class Lock(_LockOptions):
 
     What the wheels require is kept in it, so that later runs need none.
 
-        cairn index mirror lock --stack external-builds/pytorch dist/*.whl
+        cairn index mirror lock --stack pytorch dist/*.whl
     """
 
     files: tuple[Path, ...] = argument(
@@ -135,7 +135,7 @@ class Sync(_LockOptions, signing.SignOptions, common.StoreOptions):
     Other bytes than the lock names are refused, and then nothing is published. With FILE or --require no lock
     is read: what those need on this machine is fetched, and `sync` may be left out.
 
-        cairn index mirror sync --stack external-builds/pytorch --store ./store
+        cairn index mirror sync --stack pytorch --store ./store
     """
 
     files: tuple[Path, ...] = argument(

@@ -39,7 +39,7 @@ def _index(text: str, flag: str, default: str) -> Any:
 class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
     """Options of `cairn release promote`.
 
-    cairn release promote SET --stack external-builds/pytorch --store ./store
+    cairn release promote SET --stack pytorch --store ./store
     """
 
     set_id: str = common.set_argument()

@@ -58,7 +58,7 @@ class ListRecords(common.OptionalStack, common.StoreOptions):
 
     With --stack, each is weighed as the gate would: by the kinds and floors of the stack.
 
-        cairn release record list out/set.json --store ./store --stack external-builds/pytorch
+        cairn release record list out/set.json --store ./store --stack pytorch
     """
 
     set_id: str = common.set_argument()

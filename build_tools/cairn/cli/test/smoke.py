@@ -27,7 +27,7 @@ class Smoke(common.OptionalStack):
     stack's own tests run. Without --index-url, packages come from --find-links alone. Writes record.json
     and junit.xml. Tests of a set for GPUs that used none do not pass: they are untested.
 
-        cairn test smoke --set out/set.json --stack external-builds/sample --index-url
+        cairn test smoke --set out/set.json --stack sample --index-url
         http://127.0.0.1:8383/staging/simple/ -- -k cpu
     """
 

@@ -38,7 +38,7 @@ class RunSuite(SuiteOptions):
     where a set was installed.
 
         cairn test suite --set out/set.json --index-url http://127.0.0.1:8383/staging/simple/ --stack
-        external-builds/pytorch --sources-dir external-builds/pytorch/pytorch
+        pytorch --sources-dir external-builds/pytorch/pytorch
     """
 
     sources_dir: Path = suite_options.sources_dir()

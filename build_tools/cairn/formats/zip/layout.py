@@ -15,6 +15,8 @@ from cairn.errors import WheelError
 class ArchiveError(WheelError):
     """The ZIP archive of a wheel cannot be trusted."""
 
+    usual_tip = "build it again, or fetch it again where it was copied"
+
 
 class NotAnArchiveError(ArchiveError):
     """The file is not a ZIP archive at all."""

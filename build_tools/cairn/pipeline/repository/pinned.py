@@ -19,8 +19,8 @@ FOLDER = ".github/cairn"
 _COMMIT = re.compile(r"git\+https://\S+@[0-9a-f]{40}")
 _WHEEL = re.compile(r"https://\S+\.whl#sha256=[0-9a-f]{64}")
 _TIP = (
-    "name it with --cairn: git+https://host/owner/cairn.git@COMMIT, https://host/cairn-….whl#sha256=…, or a "
-    "wheel, which is then copied into the repository"
+    "name it with --cairn: git+https://host/owner/cairn.git@COMMIT, "
+    "https://host/cairn_wheels-….whl#sha256=…, or a wheel, which is then copied into the repository"
 )
 
 
@@ -30,6 +30,9 @@ def named(text: str) -> str:
     Raises:
         UsageError: it can come to be something else, such as a branch.
     """
+    name = text.partition("#")[0].rpartition("/")[2]
+    if name.endswith(".whl") and name.partition("-")[0].replace("_", "-") != DISTRIBUTION:
+        raise UsageError(f"{name} is no wheel of {DISTRIBUTION}", tip=_TIP)
     if _COMMIT.fullmatch(text) or _WHEEL.fullmatch(text) or text.startswith(f"./{FOLDER}/"):
         return text
     if text.endswith(".whl") and files.expanded(text).is_file():

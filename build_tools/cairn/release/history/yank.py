@@ -257,9 +257,9 @@ def _readable(store: Store) -> Iterator[Snapshot]:
 def _only(store: Store, given: str, every: Iterable[str], what: str) -> str:
     matches = sorted(one for one in every if one.startswith(given.lower()))
     if len(given) < _FEWEST or not matches:
+        lists = "`cairn ci night list` lists nights" if what == "night" else "`cairn release log` lists sets"
         raise StoreError(
-            f"{store.url} has no {what} {given!r}",
-            tip="give its id, or the first digits of it: cairn release log --index … lists sets",
+            f"{store.url} has no {what} {given!r}", tip=f"give its id, or the first digits: {lists}"
         )
     if len(matches) > 1:
         raise UsageError(

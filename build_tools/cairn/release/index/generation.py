@@ -93,8 +93,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
         version: of its distribution, as PEP 700 lists it.
         build: what its version belongs to: the sha256 of the manifest that it was built from, `mirrored` or
             `published`. Files of one version are of one build.
-        upload_time: when this index took it, RFC 3339 in UTC (PEP 700); None in the index of a set, which no
-            time is part of.
+        upload_time: when this index took it, RFC 3339 in UTC (PEP 700); None in the index of a set.
         needs: the projects that its metadata requires, normalised, whatever their markers say.
         requires_python: the specifier in its metadata.
         metadata_sha256: of the metadata offered beside it (PEP 658); None where it cannot be relied on.
@@ -105,6 +104,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
         failed: what has failed of every set that it is here for, or None.
         sets: the ids of the sets it came with.
         variants: of a wheel variant, what the index says of all variants of its version.
+        unpacked: bytes that it takes when it is installed; 0 where an earlier Cairn did not say.
     """
 
     filename: str
@@ -123,6 +123,7 @@ class FileEntry(datafile.Value, omit_defaults=True):
     failed: str | None = None
     sets: tuple[str, ...] = ()
     variants: VariantsFile | None = None
+    unpacked: int = 0
 
     @property
     def ref(self) -> FileRef:
@@ -263,6 +264,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         weakened: where the policy asked less than it should that let it in, a sentence each.
         download: bytes of every file that it installs; 0 in an entry of Cairn 0.1, which did not say.
         rebuilds: who built it again by now, and whether it came out the same, a sentence each.
+        installed: bytes of all that it installs, unpacked; 0 where that is not known of each file.
     """
 
     set_id: str
@@ -286,6 +288,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     weakened: tuple[str, ...] = ()
     download: int = 0
     rebuilds: tuple[str, ...] = ()
+    installed: int = 0
 
     def replaces_tested(self, other: IndexSet) -> tuple[str, ...]:
         """The targets that this set was not tested on and `other`, for the same installers, was, in order."""

@@ -440,4 +440,4 @@ def missing(store: Store, name: str) -> StoreError:
 
 
 def _sets_there(sets: Iterable[str]) -> str:
-    return f"the sets there: {wording.some(sorted(sets)) or 'none'}"
+    return f"the sets there: {wording.some([wording.short_id(name) for name in sorted(sets)]) or 'none'}"

@@ -51,7 +51,7 @@ class Answer:
         classes: one for each choice; it is shown where all of them are made.
         reason: why there is no line; empty where there is one.
         versions, added, untested, url, index: of the set, as the landing page has them.
-        download: bytes of all that it installs, from nothing; 0 where that is not known.
+        download, installed: bytes of all that it installs, from nothing, packed and not; 0 where not known.
         tested_on: the GPUs of its targets that were tested.
         driver: the oldest version of AMD's driver for it; empty where none is needed, or that is not known.
         commands: for each installer, what stands before and after the URL.
@@ -66,6 +66,7 @@ class Answer:
     index: str = ""
     set_id: str = ""
     download: int = 0
+    installed: int = 0
     tested_on: str = ""
     driver: str = ""
     commands: tuple[tuple[str, str, str], ...] = ()
@@ -253,6 +254,7 @@ def _line(offer: Offer, classes: tuple[str, ...], one: IndexSet) -> Answer:
         index=offer.index,
         set_id=offer.set_id,
         download=one.download,
+        installed=one.installed,
         tested_on=", ".join(tested),
         driver=_DRIVERS.get(rocm[1], "") if rocm else "",
         commands=tuple(

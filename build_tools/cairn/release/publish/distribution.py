@@ -82,6 +82,7 @@ class Dist:
         metadata: `METADATA` or `PKG-INFO`, byte for byte.
         needs: what that says about others.
         variant: what a wheel variant says of the machines that it is for; None for any other file.
+        unpacked: bytes of a wheel's members, unpacked; of an sdist, its size.
     """
 
     path: Path
@@ -93,6 +94,7 @@ class Dist:
     metadata: bytes
     needs: Needs
     variant: Variants | None = None
+    unpacked: int
 
     @property
     def ref(self) -> FileRef:
@@ -107,7 +109,9 @@ def read(path: Path) -> Dist:
         StoreError: it is neither, or its name and its metadata disagree.
         WheelError: it is a malformed wheel.
     """
-    name, version, data, variant = _wheel(path) if path.suffix == ".whl" else (*_sdist(path), None)
+    size = path.stat().st_size
+    wheel = path.suffix == ".whl"
+    name, version, data, variant, unpacked = _wheel(path) if wheel else (*_sdist(path), None, size)
     raw = _raw(data, path.name)
     try:
         requirements.version(raw["version"])
@@ -124,11 +128,12 @@ def read(path: Path) -> Dist:
         name=name,
         version=version,
         sha256=files.sha256_of(path),
-        size=path.stat().st_size,
+        size=size,
         requires_python=raw.get("requires_python") or None,
         metadata=data,
         needs=needs_of(data, filename=path.name),
         variant=variant,
+        unpacked=unpacked,
     )
 
 
@@ -214,14 +219,15 @@ def _normal(version: str) -> str:
     return canonicalize_version(version, strip_trailing_zero=False)
 
 
-def _wheel(path: Path) -> tuple[str, str, bytes, Variants | None]:
+def _wheel(path: Path) -> tuple[str, str, bytes, Variants | None, int]:
     name = wheel_metadata.parse_file_name(path.name, variants_too=True)
     with Archive.open(path) as archive:
         info = wheel_metadata.read_archive(archive, variants_too=True)
         member, variant = f"{info.dist_info}/{variants.IN_WHEEL}", None
         if name.variant is not None or member in archive:  # and then it is one that lost its label
             variant = variants.of_wheel(archive.read(member), path.name)
-    return name.distribution, name.version, info.metadata, variant
+        unpacked = sum(each.size for each in archive.members)
+    return name.distribution, name.version, info.metadata, variant, unpacked
 
 
 def _sdist(path: Path) -> tuple[str, str, bytes]:

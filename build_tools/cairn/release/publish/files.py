@@ -303,6 +303,7 @@ def _entry(item: Dist, taken: str, build: str) -> FileEntry:
         filename=item.path.name,
         sha256=item.sha256,
         size=item.size,
+        unpacked=item.unpacked,
         version=item.version,
         upload_time=taken,
         build=build,

@@ -121,6 +121,8 @@ def promotion(
         entry: the set as `target` is to list it.
         attested: the provenance of the set's own wheels, by file name, where somebody vouches for them.
     """
+    unpacked = [source.entry(ref).unpacked for ref in refs_of(wheel_set)]
+    entry = msgspec.structs.replace(entry, installed=sum(unpacked) if all(unpacked) else 0)
     own = {wheel.file_name for wheel in wheel_set.wheels}
     fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
     for ref in refs_of(wheel_set):

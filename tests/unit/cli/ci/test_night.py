@@ -55,6 +55,9 @@ def test_a_release_is_not_the_last_night_to_the_channel_of_nights(
         "ci", "night", "list", "--overdue", "--store", store, "--lines", LINE, "--to", "nightly", code=9
     )
     assert f"{LINE}: there was no night yet" in err
+    listing = ("ci", "night", "list", "--store", store, "--json")
+    assert [one["night"] for one in cairn.json(*listing, "--lines", f"{LINE},nightly,")] == ["7"]
+    assert cairn.json(*listing, "--lines", "nightly") == cairn.json(*listing, "--to", "nightly") == []
     call(store, "promote", "--night", "latest", "--to", "release", "--line", LINE)
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from packaging.requirements import Requirement
 
@@ -119,6 +120,10 @@ def test_what_is_chosen_at_first_is_a_line_for_a_gpu() -> None:
     assert "gfx942" in answer.tested_on
     assert answer.driver == "6.2"
     assert b"AMD's 6.2 or newer" in chooser.page(VIEWS)
+    one = msgspec.structs.replace(VIEWS[0].sets[0], download=1_300_000_000, installed=5_200_000_000)
+    assert b"1.3 GB to download, 5.2 GB installed" in chooser.page(
+        (msgspec.structs.replace(VIEWS[0], sets=(one,)),)
+    )
     assert all(not one.driver for one in made.answers if one.reason or "cpu" in one.versions)
 
 

@@ -31,12 +31,12 @@ FREE = {
     # That something is yanked or in quarantine is told, if the state says so.
     "project": {
         "serial", "status", "status_reason", "files.upload_time", "files.needs", "files.metadata_sha256",
-        "files.sets",
+        "files.sets", "files.unpacked",
     },
-    # `download` is for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed.
+    # Both sizes are for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed.
     "set": {
         "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened", "download",
-        "rebuilds",
+        "rebuilds", "installed",
     },
     # A signature may be by several, and the id of a key is a hint.
     "record signature": {"signatures", "signatures.keyid"},

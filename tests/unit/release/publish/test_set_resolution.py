@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from pathlib import Path
 
 import msgspec
@@ -10,7 +12,7 @@ import pytest
 from cairn.release.index import keys
 from cairn.release.index.generation import ProjectState
 from cairn.release.index.render import project_page
-from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
 from cairn.release.publish import wheel_set
 from cairn.release.publish.files import publish
 from cairn.release.publish.resolve import resolve_set
@@ -67,6 +69,21 @@ def test_an_index_with_the_set_leads_to_exactly_its_files(
         "an installer takes numpy-1.1-py3-none-any.whl, and the set has numpy-1.0-py3-none-any.whl",
     )
     assert resolve_set(release(store, sealed), sealed).problems == ()
+
+
+def test_the_installed_size_is_that_of_all_its_files(store: MemoryStore, sealed: WheelSet) -> None:
+    total = 0
+    for ref in refs_of(sealed):
+        with zipfile.ZipFile(io.BytesIO(store.read(keys.file_key(ref.sha256, ref.filename)).data)) as wheel:
+            total += sum(entry.file_size for entry in wheel.infolist())
+    assert release(store, sealed).set(sealed.id).installed == total > 0
+    # What an earlier Cairn published does not say.
+    source, target = Index(store, "staging").load(), Index(store, "release").load()
+    numpy = source.project("numpy")
+    old = ProjectState(name="numpy", files=tuple(msgspec.structs.replace(f, unpacked=0) for f in numpy.files))
+    source = source.with_change(Change(projects={"numpy": old}))
+    change = wheel_set.promotion(source, target, sealed, entry=wheel_set.index_set(sealed))
+    assert change.sets[sealed.id].installed == 0
 
 
 @pytest.mark.parametrize(
