@@ -39,7 +39,11 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(
         self, func: Any, types_: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        del types_
+        for kind in types_:
+            if not issubclass(kind, torch.Tensor):  # what is like a tensor answers by itself, and is seen to
+                with self:
+                    answer = kind.__torch_function__(func, types_, args, kwargs or {})
+                return func(*args, **(kwargs or {})) if answer is NotImplemented else answer
         rule = self.rules.get(func)
         if rule is PASSED or not translation.is_strict():  # disabled by another thread
             return func(*args, **kwargs) if kwargs else func(*args)
