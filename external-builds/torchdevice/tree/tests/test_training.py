@@ -78,3 +78,14 @@ def test_a_training_step_is_not_looked_at_call_by_call(monkeypatch: pytest.Monke
             model(data).sum().backward()
             optimizer.step()
     assert len(calls) < 60, calls
+
+
+def test_gradients_that_a_function_made_on_its_way_are_where_its_inputs_are() -> None:
+    if not hasattr(nn, "LinearCrossEntropyOptions"):
+        pytest.skip("since PyTorch 2.13")
+    options = nn.LinearCrossEntropyOptions(batch_chunk_size=2)
+    with torchdevice.redirected("cpu", strict=True):
+        data, weight = (torch.ones(8, 4, device="cuda", requires_grad=True) for _ in range(2))
+        labels = torch.zeros(8, dtype=torch.long, device="cuda")
+        nn.functional.linear_cross_entropy(data, weight, labels, options=options).backward()
+        assert (data.grad.device, weight.grad.device) == (data.device, weight.device)

@@ -56,6 +56,7 @@ def values(name: str, mode: str) -> str:
         by += ["-m", "torchdevice", "--to=cpu", *(["--strict"] if mode == "strict" else [])]
     paths = [str(SOURCE)] + ([os.environ["TORCHVISION"]] if name == "timm" else [])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    environment["RAY_worker_niceness"] = "0"  # or its workers hardly run beside anything else
     program = HERE / "programs" / f"with_{name}.py"
     done = subprocess.run(
         [*by, program, "cpu" if mode == "off" else "cuda", mode],

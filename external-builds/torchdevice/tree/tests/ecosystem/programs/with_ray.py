@@ -3,6 +3,7 @@
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 import ray
 import ray.train
@@ -36,6 +37,7 @@ def loop(config: dict) -> None:
             loss.backward()
             optimizer.step()
     ray.train.report({"loss": loss.item()})
+    Path(config["file"]).write_text(f"{loss.item():.6f}")
 
 
 ray.init(
@@ -49,10 +51,13 @@ ray.init(
     },
 )
 with tempfile.TemporaryDirectory() as folder:
+    file = f"{folder}/loss"
     trainer = TorchTrainer(
         loop,
+        train_loop_config={"file": file},
         scaling_config=ScalingConfig(num_workers=1, use_gpu=device == "cuda"),
         run_config=RunConfig(storage_path=folder),
     )
-    print(f"VALUE {trainer.fit().metrics['loss']:.6f}")
+    trainer.fit()
+    print("VALUE", Path(file).read_text())
 ray.shutdown()
