@@ -1,5 +1,7 @@
 """Programs that others wrote for GPUs, run by TorchDevice in both modes, print what they print on the CPU.
 
+A mistake about devices that is planted in one of them (`mistakes.toml`) ends it under `strict`, at its line.
+
 CAIRN_TEST_SCRIPTS names a folder with a clone of each repository that `scripts.toml` pins, as `owner/name`,
 and CAIRN_TEST_TORCH_PYTHON an interpreter with torch, numpy and scipy.
 """
@@ -21,12 +23,14 @@ import pytest
 HERE = Path(__file__).parent
 SOURCE = Path(__file__).parents[3] / "external-builds/torchdevice/tree/src"
 SCRIPTS = tomllib.loads((HERE / "scripts.toml").read_text(encoding="utf-8"))["scripts"]
+MISTAKES = tomllib.loads((HERE / "mistakes.toml").read_text(encoding="utf-8"))["mistakes"]
 
 
 def test_there_are_enough_and_each_is_pinned() -> None:
     assert len(SCRIPTS) >= 10
     assert all(re.fullmatch("[0-9a-f]{40}", script["commit"]) for script in SCRIPTS)
     assert len({script["name"] for script in SCRIPTS}) == len(SCRIPTS)
+    assert len({mistake["name"] for mistake in MISTAKES}) == len(MISTAKES) >= 40
 
 
 def numbers(generator: random.Random) -> bytes:
@@ -86,6 +90,11 @@ def unpacked(script: dict[str, Any], folder: Path) -> Path:
         file = inside / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(DATA[kind](random.Random(0)))  # noqa: S311
+    for name, line, old, new in script.get("edits", []):
+        lines = (folder / name).read_text(encoding="utf-8").split("\n")
+        assert lines[line - 1].count(old) == 1, lines[line - 1]
+        lines[line - 1] = lines[line - 1].replace(old, new)
+        (folder / name).write_text("\n".join(lines), encoding="utf-8")
     return inside
 
 
@@ -157,3 +166,21 @@ def test_a_program_prints_what_it_prints_on_the_cpu(script: dict[str, Any], tmp_
                 values(script, tmp_path / mode, mode)
         else:
             assert values(script, tmp_path / mode, mode) == expected, mode
+
+
+@pytest.mark.by_hand
+@pytest.mark.skipif("CAIRN_TEST_SCRIPTS" not in os.environ, reason="CAIRN_TEST_SCRIPTS names no folder")
+@pytest.mark.parametrize("mistake", MISTAKES, ids=[mistake["name"] for mistake in MISTAKES])
+def test_a_planted_mistake_is_found_at_its_line(mistake: dict[str, Any], tmp_path: Path) -> None:
+    (script,) = (script for script in SCRIPTS if script["name"] == mistake["program"])
+    with pytest.raises(AssertionError) as ended:
+        values({**script, "edits": mistake["edits"]}, tmp_path, "strict")
+    text = str(ended.value)
+    inside = tmp_path / script.get("folder", ".")
+    frames = re.findall(r'File "([^"<]+)", line (\d+)', text)
+    paths = [((inside / file).resolve(), line) for file, line in frames]
+    *_, found = (
+        f"{path.relative_to(tmp_path)}:{line}" for path, line in paths if path.is_relative_to(tmp_path)
+    )
+    assert found == mistake["found"], text
+    assert re.search(r"^ *(RuntimeError|TypeError): .*(device|cuda|memory|pin)", text, re.MULTILINE), text

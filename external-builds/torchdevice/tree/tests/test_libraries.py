@@ -54,3 +54,37 @@ def test_a_device_of_that_name(library: str, before: bool, strict: bool) -> None
 def test_a_library_that_is_not_there() -> None:
     with torchdevice.redirected("cpu"), pytest.raises(ImportError):
         __import__("pytorch_lightning.accelerators.no_such_thing")
+
+
+class Several:
+    """As TensorDict: not a tensor, and it answers for torch's functions by a table of its own."""
+
+    table: dict[Any, Any] = {}  # noqa: RUF012
+
+    def __init__(self, *tensors: torch.Tensor) -> None:
+        self.tensors = tensors
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return cls.table[func](*args, **(kwargs or {})) if func in cls.table else NotImplemented
+
+
+def zeros_like(several: Several, **kwargs: Any) -> Several:
+    return Several(*(torch.zeros_like(tensor, **kwargs) for tensor in several.tensors))
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["imported before", "imported while enabled"])
+@pytest.mark.parametrize("strict", [False, True], ids=["redirect", "strict"])
+def test_what_is_like_a_tensor_answers_for_torchs_functions(
+    monkeypatch: pytest.MonkeyPatch, before: bool, strict: bool
+) -> None:
+    if before:
+        monkeypatch.setitem(Several.table, torch.zeros_like, zeros_like)
+    with torchdevice.redirected("cpu", strict=strict):
+        if not before:
+            monkeypatch.setitem(Several.table, torch.zeros_like, zeros_like)
+        several = Several(torch.ones(2), torch.ones(3, device="cuda"))
+        made = torch.zeros_like(several, device="cuda")
+        assert [tensor.device.type for tensor in made.tensors] == ["cuda" if strict else "cpu"] * 2
+        with pytest.raises(TypeError, match="__torch_function__ handlers returned NotImplemented"):
+            torch.ones_like(several)

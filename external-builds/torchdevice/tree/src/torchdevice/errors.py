@@ -128,6 +128,32 @@ def take_along_dim(expected: torch.device, found: torch.device) -> RuntimeError:
     )
 
 
+# Of functions that compare the devices of their tensors themselves: the first, another, and which it is.
+COMPARED = {
+    "_weight_norm": "weight_norm: expected v_in and g_in to be on the same device, but v_in is on {0} and "
+    "g_in is on {1}",
+    "block_diag": "torch.block_diag: input tensors must all be on the same device.",
+    "cdist": "X1 and X2 must have the same device type. X1: {0.type} X2: {1.type}",
+    "cholesky_solve": "Expected b and A to be on the same device, but found b on {0} and A on {1} instead.",
+    "gradient": "torch.gradient expected each tensor to be on the same device, but got devices {0} and {1}!",
+    "grid_sampler": "grid_sampler(): expected input and grid to be on same device, but input is on {0} and "
+    "grid is on {1}",
+    "istft": "istft input and window must be on the same device but got self on {0} and window on {1}",
+    "linalg_multi_dot": "multi_dot(): all tensors must be on the same device but tensor 0 is on {0} and "
+    "tensor {2} on {1}",
+    "masked_fill": "expected self and mask to be on the same device, but got mask on {1} and self on {0}",
+    "meshgrid": "meshgrid expects all tensors to have the same device",
+    "stft": "stft input and window must be on the same device but got self on {0} and window on {1}",
+}
+COMPARED["masked_fill_"] = COMPARED["masked_fill"]
+
+
+@_mistake
+def compared(function: str, one: torch.device, other: torch.device, index: int) -> RuntimeError:
+    """A function that compares devices by itself, before any kernel does."""
+    return RuntimeError(COMPARED[function].format(one, other, index))
+
+
 @_mistake
 def wrong_generator(expected: torch.device, found: torch.device) -> RuntimeError:
     """A generator of another kind of device."""

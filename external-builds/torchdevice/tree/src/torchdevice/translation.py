@@ -177,7 +177,10 @@ def wrap(function: Function, arguments: tuple[Argument, ...]) -> Function:
                 args = (*args[:at], translate(args[at]), *args[at + 1 :])
             elif argument.default is not None:
                 kwargs[argument.name] = translate(argument.default)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            return _asked_again(wrapper, args, kwargs)
 
     return wrapper
 
@@ -190,9 +193,26 @@ def _wrap_keyword(function: Function, name: str) -> Function:
             kwargs[name] = translate(kwargs[name])
         if "pin_memory" in kwargs and _State.route is not None:
             kwargs["pin_memory"] = False  # memory that no GPU copies from is not pinned
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            return _asked_again(wrapper, args, kwargs)
 
     return wrapper
+
+
+def _asked_again(wrapper: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Ask what is like a tensor a second time, by the function that it may know; else raise what was raised.
+
+    A library's table of torch's functions has the wrapper where the library was imported while enabled.
+    """
+    kind: Any = type(args[0]) if args else object
+    if issubclass(kind, torch.Tensor) or not hasattr(kind, "__torch_function__"):
+        raise  # noqa: PLE0704 - in an except clause
+    answer = kind.__torch_function__(wrapper, (kind,), args, kwargs)
+    if answer is NotImplemented:
+        raise  # noqa: PLE0704
+    return answer
 
 
 class StandIn(type):

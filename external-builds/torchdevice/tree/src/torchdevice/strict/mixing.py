@@ -58,11 +58,21 @@ def run(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     Raises:
         RuntimeError: as PyTorch does.
     """
-    check = _BEFORE.get(getattr(func, "__name__", ""))
-    if check is not None:
-        check(args, [places.device_of(tensor) for tensor in places.tensors((args, kwargs))])
+    name = getattr(func, "__name__", "")
+    found = [places.device_of(tensor) for tensor in places.tensors((args, kwargs))]
+    if name in _BEFORE:
+        _BEFORE[name](args, found)
+    _compare(name, found)
     with _Looking():
         return func(*args, **kwargs)
+
+
+def _compare(name: str, found: list[torch.device]) -> None:
+    """Raise the error of a function that compares devices itself; what a mask fills in may be a number."""
+    if name in errors.COMPARED:
+        for index, device in enumerate(found[:2] if name.startswith("masked_fill") else found):
+            if device != found[0]:
+                raise errors.compared(name, found[0], device, index)
 
 
 class _Looking(TorchDispatchMode):  # type: ignore[misc]
@@ -98,6 +108,7 @@ def _device(func: Any, named: list[tuple[str, torch.Tensor]]) -> torch.device | 
     name = func._schema.name.partition("::")[2]
     if not mixed or name in _COPIES:
         return first
+    _compare(name, [places.device_of(tensor) for _, tensor in named])
     if name in _CONVOLUTIONS:
         _check_convolution(named)
     if name in _INDEXING:
@@ -206,7 +217,7 @@ def _operation(name: str, overload: str) -> Operation:
     method = "wrapper_CUDA_" + "_".join(parts if overload or not structured else (name,))
     unchecked = re.search(r"device_check: NoCheck *(#.*)?", declared)
     foreach = name.startswith("_foreach_")  # its slow path calls the others
-    iterated = foreach or bool(unchecked and "TensorIterator" in (unchecked[1] or ""))
+    iterated = foreach or bool(unchecked and (structured or "TensorIterator" in (unchecked[1] or "")))
     return Operation(method=method, checked=not unchecked, iterated=iterated)
 
 

@@ -16,7 +16,13 @@ from torchdevice.translation import GPUS, Function
 # What they make of an array has the array's memory.
 _SHARING = (torch.as_tensor, torch.asarray)
 
+# Their functions in Python compute as one where all tensors are on one device, and ask nothing of it; but for
+# one, of which `backward` returns what was made on the way.
+_AS_ONE = frozenset(("torch.functional", "torch.nn.functional"))
+_IN_PARTS = "linear_cross_entropy"
+
 Rule = Any  # called with the mode, the function, its arguments and its keywords
+PASSED = "has nothing to do with devices, and is called often or tells of none"  # instead of a rule
 
 
 class StrictMode(TorchFunctionMode):  # type: ignore[misc]
@@ -35,17 +41,19 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(
         self, func: Any, types_: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        del types_
-        kwargs = kwargs or {}
-        if not translation.is_strict():  # disabled by another thread
-            return func(*args, **kwargs)
+        for kind in types_:
+            if not issubclass(kind, torch.Tensor):  # what is like a tensor answers by itself, and is seen to
+                with self:
+                    answer = kind.__torch_function__(func, types_, args, kwargs or {})
+                return func(*args, **(kwargs or {})) if answer is NotImplemented else answer
         rule = self.rules.get(func)
+        if rule is PASSED or not translation.is_strict():  # disabled by another thread
+            return func(*args, **kwargs) if kwargs else func(*args)
+        kwargs = kwargs or {}
         if rule is not None:
             return rule(self, func, args, kwargs)
         if func in self._constructors:
             return self._make(func, args, kwargs)
-        if type(func) is types.FunctionType and not (self._inside and self._inside[-1] is func):
-            return self.body(func, args, kwargs)
         return self.compute(func, args, kwargs)
 
     def _make(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -62,11 +70,12 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
             kwargs = unpinned(kwargs, device)
         # Said for the CPU, too: `torch.set_default_device` is a mode below this one.
         result = func(*args, **{**kwargs, "device": places.physical(device)})
-        sources = list(places.tensors(args[:1]))
-        shared = any(_shares(result, source) for source in sources)
-        if shared and places.device_of(result) != device:
-            result = result.clone()
-        elif func in _SHARING and not sources and device.type in GPUS:  # an array's memory is the CPU's
+        sources = places.tensors(args[:1])
+        if sources:
+            shared = any(_shares(result, source) for source in sources)
+            if shared and places.device_of(result) != device:
+                result = result.clone()
+        elif func in _SHARING and device.type in GPUS:  # an array's memory is the CPU's
             result = result.detach().clone().requires_grad_(result.requires_grad)
         places.put_new(result, device)
         if pinned:
@@ -74,32 +83,45 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
         return result
 
     def compute(self, func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A function of C++: on the one device of its tensors, or an error."""
-        first, mixed = places.common(places.tensors((args, kwargs) if kwargs else args))
-        device = first
+        """A function that computes: on the one device of its tensors, or an error."""
+        in_python = type(func) is types.FunctionType and not (self._inside and self._inside[-1] is func)
+        if in_python and (func.__module__ not in _AS_ONE or func.__name__ == _IN_PARTS):
+            return self.body(func, args, kwargs)
+        found = places.tensors(args)
         if kwargs:
-            if kwargs.get("device") is not None:
-                device = places.logical(kwargs["device"])
-                kwargs = {**kwargs, "device": places.physical(device)}
-            if "generator" in kwargs:
-                check_generator(kwargs["generator"], device)
-            if "pin_memory" in kwargs:
-                return self._make(func, args, {**kwargs, "device": device})
+            found += places.tensors(kwargs)
+        first, mixed = places.common(found)
+        if in_python and (mixed or first is None):
+            return self.body(func, args, kwargs)
+        device, kwargs = _asked(first, kwargs) if kwargs else (first, kwargs)
+        if "pin_memory" in kwargs:
+            return self._make(func, args, {**kwargs, "device": device})
         if mixed:
             return mixing.run(func, args, kwargs)
         result = func(*args, **kwargs)
-        if device is not None:
+        if device is not None and not (found and result is found[0]):  # as of what computes in place
             places.put_new(result, device)
         return result
 
     def body(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of torch's in Python: what it calls is seen, one call after another."""
         self._inside.append(func)
+        torch._C._push_on_torch_function_stack(self)
         try:
-            with self:
-                return without_question(func)(*args, **kwargs)
+            return without_question(func)(*args, **kwargs)
         finally:
+            torch._C._pop_torch_function_stack()
             self._inside.pop()
+
+
+def _asked(device: torch.device | None, kwargs: dict[str, Any]) -> tuple[torch.device | None, dict[str, Any]]:
+    """The device that keywords ask for, and the keywords as torch is to be given them."""
+    if kwargs.get("device") is not None:
+        device = places.logical(kwargs["device"])
+        kwargs = {**kwargs, "device": places.physical(device)}
+    if "generator" in kwargs:
+        check_generator(kwargs["generator"], device)
+    return device, kwargs
 
 
 class _Unasked(dict[str, Any]):

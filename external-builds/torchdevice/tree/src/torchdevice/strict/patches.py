@@ -15,6 +15,14 @@ from torchdevice import errors, interceptor, translation
 from torchdevice.strict import legacy, mode, places, rules
 from torchdevice.translation import GPUS, Function, RealDevice, RealGenerator
 
+# Each module has a function of its name that computes a step.
+_OPTIMIZERS = ("adadelta", "adagrad", "adam", "adamax", "asgd", "nadam", "radam", "rmsprop", "rprop", "sgd")
+_ASKING = (
+    "capturable",
+    "fused",
+    "differentiable",
+)  # with which a step asks for devices, or is differentiated
+
 
 class _OnGPU(torch.Generator):  # type: ignore[misc]
     """A generator of the CPU that says it is a GPU's."""
@@ -78,6 +86,14 @@ def install(log: interceptor.UndoLog) -> None:
     log.replace(hooks, "__init__", _saved_hooks(hooks.__init__))
     group = _group_by_device(torch._C._group_tensors_by_device_and_dtype)
     log.replace(torch._C, "_group_tensors_by_device_and_dtype", group)
+    for name in _OPTIMIZERS:
+        module = importlib.import_module(f"torch.optim.{name}")
+        log.replace(module, name, _step(vars(module)[name]))
+        optimizer = vars(module)[module.__all__[0]]
+        log.replace(optimizer, "_init_group", _gathered(optimizer._init_group))
+    for owner in (torch.optim.Optimizer, torch.nn.Module):
+        log.replace(owner, "zero_grad", _unseen(owner.zero_grad))
+    log.replace(torch.autograd, "_make_grads", _first_gradients(torch.autograd._make_grads))
     legacy.install(log)
     from_dlpack = _from_dlpack(torch.from_dlpack)
     for owner in (torch, torch.utils.dlpack):
@@ -187,7 +203,7 @@ def _apply(original: Function) -> Function:
     def wrapper(cls: Any, *args: Any, **kwargs: Any) -> Any:
         result = original(cls, *args, **kwargs)
         with torch._C.DisableTorchFunction():
-            made = list(places.tensors(result))
+            made = places.tensors(result)
             given = [places.device_of(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
             for tensor in made:
                 if isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction):
@@ -280,6 +296,73 @@ def _group_by_device(original: Function) -> Function:
     return wrapper
 
 
+def _step(original: Function) -> Function:
+    """A step of an optimizer: looked at once, as a whole, where all but its counts are on one device."""
+
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if _here.mode is None or any(map(kwargs.get, _ASKING)) or places.tensors(kwargs):
+            return original(*args, **kwargs)
+        with torch._C.DisableTorchFunction():
+            found = places.tensors(args)
+            there = places.device_of(found[0]) if found else places.CPU
+            if all(parameter.dim() for parameter in args[0]) and all(
+                _is_at(there, tensor) for tensor in found
+            ):
+                original(*args, **kwargs)
+                if len(places.tensors(args)) > len(found):  # as of the first step with momentum
+                    places.put_new(args, there)
+                return None
+        return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _is_at(there: torch.device, tensor: torch.Tensor) -> bool:
+    place = places.device_of(tensor)
+    return type(tensor) in places.PLAIN and (place == there or (place == places.CPU and not tensor.dim()))
+
+
+def _gathered(original: Function) -> Function:
+    """What a step gathers of its parameters: none of it is looked at where nothing is made."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, group: Any, parameters: list[Any], gradients: list[Any], *args: Any) -> Any:
+        if _here.mode is None or not all(map(self.state.get, group["params"])):
+            return original(self, group, parameters, gradients, *args)
+        with torch._C.DisableTorchFunction():
+            result = original(self, group, parameters, gradients, *args)
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                places.put_new(gradient, places.device_of(parameter))
+        return result
+
+    return wrapper
+
+
+def _unseen(original: Function) -> Function:
+    @functools.wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _first_gradients(original: Function) -> Function:
+    """The ones that backward begins with, where its results are."""
+
+    @functools.wraps(original)
+    def wrapper(outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        with torch._C.DisableTorchFunction():
+            made = original(outputs, *args, **kwargs)
+            for output, gradient in zip(outputs, made, strict=True):
+                if isinstance(output, torch.Tensor):
+                    places.put_new(gradient, places.device_of(output))
+        return made
+
+    return wrapper
+
+
 def _exported(original: Function) -> Function:
     """`torch.export.export`, which asks C++ for devices: on the CPU, where all tensors are, with no mode on.
 
@@ -290,7 +373,7 @@ def _exported(original: Function) -> Function:
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         with torch._C.DisableTorchFunction():
             made = original(*args, **kwargs)
-            given = list(places.tensors([*made.state_dict.values(), args[1:], kwargs]))
+            given = places.tensors([*made.state_dict.values(), args[1:], kwargs])
             there = next((place for place in map(places.device_of, given) if place.type in GPUS), places.CPU)
         for node in made.graph.nodes:
             if node.kwargs.get("device") == places.CPU:

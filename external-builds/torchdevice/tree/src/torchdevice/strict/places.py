@@ -9,19 +9,24 @@ Call these with no `TorchFunctionMode` of ours on: they ask tensors themselves.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.utils import _device
 
 from torchdevice import errors, translation
+from torchdevice.emulation import devices
 from torchdevice.translation import GPUS, RealDevice
 
 CPU = RealDevice("cpu")
 KEPT = "torchdevice"  # the attribute of a storage, or of a node of autograd's graph
 PINNED = "torchdevice_pinned"  # that of a storage whose memory the program has had pinned
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+# What calls are given most, and no tensor is in. Every call passes here: the types are compared, not asked.
+_EMPTY = frozenset((bool, float, int, str, type(None), torch.dtype, RealDevice, torch.layout, torch.Size))
+_SEVERAL = (list, tuple)
 
 
 def logical(value: Any) -> torch.device:
@@ -36,17 +41,21 @@ def logical(value: Any) -> torch.device:
     route = translation.route()
     count = route.count if route else 0
     if device.index is None:
-        from torchdevice.emulation import devices
-
-        return RealDevice(device.type, devices.current_device())
+        return _numbered(device.type, devices.current_device())
     if device.index >= count:
         raise errors.invalid_ordinal(device.index, count)
     return device
 
 
 def _from(value: Any) -> torch.device:
+    if type(value) is str:
+        return _named(value)
     # Without a GPU, torch knows no ordinals.
     return RealDevice("cuda", int(value)) if translation.is_ordinal(value) else RealDevice(value)
+
+
+_named = functools.cache(RealDevice)  # of texts: each factory is given one
+_numbered = functools.cache(RealDevice)  # of a type and an ordinal
 
 
 def physical(device: torch.device) -> torch.device:
@@ -62,8 +71,11 @@ def default() -> torch.device:
 
 def device_of(tensor: torch.Tensor) -> torch.device:
     """The device that a tensor is said to be on."""
-    storage = _storage(tensor)
-    kept: torch.device | None = getattr(storage, KEPT, None)
+    kept: torch.device | None
+    try:  # first what nearly all are, and with no more calls than it takes
+        kept = getattr(tensor.untyped_storage() if type(tensor) in PLAIN else _storage(tensor), KEPT, None)
+    except (NotImplementedError, RuntimeError):
+        kept = getattr(_storage(tensor), KEPT, None)
     return tensor.device if kept is None else kept
 
 
@@ -76,24 +88,30 @@ def put(tensor: torch.Tensor, device: torch.device) -> None:
 
 def put_new(result: Any, device: torch.device) -> None:
     """Say of all tensors in a result where they are, except of those that know it already."""
-    if device.type not in GPUS:
+    if type(result) in _EMPTY or device.type not in GPUS:
         return
-    for tensor in tensors(result):
+    for tensor in (result,) if type(result) in PLAIN else tensors(result):
         storage = _storage(tensor)
         if storage is not None and not hasattr(storage, KEPT) and tensor.device == CPU:
             storage.torchdevice = device
 
 
-def tensors(values: Any) -> Iterator[torch.Tensor]:
+def tensors(values: Any) -> list[torch.Tensor]:
     """All tensors in a value, or in nested lists, tuples and dictionaries of them."""
-    if isinstance(values, torch.Tensor):
-        yield values
-    elif isinstance(values, list | tuple):
-        for value in values:
-            if not isinstance(value, int | float | str):
-                yield from tensors(value)
-    elif isinstance(values, dict):
-        yield from tensors(tuple(values.values()))
+    if type(values) in PLAIN or isinstance(values, torch.Tensor):
+        return [values]
+    if isinstance(values, dict):
+        values = values.values()
+    elif not isinstance(values, _SEVERAL):
+        return []
+    found: list[torch.Tensor] = []
+    for value in values:
+        kind = type(value)
+        if kind in PLAIN:
+            found.append(value)
+        elif kind not in _EMPTY:
+            found += tensors(value)
+    return found
 
 
 def common(found: Iterable[torch.Tensor]) -> tuple[torch.device | None, bool]:
@@ -103,13 +121,13 @@ def common(found: Iterable[torch.Tensor]) -> tuple[torch.device | None, bool]:
         device = device_of(tensor)
         if first is None:
             first = device
-        elif device != first:
+        elif device is not first and device != first:
             return first, True
     return first, False
 
 
 def _storage(tensor: torch.Tensor) -> Any:
-    if type(tensor) in _PLAIN:
+    if type(tensor) in PLAIN:
         return _storage_of_plain(tensor)
     with torch._C.DisableTorchFunctionSubclass():
         local = getattr(tensor, "_local_tensor", None)  # of a DTensor

@@ -12,11 +12,12 @@ import torch
 
 from torchdevice import errors
 from torchdevice.strict import mixing, places
-from torchdevice.strict.mode import StrictMode
+from torchdevice.strict.mode import PASSED, StrictMode
 from torchdevice.translation import GPUS, Function, RealDevice
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
+_NO_DEVICE = (torch.Tensor, torch.dtype)  # what else `x.to` takes first
 
 
 def device(_mode: StrictMode, _func: Function, args: Arguments, _kwargs: Keywords) -> torch.device:
@@ -70,7 +71,7 @@ def to(mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> A
     """`x.to(…)`, whose first argument may be a device, a dtype or a tensor."""
     tensor, *rest = args
     asked = None
-    if rest and not isinstance(rest[0], torch.Tensor | torch.dtype):
+    if rest and not isinstance(rest[0], _NO_DEVICE):
         asked = rest.pop(0)
     elif kwargs.get("device") is not None:
         kwargs = dict(kwargs)
@@ -282,11 +283,6 @@ def tensor_split(_mode: StrictMode, func: Function, args: Arguments, kwargs: Key
     return func(*args, **kwargs)
 
 
-def as_it_is(_mode: StrictMode, func: Function, args: Arguments, kwargs: Keywords) -> Any:
-    """What has nothing to do with devices, and is called often or tells of none."""
-    return func(*args, **kwargs)
-
-
 def table() -> dict[Any, Any]:
     """The rules, by torch's functions as a mode is told of them."""
     tensor = torch.Tensor
@@ -318,14 +314,15 @@ def table() -> dict[Any, Any]:
         torch.ctc_loss: ctc_loss,
         torch.tensor_split: tensor_split,
         tensor.tensor_split: tensor_split,
-        tensor.copy_: as_it_is,
+        tensor.copy_: PASSED,
         torch.get_device: get_device,
     }
     for name in ("shape", "dtype", "layout", "requires_grad", "is_leaf", "ndim", "grad_fn", "is_sparse"):
-        found[getattr(tensor, name).__get__] = as_it_is
+        found[getattr(tensor, name).__get__] = PASSED
     for name in (
         *("size", "dim", "stride", "numel", "is_contiguous", "item", "tolist", "untyped_storage", "data_ptr"),
         *("storage_offset", "element_size", "is_floating_point", "is_complex"),
     ):
-        found[getattr(tensor, name)] = as_it_is
-    return found
+        found[getattr(tensor, name)] = PASSED
+    asked = (torch.is_complex, torch.is_floating_point, torch.numel, torch._C._set_grad_enabled)
+    return found | dict.fromkeys(asked, PASSED)
