@@ -44,14 +44,18 @@ def test_reads_what_zipfile_wrote(tmp_path: Path) -> None:
     assert opened(plain_zip(tmp_path / "x.zip", content)) == content
 
 
-def test_reads_data_descriptors(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
+def streamed_zip(path: Path) -> Path:
+    """An archive whose writer could not seek: CRC and sizes stand behind the content."""
     pipe_read, pipe_write = os.pipe()
     with os.fdopen(pipe_read, "rb") as reader:
         with os.fdopen(pipe_write, "wb") as pipe, zipfile.ZipFile(pipe, "w") as archive:
             archive.writestr("a", b"data")
         path.write_bytes(reader.read())
-    with Archive.open(path) as archive:
+    return path
+
+
+def test_reads_data_descriptors(tmp_path: Path) -> None:
+    with Archive.open(streamed_zip(tmp_path / "x.zip")) as archive:
         assert archive.members[0].flags & layout.FLAG_DESCRIPTOR
         assert archive.read("a") == b"data"
         copy = tmp_path / "y.zip"
@@ -197,6 +201,23 @@ def test_refuses_local_headers_that_differ(tmp_path: Path, offset: int) -> None:
 
     with pytest.raises(layout.InconsistentArchiveError):
         Archive.open(patched(plain_zip(tmp_path / "x.zip", {"a": b"data"}), flip))
+
+
+@pytest.mark.parametrize("offset", [0, 4, 8, 12])  # the signature, the CRC and both sizes
+def test_refuses_data_descriptors_that_differ(tmp_path: Path, offset: int) -> None:
+    def flip(data: bytearray) -> None:
+        data[data.index(layout.DESCRIPTOR_MAGIC) + offset] ^= 4
+
+    with pytest.raises(layout.InconsistentArchiveError):
+        Archive.open(patched(streamed_zip(tmp_path / "x.zip"), flip))
+
+
+def test_refuses_content_that_is_not_that_of_its_crc(tmp_path: Path) -> None:
+    def flip(data: bytearray) -> None:
+        data[data.index(b"data")] ^= 4
+
+    with pytest.raises(layout.InconsistentArchiveError):
+        opened(patched(streamed_zip(tmp_path / "x.zip"), flip))
 
 
 def test_refuses_hidden_bytes(tmp_path: Path) -> None:

@@ -72,3 +72,21 @@ def test_the_set_and_the_index_say_the_same_of_a_file(
     assert f"{file.file_name}: set.json and staging say different things of it" in problems(
         case_of(store, told)
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"stack": "other"}, "the stack of its manifest is {0.stack}, and not other"),
+        ({"line": "other"}, "the line of its manifest is {0.line}, and not other"),
+        ({"platform": "linux_x86_64"}, "the platform of its manifest is {0.platform}, and not linux_x86_64"),
+        ({"python": "3.12"}, "its manifest is not for Python 3.12"),
+        ({"targets": ("gfx1036", "cpu")}, "its manifest is not for gfx1036"),
+    ],
+)
+def test_a_set_is_of_what_its_manifest_froze(
+    store: MemoryStore, made: WheelSet, change: dict[str, Any], problem: str
+) -> None:
+    assert list(files_of_set.not_of_manifest(case_of(store, made))) == []
+    changed = case_of(store, msgspec.structs.replace(made, **change))
+    assert list(files_of_set.not_of_manifest(changed)) == [problem.format(made)]
