@@ -243,6 +243,17 @@ def test_refuses_a_member_that_the_directory_does_not_list(tmp_path: Path) -> No
         Archive.open(path)
 
 
+def test_refuses_a_directory_with_more_entries_than_it_counts(tmp_path: Path) -> None:
+    path = plain_zip(tmp_path / "x.zip", {"a": b"1"})
+    data = path.read_bytes()
+    begin, end = data.index(CENTRAL), data.index(END)
+    tail = bytearray(data[end:])
+    struct.pack_into("<L", tail, 12, 2 * (end - begin))
+    path.write_bytes(data[:end] + data[begin:end] + tail)
+    with pytest.raises(layout.InconsistentArchiveError, match="more than the 1 entries"):
+        Archive.open(path)
+
+
 def test_refuses_truncation_anywhere(tmp_path: Path) -> None:
     path = plain_zip(tmp_path / "x.zip")
     data = path.read_bytes()
@@ -414,4 +425,17 @@ def test_sizes_in_two_zip64_fields_are_compared(tmp_path: Path, monkeypatch: pyt
     assert path.read_bytes().count(field) == 1
     patched(path, lambda data: data.__setitem__(data.index(field) + 4, 28))
     with pytest.raises(layout.InconsistentArchiveError):
+        Archive.open(path)
+
+
+@pytest.mark.parametrize(("offset", "fields"), [(8, "<HH"), (12, "<L"), (16, "<L")])
+def test_refuses_two_end_records_that_differ(
+    tmp_path: Path, offset: int, fields: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch)
+    path = tmp_path / "x.zip"
+    write(path, [New(name="a", content=b"a")])
+    wrong = (7,) * (len(fields) - 1)  # neither all ones nor what the ZIP64 record says
+    patched(path, lambda data: struct.pack_into(fields, data, data.rindex(END) + offset, *wrong))
+    with pytest.raises(layout.InconsistentArchiveError, match="contradict each other"):
         Archive.open(path)
