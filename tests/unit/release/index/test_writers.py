@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.release.index.commit import recover
-from cairn.release.index.generation import Action
+from cairn.release.index.commit import attempts, recover
+from cairn.release.index.generation import Action, ProjectState
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.store.memory import MemoryStore
 from helpers.release import Breaking, Broken, audit, commit, make_wheel, put
@@ -99,6 +99,15 @@ def put_all(store: MemoryStore, state: MemoryStore) -> None:
         if key.startswith("files/"):
             store.write(key, data)
     change(store, "publish", state)
+
+
+def test_the_first_change_of_an_index_is_not_made_over_that_of_another_writer(tmp_path: Path) -> None:
+    store = MemoryStore()
+    attempt = next(attempts(Index(store, "staging")))
+    put(store, "staging", [make_wheel(tmp_path, "torch", "1.0")])
+    empty = Change(projects={"torch": ProjectState(name="torch", files=())})
+    assert not attempt.commit(empty, "publish")
+    assert versions(store, "torch") == {"1.0"}
 
 
 def test_no_change_is_made_while_pages_of_the_one_before_are_not_written(states: list[MemoryStore]) -> None:
