@@ -110,6 +110,22 @@ def test_the_first_change_of_an_index_is_not_made_over_that_of_another_writer(tm
     assert versions(store, "torch") == {"1.0"}
 
 
+class Deaf(MemoryStore):
+    """A store that changes pointers, and whose client learns only that somebody was first."""
+
+    def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+        return super().write_if(key, data, etag=etag) and not key.endswith("/state.json")
+
+
+def test_a_change_whose_reply_was_lost_is_known_to_be_made(tmp_path: Path) -> None:
+    store = Deaf()
+    put(store, "staging", [make_wheel(tmp_path, "torch", "1.0")])
+    attempt = next(attempts(Index(store, "staging")))
+    archived = msgspec.structs.replace(attempt.before.project("torch"), status="archived")
+    assert attempt.commit(Change(projects={"torch": archived}), "publish")
+    assert Index(store, "staging").load().project("torch").status == "archived"
+
+
 def test_no_change_is_made_while_pages_of_the_one_before_are_not_written(states: list[MemoryStore]) -> None:
     first, second = states
     counted = Breaking(first, left=100)
