@@ -67,6 +67,23 @@ def test_a_record_of_the_staged_set_is_kept_and_of_another_is_refused(
     assert [kept.record for kept in records.read(run.store, set_id).records] == [good]
 
 
+@pytest.mark.parametrize(
+    "change", [{"night": "another"}, {"leg": "another"}, {"stage": "build"}, {"part": "default-1"}], ids=str
+)
+def test_the_note_of_another_job_is_not_taken_for_that_of_these_tests(
+    run: NightRun, set_id: str, tmp_path: Path, change: dict[str, str]
+) -> None:
+    assert set_id
+    leg, before = run.plan.legs[0], {item.key for item in run.store.list("nights/")}
+    note = plan.step_note(run, leg, "test", now(), good=True, reason="done")
+    datafile.write(tmp_path / "step.json", msgspec.structs.replace(note, **change))
+    handover.keep_tests(run, leg, tmp_path, None)
+    assert {item.key for item in run.store.list("nights/")} == before
+    datafile.write(tmp_path / "step.json", note)
+    handover.keep_tests(run, leg, tmp_path, None)
+    assert {item.key for item in run.store.list("nights/")} > before
+
+
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
     """The output folder of a build, which has one below it."""
