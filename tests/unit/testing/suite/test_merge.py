@@ -64,6 +64,8 @@ def test_a_missing_shard_is_a_failure(tmp_path: Path) -> None:
     merged = merge.merge(folders, tmp_path / "whole")
     assert merged.judgement.verdict == "failed"
     assert merged.judgement.reason.startswith("of 3 shards, 2, 3 left no result; cannot read")
+    more = merge.merge([folders[0], shard_of(tmp_path / "3", [], 3, 3)], tmp_path / "two")
+    assert more.judgement.reason == "of 3 shards, 2 left no result"
     assert record.read(tmp_path / "whole" / "record.json").verdict == "failed"
     host = shard_of(tmp_path / "host", passed("test_a.py::test_x"), 1, 3, targets=("gfx942",))
     assert merge.merge([host], tmp_path / "without a GPU").judgement.verdict == "failed"
