@@ -11,6 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn.errors import StoreError
+from cairn.release.index import write
 from cairn.release.index.commit import attempts, recover
 from cairn.release.index.generation import Action, ProjectState
 from cairn.release.index.snapshot import Change, Index, Snapshot
@@ -145,3 +147,12 @@ def test_no_change_is_made_while_pages_of_the_one_before_are_not_written(states:
 
     commit(Index(store, "staging"), "publish", plan)
     assert versions(store, "torch") == {"1.0", "2.0"}
+
+
+def test_what_never_changes_is_not_taken_for_what_was_to_be_written() -> None:
+    store, key = MemoryStore(), f"sets/{'ab' * 32}/manifest.json"
+    write.create(store, key, b"1")
+    write.create(store, key, b"1")
+    with pytest.raises(StoreError, match="has different bytes, and it never changes"):
+        write.create(store, key, b"2")
+    assert store.read(key).data == b"1"
