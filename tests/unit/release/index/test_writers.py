@@ -12,11 +12,12 @@ import msgspec
 import pytest
 
 from cairn.errors import StoreError
-from cairn.release.index import write
+from cairn.release.index import keys, write
 from cairn.release.index.commit import attempts, recover
 from cairn.release.index.generation import Action, ProjectState
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.store.memory import MemoryStore
+from helpers.gate import stage_torch
 from helpers.release import Breaking, Broken, audit, commit, make_wheel, put
 
 
@@ -156,3 +157,19 @@ def test_what_never_changes_is_not_taken_for_what_was_to_be_written() -> None:
     with pytest.raises(StoreError, match="has different bytes, and it never changes"):
         write.create(store, key, b"2")
     assert store.read(key).data == b"1"
+
+
+def test_a_set_that_has_its_set_json_has_all_else(tmp_path: Path) -> None:
+    store = MemoryStore()
+    made = stage_torch(store, tmp_path)
+    manifest, statement = (
+        store.read(keys.set_key(made.id, name)).data for name in ("manifest.json", "builder.json")
+    )
+    whole = Breaking(MemoryStore(), left=99)
+    write.write_set(whole, made, manifest, statement, {})
+    assert whole.exists(keys.set_key(made.id, "set.json"))
+    for left in range(len(whole.written)):
+        cut = Breaking(MemoryStore(), left=left)
+        with pytest.raises(Broken):
+            write.write_set(cut, made, manifest, statement, {})
+        assert not cut.exists(keys.set_key(made.id, "set.json"))
