@@ -17,6 +17,7 @@ from cairn.release.index.commit import attempts, recover
 from cairn.release.index.generation import Action, ProjectState
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import StoredObject
 from helpers.gate import stage_torch
 from helpers.release import Breaking, Broken, audit, commit, make_wheel, put
 
@@ -173,3 +174,26 @@ def test_a_set_that_has_its_set_json_has_all_else(tmp_path: Path) -> None:
         with pytest.raises(Broken):
             write.write_set(cut, made, manifest, statement, {})
         assert not cut.exists(keys.set_key(made.id, "set.json"))
+
+
+def test_a_page_is_not_written_over_that_of_a_writer_who_came_after_the_look_at_the_pointer(
+    states: list[MemoryStore],
+) -> None:
+    first, second = states
+
+    class Overtaken(MemoryStore):
+        """A store in which another writer comes just before a page is read."""
+
+        waits = True
+
+        def read(self, key: str) -> StoredObject:
+            if key == "staging/simple/torch/index.json" and self.waits:
+                self.waits = False
+                put_all(self, second)
+            return super().read(key)
+
+    store = Overtaken(first.objects)
+    shown = Index(store, "staging").load()
+    assert not write.put_project_page(shown, "torch")
+    assert not store.waits
+    assert versions(store, "torch") == {"1.0", "2.0"}
