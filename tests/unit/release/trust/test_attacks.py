@@ -168,9 +168,12 @@ def test_endless_data_is_read_up_to_a_limit(scene: Scene) -> None:
 def test_one_of_three_offline_keys_makes_no_root(scene: Scene) -> None:
     """Key compromise within the threshold."""
     stolen = root.with_key(scene.trusted.root, "promoter", BUILDER.public)
-    scene.store.write(key_of("root", 2), root.following(stolen, OFFLINE[:1]))
-    with pytest.raises(MetadataError, match="signed by 1"):
-        scene.new_client()
+    once = root.following(stolen, OFFLINE[:1])
+    signature = once[once.index(b"[") + 1 : once.index(b"]")]
+    for data in (once, once.replace(signature, signature + b"," + signature, 1)):
+        scene.store.write(key_of("root", 2), data)
+        with pytest.raises(MetadataError, match="signed by 1"):
+            scene.new_client()
     scene.store.write(key_of("root", 2), root.following(stolen, OFFLINE[:2]))
     assert BUILDER.key_id in scene.new_client().anchor.root.of("targets")
 
@@ -187,6 +190,15 @@ def test_nothing_is_built_on_a_state_that_no_promoter_meant(scene: Scene) -> Non
     with acting_as(scene.folder, PROMOTER), pytest.raises(StoreError, match="is not signed"):
         yank(scene.store, scene.made.made.id, reason="x")
     assert b'"generation":1' in scene.new_client().read("release/state.json").data
+
+
+def test_nothing_is_built_on_a_timestamp_that_is_older_by_one_than_the_writers_own(scene: Scene) -> None:
+    scene.yank()
+    last = metadata.opened(scene.store.read(TIMESTAMP).data, metadata.Timestamp, {}, name="it", threshold=0)
+    older = msgspec.structs.replace(last, version=last.version - 1)
+    scene.store.write(TIMESTAMP, sealed(older, TIMEKEEPER))
+    with pytest.raises(MetadataError, match="was set back"):
+        scene.yank()
 
 
 def test_a_root_that_is_taken_away_is_missed_by_whoever_knew_it(scene: Scene) -> None:
