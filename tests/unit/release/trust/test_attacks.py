@@ -19,6 +19,7 @@ from cairn.release.ledger import Ledger
 from cairn.release.trust import metadata, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.client import SignedStore
+from cairn.release.trust.current import SignedMetadata
 from cairn.release.trust.metadata import TIMESTAMP, MetadataError, key_of, sealed
 from cairn.store.memory import MemoryStore
 from helpers.provenance import Released, released
@@ -199,6 +200,13 @@ def test_nothing_is_built_on_a_timestamp_that_is_older_by_one_than_the_writers_o
     scene.store.write(TIMESTAMP, sealed(older, TIMEKEEPER))
     with pytest.raises(MetadataError, match="was set back"):
         scene.yank()
+
+
+def test_a_version_of_a_role_is_not_taken_for_an_earlier_one(scene: Scene) -> None:
+    scene.yank()
+    scene.store.write(key_of("release", 1), scene.store.read(key_of("release", 2)).data)
+    with pytest.raises(MetadataError, match="is version 2 of release"):
+        SignedMetadata(scene.store, scene.trusted).read("release", 1, metadata.Targets)
 
 
 def test_a_root_that_is_taken_away_is_missed_by_whoever_knew_it(scene: Scene) -> None:
