@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -11,11 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
 
-from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.output import console
-from cairn.store.protocol import OnBytes, Store
+from cairn.store.protocol import Store
 
 _JOBS = 4  # files at once; a bucket moves the parts of each at once too
 _INTERVAL = 0.2  # seconds between two reports, so that reporting takes no time
@@ -49,89 +49,54 @@ class Progress:
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Transferred:
-    """The result of a transfer, or of a dry run.
-
-    Attributes:
-        sent: the keys of what was moved, in the order that was asked.
-        already: the keys of what was there, with the same size and sha256.
-        size: bytes of what was moved.
-    """
-
-    sent: tuple[str, ...]
-    already: tuple[str, ...]
-    size: int
-
-
 def put_files(
     store: Store,
     sources: Mapping[str, Path],
     *,
     sha256s: Mapping[str, str] = MappingProxyType({}),
-    jobs: int = _JOBS,
     on_progress: OnProgress = lambda _: None,
-    dry_run: bool = False,
-) -> Transferred:
+) -> tuple[str, ...]:
     """Put local files into a store; what is there already is not sent again.
 
     Args:
         store: where they go.
         sources: the files by key.
         sha256s: what they had when they were looked at, by key; without, they are taken as they are.
-        jobs: how many at once.
         on_progress: called from time to time, and at the end.
-        dry_run: find out what would be sent, and send nothing.
+
+    Returns:
+        The keys of those that were not there with the same size and sha256.
 
     Raises:
         StoreError: a file was changed since then, or a different writer put other bytes under a key
             meanwhile.
     """
-    sizes = {key: path.stat().st_size for key, path in sources.items()}
+    count = Count({key: path.stat().st_size for key, path in sources.items()}, on_progress)
 
-    def put(key: str, on_bytes: OnBytes) -> bool:
-        if dry_run:
-            # By size first: a sha256 takes reading both.
-            current, path = store.stat(key), sources[key]
-            same_size = current is not None and path.is_file() and current.size == path.stat().st_size
-            return not (current and same_size and current.sha256 == files.sha256_of(path))
-        return store.put_file(key, sources[key], sha256=sha256s.get(key), on_bytes=on_bytes)
+    def put(key: str) -> bool:
+        is_new = store.put_file(key, sources[key], sha256=sha256s.get(key), on_bytes=count.bytes)
+        count.file()
+        return is_new
 
-    return _moved(sizes, put, jobs=jobs, on_progress=on_progress)
+    return tuple(itertools.compress(sources, side_by_side(put, sources, jobs=_JOBS)))
 
 
 @contextlib.contextmanager
-def as_files(
-    store: Store,
-    keys: Collection[str],
-    *,
-    jobs: int = _JOBS,
-    on_progress: OnProgress = lambda _: None,
-) -> Iterator[dict[str, Path]]:
+def as_files(store: Store, keys: Collection[str]) -> Iterator[dict[str, Path]]:
     """Make objects of a store available as local files, by key, until the block ends; see `Store.as_file`.
-
-    Args:
-        store: where they are.
-        keys: which.
-        jobs: how many to fetch at once, where they have to be fetched.
-        on_progress: called from time to time, and at the end.
 
     Raises:
         StoreError: the store lacks some, and nothing was fetched; or one has other bytes than were put there.
     """
-    infos = dict(zip(keys, side_by_side(store.stat, keys, jobs=jobs), strict=True))
-    sizes = {key: info.size for key, info in infos.items() if info is not None}
-    if lacking := sorted(infos.keys() - sizes.keys()):
+    infos = zip(keys, side_by_side(store.stat, keys, jobs=_JOBS), strict=True)
+    if lacking := sorted(key for key, info in infos if info is None):
         raise StoreError(f"{store.url} lacks {len(lacking)} object(s), such as {lacking[0]}")
-    paths: dict[str, Path] = {}
     with contextlib.ExitStack() as stack:
 
-        def fetch(key: str, on_bytes: OnBytes) -> bool:
-            paths[key] = stack.enter_context(store.as_file(key, on_bytes=on_bytes))
-            return True
+        def fetch(key: str) -> Path:
+            return stack.enter_context(store.as_file(key))
 
-        _moved(sizes, fetch, jobs=jobs, on_progress=on_progress)
-        yield paths
+        yield dict(zip(keys, side_by_side(fetch, keys, jobs=_JOBS), strict=True))
 
 
 class Count:
@@ -173,22 +138,3 @@ class Count:
                 seconds=self._reported - self._begun,
             )
         )
-
-
-def _moved(
-    sizes: Mapping[str, int], move: Callable[[str, OnBytes], bool], *, jobs: int, on_progress: OnProgress
-) -> Transferred:
-    count = Count(sizes, on_progress)
-
-    def one(key: str) -> bool:
-        moved = move(key, count.bytes)
-        count.file()
-        return moved
-
-    moved = dict(zip(sizes, side_by_side(one, sizes, jobs=jobs), strict=True))
-    sent = tuple(key for key in sizes if moved[key])
-    return Transferred(
-        sent=sent,
-        already=tuple(key for key in sizes if not moved[key]),
-        size=sum(sizes[key] for key in sent),
-    )

@@ -77,6 +77,20 @@ def test_what_is_read_over_a_broken_line_is_whole(
     assert all(found == expected for found in at_every_request(line, fault, lambda: act(behind, tmp_path)))
 
 
+def test_a_stream_that_breaks_does_not_go_on_with_other_bytes(
+    store: BucketStore, behind: BucketStore, line: FaultyServer, tmp_path: Path
+) -> None:
+    (tmp_path / "big").write_bytes(BIG)
+    store.put_file("big", tmp_path / "big")
+    line.plan = Plan(Fault.TRUNCATED, 1)
+    stream = behind.open("big")
+    (tmp_path / "big").write_bytes(BIG[::-1])
+    store.put_file("big", tmp_path / "big")
+    with stream, pytest.raises(StoreError, match="was changed meanwhile"):
+        while stream.read(100_000):
+            pass
+
+
 @pytest.mark.parametrize("fault", BREAKING, ids=lambda fault: fault.name)
 @pytest.mark.parametrize("name", WRITES)
 def test_what_is_written_over_a_broken_line_is_there(

@@ -45,6 +45,29 @@ time.sleep(60)
     assert gone(int(marker.read_text()))
 
 
+def test_a_child_that_will_not_end_is_killed_though_its_parent_has_ended(tmp_path: Path) -> None:
+    marker = tmp_path / "pid"
+    stubborn = f"""
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open({str(marker)!r}, "w").write(str(os.getpid()))
+time.sleep(60)
+"""
+    code = f"""
+import subprocess, sys, time
+subprocess.Popen([sys.executable, "-c", {stubborn!r}], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+time.sleep(60)
+"""
+    group = process.Group()
+    with ThreadPoolExecutor(1, initializer=group.join) as pool:
+        ran = pool.submit(process.run, python(code), check=False)
+        while not (marker.exists() and marker.read_text()):
+            time.sleep(0.01)
+        group.end()
+        assert ran.result(30).returncode < 0
+    assert gone(int(marker.read_text()))
+
+
 def test_terminate_all_ends_what_other_threads_run() -> None:
     caught: list[BaseException] = []
 
@@ -112,6 +135,21 @@ def test_the_threads_of_a_group_that_has_ended_start_nothing(tmp_path: Path) -> 
             future.result(30)
     assert not marker.exists()
     assert process.run(python("print('others may')")).output == "others may\n"
+
+
+def test_a_group_that_is_a_part_of_one_that_has_ended_starts_nothing() -> None:
+    whole = process.Group()
+
+    def work() -> None:
+        process.Group().join()
+        whole.end()
+        process.run(python("pass"))
+
+    with (
+        ThreadPoolExecutor(1, initializer=whole.join) as pool,
+        pytest.raises(ProcessError, match="not started"),
+    ):
+        pool.submit(work).result(30)
 
 
 def test_an_interrupt_while_programs_end_kills_them(tmp_path: Path) -> None:

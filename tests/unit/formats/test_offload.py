@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from cairn.errors import WheelError
-from cairn.formats.offload import code_object
+from cairn.formats.offload import bundle, code_object
 from cairn.formats.offload.code_object import CodeObject
 from cairn.formats.view import BytesView
 from helpers.formats import make_bundle, make_elf
@@ -73,6 +73,39 @@ def test_an_entry_that_names_no_target_is_refused(target: str) -> None:
 def test_malformed_bundles_are_refused(data: bytes) -> None:
     with pytest.raises(WheelError):
         read(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (struct.pack("<4sHHIIQ", b"CCOB", 2, 1, 10**6, 100, 0) + b"x" * 100, "where 124 are left"),
+        (b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<QQQQ", 1, 0, 99, 3) + b"abc", "leads out of it"),
+    ],
+)
+def test_a_bundle_that_leads_out_of_itself_is_refused(data: bytes, said: str) -> None:
+    with pytest.raises(WheelError, match=said):
+        read(data)
+
+
+class Noting:
+    """A checker that notes complaints about bundles."""
+
+    def __init__(self) -> None:
+        self.noted: list[str] = []
+
+    def look(self, entries: object, content: object) -> None:
+        pass
+
+    def complain(self, reason: str) -> None:
+        self.noted.append(reason)
+
+
+def test_a_compressed_bundle_that_is_cut_off_behind_its_code_is_told() -> None:
+    data = bytearray(make_bundle(CODES, 2))[:-2]  # of the checksum at the end of a zlib stream
+    struct.pack_into("<I", data, 8, len(data))
+    checker = Noting()
+    list(bundle.read_range(BytesView(bytes(data)), 0, len(data), checker))
+    assert checker.noted == ["a compressed offload bundle does not end"]
 
 
 @pytest.mark.parametrize(("version", "method"), KINDS)

@@ -44,14 +44,18 @@ def test_reads_what_zipfile_wrote(tmp_path: Path) -> None:
     assert opened(plain_zip(tmp_path / "x.zip", content)) == content
 
 
-def test_reads_data_descriptors(tmp_path: Path) -> None:
-    path = tmp_path / "x.zip"
+def streamed_zip(path: Path) -> Path:
+    """An archive whose writer could not seek: CRC and sizes stand behind the content."""
     pipe_read, pipe_write = os.pipe()
     with os.fdopen(pipe_read, "rb") as reader:
         with os.fdopen(pipe_write, "wb") as pipe, zipfile.ZipFile(pipe, "w") as archive:
             archive.writestr("a", b"data")
         path.write_bytes(reader.read())
-    with Archive.open(path) as archive:
+    return path
+
+
+def test_reads_data_descriptors(tmp_path: Path) -> None:
+    with Archive.open(streamed_zip(tmp_path / "x.zip")) as archive:
         assert archive.members[0].flags & layout.FLAG_DESCRIPTOR
         assert archive.read("a") == b"data"
         copy = tmp_path / "y.zip"
@@ -199,6 +203,23 @@ def test_refuses_local_headers_that_differ(tmp_path: Path, offset: int) -> None:
         Archive.open(patched(plain_zip(tmp_path / "x.zip", {"a": b"data"}), flip))
 
 
+@pytest.mark.parametrize("offset", [0, 4, 8, 12])  # the signature, the CRC and both sizes
+def test_refuses_data_descriptors_that_differ(tmp_path: Path, offset: int) -> None:
+    def flip(data: bytearray) -> None:
+        data[data.index(layout.DESCRIPTOR_MAGIC) + offset] ^= 4
+
+    with pytest.raises(layout.InconsistentArchiveError):
+        Archive.open(patched(streamed_zip(tmp_path / "x.zip"), flip))
+
+
+def test_refuses_content_that_is_not_that_of_its_crc(tmp_path: Path) -> None:
+    def flip(data: bytearray) -> None:
+        data[data.index(b"data")] ^= 4
+
+    with pytest.raises(layout.InconsistentArchiveError):
+        opened(patched(streamed_zip(tmp_path / "x.zip"), flip))
+
+
 def test_refuses_hidden_bytes(tmp_path: Path) -> None:
     path = plain_zip(tmp_path / "x.zip")
     data = path.read_bytes()
@@ -219,6 +240,17 @@ def test_refuses_a_member_that_the_directory_does_not_list(tmp_path: Path) -> No
     struct.pack_into("<HHLL", tail, 8, 1, 1, size, first)
     path.write_bytes(data[:first] + data[second:end] + tail)
     with pytest.raises(layout.InconsistentArchiveError, match=r"where 0 was due"):
+        Archive.open(path)
+
+
+def test_refuses_a_directory_with_more_entries_than_it_counts(tmp_path: Path) -> None:
+    path = plain_zip(tmp_path / "x.zip", {"a": b"1"})
+    data = path.read_bytes()
+    begin, end = data.index(CENTRAL), data.index(END)
+    tail = bytearray(data[end:])
+    struct.pack_into("<L", tail, 12, 2 * (end - begin))
+    path.write_bytes(data[:end] + data[begin:end] + tail)
+    with pytest.raises(layout.InconsistentArchiveError, match="more than the 1 entries"):
         Archive.open(path)
 
 
@@ -393,4 +425,17 @@ def test_sizes_in_two_zip64_fields_are_compared(tmp_path: Path, monkeypatch: pyt
     assert path.read_bytes().count(field) == 1
     patched(path, lambda data: data.__setitem__(data.index(field) + 4, 28))
     with pytest.raises(layout.InconsistentArchiveError):
+        Archive.open(path)
+
+
+@pytest.mark.parametrize(("offset", "fields"), [(8, "<HH"), (12, "<L"), (16, "<L")])
+def test_refuses_two_end_records_that_differ(
+    tmp_path: Path, offset: int, fields: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lower(monkeypatch)
+    path = tmp_path / "x.zip"
+    write(path, [New(name="a", content=b"a")])
+    wrong = (7,) * (len(fields) - 1)  # neither all ones nor what the ZIP64 record says
+    patched(path, lambda data: struct.pack_into(fields, data, data.rindex(END) + offset, *wrong))
+    with pytest.raises(layout.InconsistentArchiveError, match="contradict each other"):
         Archive.open(path)

@@ -194,6 +194,25 @@ def test_old_bytes_that_are_about_to_be_named_again_stay(
     assert bad in Index(store, "staging").load().set_ids
 
 
+def test_what_a_writer_has_renewed_while_the_collector_read_stays(nights: MemoryStore, sets: Sets) -> None:
+    retain(nights, "staging", Rule(last=1))
+    backdate(nights, "staging", 365)
+    age(nights, 365)
+    old = sets["2.8.0"]
+    wheel = next(key for key in nights.objects if key.endswith("/torch-2.8.0-py3-none-any.whl"))
+    renewed = (wheel, keys.set_key(old.id, "set.json"))
+
+    def renew(step: str) -> None:
+        if step.startswith("removing"):
+            for key in renewed:
+                nights.renew(key)
+
+    done = collect(nights, older_than=MONTH, on_step=renew)
+    of_set = {key for key in nights.objects if key.startswith(f"sets/{old.id}/")}
+    assert {wheel, *of_set}.isdisjoint(done.keys)
+    assert of_set >= {keys.set_key(old.id, name) for name in ("set.json", "manifest.json", "builder.json")}
+
+
 @pytest.mark.parametrize("meanwhile", [False, True])
 def test_empty_pages_of_projects_that_are_gone_go(released: MemoryStore, *, meanwhile: bool) -> None:
     """A project that comes again while its empty page goes has its page."""
@@ -243,6 +262,12 @@ def test_a_set_that_lost_its_last_index_goes_whole(nights: MemoryStore, sets: Se
     nights.modified[stray] = datetime.now(UTC) - timedelta(days=99)
     collect(nights, older_than=MONTH)
     assert nights.exists(stray)
+    age(nights, 99, "sets/")
+    nights.write(
+        keys.set_key("ab" * 32, f"judgements/{'cd' * 32}.json"), b""
+    )  # a gate that is asked just now
+    collect(nights, older_than=MONTH)
+    assert len(keys_of(nights, f"sets/{'ab' * 32}/")) == 3
     age(nights, 99, "sets/")
     collect(nights, older_than=MONTH)
     assert keys_of(nights, f"sets/{'ab' * 32}/") == []

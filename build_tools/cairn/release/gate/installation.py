@@ -322,14 +322,7 @@ def as_it_will_be(case: Case) -> Store:
 
 def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The problems of installing the set, and the installers that succeeded."""
-    of_set: Mapping[str, frozenset[Version]] = {
-        project_of(name): frozenset(
-            Version(version_of(other))
-            for other in case.wheel_set.sha256s
-            if project_of(other) == project_of(name)
-        )
-        for name in case.wheel_set.sha256s
-    }
+    of_set = {(project_of(name), Version(version_of(name))) for name in case.wheel_set.sha256s}
     own = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
     family = case.wheel_set.family
     problems, installers = [], []
@@ -343,7 +336,7 @@ def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tupl
                 # The `rocm` sdist chooses its libraries for this, where there is no GPU to ask.
                 environment={} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family},
             )
-            strange = sorted(f"{n} {v}" for n, v in trial.versions if v not in of_set.get(n, ()))
+            strange = sorted(f"{name} {version}" for name, version in trial.versions - of_set)
             if trial.problem:
                 problems.append(f"{installer}: {trial.problem}")
             elif strange or not own <= trial.versions:

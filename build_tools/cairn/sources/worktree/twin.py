@@ -292,8 +292,7 @@ def _folder() -> Iterator[Path]:
 
 def _remove_folder(folder: Path) -> None:
     """Remove a large folder, with several subfolders at once, as most of the time is spent on disk access."""
-    branches = [path for pattern in ("tree/*/*",) for path in folder.glob(pattern)]
-    folders = [path for path in branches if path.is_dir() and not path.is_symlink()]
+    folders = [path for path in folder.glob("tree/*/*") if path.is_dir() and not path.is_symlink()]
     side_by_side(functools.partial(shutil.rmtree, ignore_errors=True), folders, jobs=_REMOVERS)
     shutil.rmtree(folder, ignore_errors=True)
 

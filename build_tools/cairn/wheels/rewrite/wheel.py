@@ -270,8 +270,8 @@ def _edited_metadata(data: bytes, edit: Edit) -> bytes:
     result = headers.to_bytes()
     # Read as installers do, by an email parser, and compared: tricks with line ends show here.
     raw = core_metadata(result, name="METADATA")
-    requires = tuple(raw.get("requires_dist", ()))
-    if ((raw.get("version"),), requires) != (headers.all("Version"), headers.all(_REQUIRES)):
+    texts_read = ([raw.get("version")], raw.get("requires_dist", []), raw.get("provides_extra", []))
+    if texts_read != tuple(list(headers.all(name)) for name in ("Version", _REQUIRES, "Provides-Extra")):
         raise WheelError("METADATA cannot be edited: its headers are malformed", tip="build the wheel again")
     return result
 

@@ -100,12 +100,7 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
                 work.take(group)
             # All are made before one is moved into place: a failure leaves no half of a split behind.
             output = Path(folder, "made")
-            change = work.host_edit()
-            wheels = [edit_wheel(info.path, change, output)]
-            if not set(change.add_extras) <= set(wheel_info.read(wheels[0]).extras):
-                raise WheelError(
-                    f"METADATA of {info.file_name} cannot be edited: it is malformed", tip="build it again"
-                )
+            wheels = [edit_wheel(info.path, work.host_edit(), output)]
             licences = device_wheel.licences_of(info, archive)
             wheels += [
                 device_wheel.write(info, name, work.code[name], licences, output, work.terms)

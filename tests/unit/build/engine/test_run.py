@@ -179,6 +179,50 @@ def test_a_step_out_of_memory_runs_again_with_half_the_jobs_and_it_is_said(
         run.run(graph(b=()), {"b": work}, options(tmp_path)).require()
 
 
+def test_a_step_out_of_memory_beside_others_runs_again_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begun = threading.Event()
+
+    def tight(running: Running) -> str:
+        assert begun.wait(30)
+        if running.attempt == 1:
+            raise OutOfMemoryError("a compiler was killed")
+        return "done"
+
+    def beside(_running: Running) -> str:
+        begun.set()
+        log = tmp_path / "events.jsonl"
+        while not any(isinstance(event, events.StepRetried) for event in events.last_run(log)):
+            time.sleep(0.02)
+        return "done"
+
+    run.run(graph(tight=(), beside=()), {"tight": tight, "beside": beside}, options(tmp_path)).require()
+    assert "a compiler was killed; again, alone" in capsys.readouterr().err
+
+
+def test_a_step_is_not_tried_for_ever(tmp_path: Path) -> None:
+    jobs: list[int] = []
+
+    def work(running: Running) -> str:
+        jobs.append(running.jobs)
+        raise OutOfMemoryError("a compiler was killed")
+
+    with pytest.raises(OutOfMemoryError):
+        whole = Graph((Step(name="a", kind="build", cores=64),))
+        run.run(whole, {"a": work}, options(tmp_path, cores=64)).require()
+    assert jobs == [64, 32, 16, 8, 4]
+
+
+def test_what_came_to_its_end_all_the_same_is_done(tmp_path: Path) -> None:
+    def late(_running: Running) -> str:
+        while not process.is_ended():  # its time is over
+            time.sleep(0.02)
+        return "done"
+
+    assert run.run(graph(a=()), {"a": late}, options(tmp_path, time_limit=0.1)).results == {"a": "done"}
+
+
 def test_what_is_not_a_failure_of_the_step_ends_everything(tmp_path: Path) -> None:
     def full(_running: Running) -> str:
         raise OSError(28, "No space left on device")

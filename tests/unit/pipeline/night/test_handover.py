@@ -18,9 +18,11 @@ from cairn.release.index.generation import now
 from cairn.release.index.snapshot import read_set
 from cairn.stack import Sdk
 from cairn.store.folder import LocalStore
+from cairn.store.memory import MemoryStore
 from cairn.testing import record
 from helpers.gate import record_of
 from helpers.night import MakeNight, Night, leg_of, staged
+from helpers.release import Breaking, Broken
 
 
 @pytest.fixture
@@ -65,6 +67,23 @@ def test_a_record_of_the_staged_set_is_kept_and_of_another_is_refused(
     record.write(tmp_path / record.FILE, good)
     assert handover.keep_tests(run, leg, tmp_path, None)
     assert [kept.record for kept in records.read(run.store, set_id).records] == [good]
+
+
+@pytest.mark.parametrize(
+    "change", [{"night": "another"}, {"leg": "another"}, {"stage": "build"}, {"part": "default-1"}], ids=str
+)
+def test_the_note_of_another_job_is_not_taken_for_that_of_these_tests(
+    run: NightRun, set_id: str, tmp_path: Path, change: dict[str, str]
+) -> None:
+    assert set_id
+    leg, before = run.plan.legs[0], {item.key for item in run.store.list("nights/")}
+    note = plan.step_note(run, leg, "test", now(), good=True, reason="done")
+    datafile.write(tmp_path / "step.json", msgspec.structs.replace(note, **change))
+    handover.keep_tests(run, leg, tmp_path, None)
+    assert {item.key for item in run.store.list("nights/")} == before
+    datafile.write(tmp_path / "step.json", note)
+    handover.keep_tests(run, leg, tmp_path, None)
+    assert {item.key for item in run.store.list("nights/")} > before
 
 
 @pytest.fixture
@@ -128,10 +147,16 @@ def test_an_upload_that_was_cut_short_is_none(night: Night, run: NightRun, outpu
     leg = run.plan.legs[0]
     night.build(folder=output)
     end_build(run, output)
-    handover.keep_built(run, leg.id, output)
-    run.store.delete(keys.night_key(run.plan.night, f"built/{leg.id}/0.1/step.json"))
-    assert handover.built(run) == frozenset()
-    assert handover.stage_built(replace(run, only=(leg.id,)))[0].set_id is None
+    assert isinstance(run.store, MemoryStore)
+    whole = Breaking(run.store, left=99)
+    handover.keep_built(replace(run, store=whole), leg.id, output)
+    assert handover.built(replace(run, store=whole)) == {leg.id}
+    for left in range(len(whole.written)):
+        cut = replace(run, store=Breaking(run.store, left=left))
+        with pytest.raises(Broken):
+            handover.keep_built(cut, leg.id, output)
+        assert handover.built(cut) == frozenset()
+    assert handover.stage_built(replace(cut, only=(leg.id,)))[0].set_id is None
 
 
 def test_of_a_build_that_failed_its_reason_is_kept_and_a_good_attempt_counts(

@@ -72,7 +72,7 @@ def test_a_passed_record_of_a_set_for_the_cpu_is_enough() -> None:
         ({"pytest_args": ("-k", "one or two")}, "pytest was given -k 'one or two'"),
         ({"started": at(600)}, "which is yet to come"),
         ({"started": at(-3), "duration_seconds": 60000.0}, "which is yet to come"),
-        ({"started": at(-66)}, "before the set was staged"),
+        ({"started": at(-66), "duration_seconds": 1200.0}, "before the set was staged"),
         ({"kind": "suite"}, "the stack demands no suite record"),
         ({"set_id": "b" * 64}, "it is of the set bbbbbbbbbbbb"),
     ],
@@ -186,6 +186,24 @@ def test_a_gpu_that_no_test_used_covers_nothing() -> None:
 
 def failed(made: WheelSet, minutes: float, **changes: Any) -> TestRecord:
     return record_of(made, started=at(minutes), verdict="failed", reason="1 failed", **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "stands"),
+    [
+        ({"pytest_args": ("-k", "x")}, True),
+        ({"verdict": "invalid", "reason": "the sources disagree"}, True),
+        ({"verdict": "invalid", "hardware": ("gfx1100",)}, False),
+        ({"verdict": "untested"}, False),
+    ],
+)
+def test_what_ran_on_the_hardware_and_does_not_count_is_no_absence(
+    changes: Mapping[str, Any], *, stands: bool
+) -> None:
+    made = sealed(**GPU)
+    found = weigh(made, msgspec.structs.replace(record_of(made, hardware=("gfx942",)), **changes))
+    assert found.untested == ("gfx942",)
+    assert bool(found.on_hardware) is stands
 
 
 def test_a_failed_record_stands_however_many_have_passed() -> None:

@@ -16,6 +16,7 @@ from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.ledger import Ledger, withdrawn_from
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.moments import Forgetful, Meddled
@@ -208,6 +209,20 @@ def test_what_a_different_writer_brings_meanwhile_goes_too_and_is_named(
     assert done.generation == 4
     assert versions(meddled, "torch") == ["2.8.0"]
     assert audit(meddled, "release", hashes=True) == ()
+
+
+def test_no_promotion_comes_between_a_rollback_and_the_note_of_it(released: MemoryStore, sets: Sets) -> None:
+    withdrawn = []
+
+    class Watched(MemoryStore):
+        def write_if(self, key: str, data: bytes, *, etag: str | None) -> bool:
+            if key == "release/state.json":
+                withdrawn.append(withdrawn_from(Ledger(self).history(sets["2.10.0"].id), "release"))
+            return super().write_if(key, data, etag=etag)
+
+    rollback(Watched(released.objects), "release", "2")
+    assert withdrawn
+    assert None not in withdrawn
 
 
 def test_a_lost_reply_is_not_nothing_to_do(released: MemoryStore) -> None:

@@ -15,15 +15,19 @@ from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.gate.evidence import Bypass
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, yank
+from cairn.release.index.generation import ProjectState
+from cairn.release.index.marks import refuse_stepping_back
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import with_wheels
 from cairn.release.promote import promote
+from cairn.release.publish.wheel_set import index_set
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import stack_of
 from helpers.moments import Meddled, dying
 from helpers.nights import stage_night
+from helpers.pages import one_set
 from helpers.release import Breaking, audit, commit, contents, make_set, make_wheel, move, stage_set
 
 Sets = dict[str, WheelSet]
@@ -230,3 +234,34 @@ def test_one_wheel_of_no_set_keeps_its_mark(store: MemoryStore, tmp_path: Path) 
     made = stage_set(store, "staging", make_set([wheel]), [wheel])
     yank(store, made.id, reason="a")
     assert marks(store, "staging")["alone-1.0"] == "a"
+
+
+@pytest.mark.parametrize("number", [1, 9])
+def test_an_untested_set_takes_no_tested_ones_place_whatever_their_ids_are(number: int) -> None:
+    tested = one_set(5, "2.9.0", ["gfx942"], added="2026-11-20T00:00:00.000000Z")
+    tested = msgspec.structs.replace(tested, records=("a" * 64,))
+    newer, older = (
+        one_set(
+            number, "2.9.1", ["gfx942"], added=f"2026-11-{day}T00:00:00.000000Z", untested_targets=["gfx942"]
+        )
+        for day in (21, 19)
+    )
+    with pytest.raises(GateError, match=f"would offer the set {newer.set_id[:12]}, not tested on gfx942"):
+        refuse_stepping_back("release", [newer, tested], {tested.set_id})
+    refuse_stepping_back("release", [older, tested], {tested.set_id})
+    elsewhere = msgspec.structs.replace(newer, platform="win_amd64")
+    refuse_stepping_back("release", [elsewhere, tested], {tested.set_id})
+
+
+def test_no_change_of_an_index_offers_a_yanked_set_or_its_wheels(nights: MemoryStore, sets: Sets) -> None:
+    bad = sets["2.8.0"]
+    yank(nights, bad.id, reason="wrong")
+    (file,) = (f for f in Index(nights, "staging").load().project("torch").files if bad.id in f.sets)
+    by_itself = msgspec.structs.replace(file, yanked=None, sets=())
+    offers = (
+        Change(sets={bad.id: index_set(bad)}),
+        Change(projects={"torch": ProjectState(name="torch", files=(by_itself,))}),
+    )
+    for change in offers:
+        with pytest.raises(GateError, match="may not come into an index"):
+            commit(Index(nights, "release"), "promote", lambda _now, change=change: change)

@@ -59,6 +59,13 @@ def promoted() -> tuple[MemoryStore, list[int]]:
     return store, sizes
 
 
+def test_a_file_comes_to_its_place_among_many() -> None:
+    every = [entry("torch", f"2.{number}.0") for number in range(40)]
+    many = ProjectState(name="torch", files=()).with_files(tuple(reversed(every)))
+    new = entry("torch", "2.9.1")
+    assert many.with_files((new,)).files == (*every[:10], new, *every[10:])
+
+
 def test_parts_of_200_promotions_grow_with_what_changes_and_are_read_in_a_few_requests(
     promoted: tuple[MemoryStore, list[int]],
 ) -> None:

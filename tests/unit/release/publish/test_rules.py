@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn.errors import GateError, StoreError
 from cairn.release.index.generation import MIRRORED, PUBLISHED, FileEntry, ProjectState, project_of
-from cairn.release.index.snapshot import Change, Index
+from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import overlap
 from cairn.release.publish.files import NameTakenError, publish, publish_dists
@@ -24,14 +25,19 @@ def entry(filename: str, *, build: str = ONE, version: str | None = None) -> Fil
     return FileEntry(filename=filename, sha256="0" * 64, size=1, version=found, upload_time="", build=build)
 
 
-def found_beside(there: list[FileEntry], new: list[FileEntry]) -> tuple[str, ...]:
-    """What is wrong with new files where others are."""
+def offering(there: list[FileEntry]) -> Snapshot:
+    """An index that offers these files."""
     snapshot = Index(MemoryStore(), "staging").load()
     projects: dict[str, ProjectState] = {}
     for file in there:
         name = project_of(file.filename)
         projects[name] = projects.get(name, ProjectState(name=name, files=())).with_files((file,))
-    return rules.second_builds(snapshot.with_change(Change(projects=projects)), new)
+    return snapshot.with_change(Change(projects=projects))
+
+
+def found_beside(there: list[FileEntry], new: list[FileEntry]) -> tuple[str, ...]:
+    """What is wrong with new files where others are."""
+    return rules.second_builds(offering(there), new)
 
 
 @pytest.mark.parametrize(
@@ -258,3 +264,20 @@ def test_what_the_gate_asks_names_everything_that_keeps_files_out(store: MemoryS
     found = "\n".join(rules.file_problems(Index(store, "staging").load(), [again, other]))
     for why in ("build tag", "is there with sha256", "spells the same version 1.0"):
         assert why in found
+
+
+@pytest.mark.parametrize(
+    ("there", "yanked", "is_below"),
+    [
+        ("2.9.1", None, True),
+        ("2.9.1", "wrong", False),
+        ("2.9.0", None, False),
+        ("2.10.0", None, False),
+    ],
+)
+def test_a_version_that_installers_would_pass_over_is_told(
+    there: str, yanked: str | None, *, is_below: bool
+) -> None:
+    listed = msgspec.structs.replace(built(LINUX, there, name="torch"), yanked=yanked)
+    new = built(LINUX, "2.9.0", name="torch").ref
+    assert bool(rules.sorting_below(offering([listed]), [new])) is is_below

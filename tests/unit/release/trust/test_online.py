@@ -19,7 +19,8 @@ from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, digest
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance.reader import Recorder
 from cairn.release.trust import anchor, metadata, root
-from cairn.release.trust.metadata import MetadataError, key_of
+from cairn.release.trust.current import SignedMetadata
+from cairn.release.trust.metadata import TIMESTAMP, MetadataError, key_of, sealed
 from cairn.release.trust.online import Promoter
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
@@ -28,6 +29,7 @@ from helpers.nights import age
 from helpers.provenance import signer
 from helpers.release import commit
 from helpers.trust import (
+    BUILDER,
     OFFLINE,
     PROMOTER,
     TIMEKEEPER,
@@ -231,6 +233,42 @@ def test_a_promoter_signs_nothing_where_what_was_signed_is_lost_or_old(
         with pytest.raises(MetadataError, match=says):
             publish(store, entries(1, 1))
     assert store.objects == before
+
+
+def test_nothing_is_built_on_a_timestamp_that_is_older_by_one_than_the_writers_own(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        data = store.read(TIMESTAMP).data
+        last = metadata.opened(data, metadata.Timestamp, {}, name="it", threshold=0)
+        older = msgspec.structs.replace(last, version=last.version - 1)
+        store.write(TIMESTAMP, sealed(older, TIMEKEEPER))
+        with pytest.raises(MetadataError, match="was set back"):
+            publish(store, entries(1, 1))
+
+
+def test_a_version_of_a_role_is_not_taken_for_an_earlier_one(store: MemoryStore, tmp_path: Path) -> None:
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        publish(store, entries(1, 1))
+    store.write(key_of("release", 1), store.read(key_of("release", 2)).data)
+    trusted = anchor.anchor(store)
+    assert trusted is not None
+    with pytest.raises(MetadataError, match="is version 2 of release"):
+        SignedMetadata(store, trusted).read("release", 1, metadata.Targets)
+
+
+def test_a_root_that_one_key_signs_twice_is_signed_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = MemoryStore()
+    trusted = rooted(own)
+    once = root.following(root.with_key(trusted.root, "promoter", BUILDER.public), OFFLINE[:1])
+    signature = once[once.index(b"[") + 1 : once.index(b"]")]
+    own.write(key_of("root", 2), once.replace(signature, signature + b"," + signature, 1))
+    with pytest.raises(MetadataError, match="signed by 1"):
+        somebody_new(own, trusted, tmp_path / "new", monkeypatch)
 
 
 def test_without_a_key_nothing_that_users_install_is_changed(store: MemoryStore, tmp_path: Path) -> None:

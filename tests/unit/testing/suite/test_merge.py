@@ -11,7 +11,7 @@ from cairn.errors import TestsFailedError, UsageError
 from cairn.stack import Floor
 from cairn.testing import junit, record
 from cairn.testing.junit import TestOutcome
-from cairn.testing.record import TestedWheel, TestPolicy
+from cairn.testing.record import Deselected, TestedWheel, TestPolicy
 from cairn.testing.suite import merge, suite_results
 from cairn.testing.suite.suite_results import ModuleCount
 from helpers.suites import WHEEL, shard_of
@@ -64,7 +64,11 @@ def test_a_missing_shard_is_a_failure(tmp_path: Path) -> None:
     merged = merge.merge(folders, tmp_path / "whole")
     assert merged.judgement.verdict == "failed"
     assert merged.judgement.reason.startswith("of 3 shards, 2, 3 left no result; cannot read")
+    more = merge.merge([folders[0], shard_of(tmp_path / "3", [], 3, 3)], tmp_path / "two")
+    assert more.judgement.reason == "of 3 shards, 2 left no result"
     assert record.read(tmp_path / "whole" / "record.json").verdict == "failed"
+    host = shard_of(tmp_path / "host", passed("test_a.py::test_x"), 1, 3, targets=("gfx942",))
+    assert merge.merge([host], tmp_path / "without a GPU").judgement.verdict == "failed"
 
 
 def test_a_shard_by_itself_passes_and_makes_no_record(tmp_path: Path) -> None:
@@ -125,6 +129,21 @@ def test_a_test_that_ran_twice_or_nowhere_is_a_failure(tmp_path: Path) -> None:
         "1 tests ran in two shards: test_a.py::test_x",
         "test_a.py has 3 tests, and its shards had 2",
     )
+    fewer = shard_of(tmp_path / "3", passed(*"12"), 2, 2, modules=half(2, 2))
+    assert merge.merge([one, fewer], tmp_path / "uneven").problems == (
+        "test_a.py has 2 and 3 tests, and its shards had 3",
+    )
+
+
+def test_what_shards_of_one_module_left_out_is_counted_once(tmp_path: Path) -> None:
+    def part(number: int, gone: int) -> Path:
+        left_out = (Deselected(by="conftest.py", origin="tests", tests=gone),)
+        count = ModuleCount(module="test_a.py", selected=1, whole=2 + gone, cut=True, gone=left_out)
+        tests = passed(f"test_a.py::test_{number}")
+        return shard_of(tmp_path / str(number), tests, number, 2, modules=(count,))
+
+    merged = merge.merge([part(1, 3), part(2, 2)], tmp_path / "whole")
+    assert merged.judgement.reason == "2 tests passed; left out: 3 by conftest.py"
 
 
 def test_shards_on_different_gpus_prove_nothing_of_either(tmp_path: Path) -> None:

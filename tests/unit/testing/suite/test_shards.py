@@ -80,6 +80,8 @@ def test_the_plan_is_the_same_whatever_the_order() -> None:
     turned = Times(tests={name: dict(reversed(times.tests[name].items())) for name in reversed(times.tests)})
     assert plan_shards(list(turned.tests), turned, 5) == plan_shards(list(times.tests), times, 5)
     assert plan_shards(times.tests, times, 5).digest != plan_shards(times.tests, times, 6).digest
+    unknown = ["test_a.py", "test_b.py"]
+    assert plan_shards(reversed(unknown), Times(), 5) == plan_shards(unknown, Times(), 5)
 
 
 def test_an_unknown_module_counts_like_the_others() -> None:

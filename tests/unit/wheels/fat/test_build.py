@@ -380,6 +380,8 @@ def test_all_that_is_listed_can_be_demanded(fat: Fat, rocm: Rocm) -> None:
     with pytest.raises(WheelError, match="libhipblas") as caught:
         fat(strict=True)
     assert "libhipfile" not in str(caught.value)
+    with pytest.raises(WheelError, match=r"has no libnothing \(needed by the command line\)"):
+        fat(libraries=("libnothing",))
     report = fat()
     for name in ("libhipfile", "librocm_smi64"):
         assert left_out(report, name) == {"not part of ROCm 7.13.0"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,16 @@ def test_no_edit_vouches_for_a_file_that_is_not_what_record_says(
     with pytest.raises(WheelError, match=f"RECORD of demo-1.0-py3-none-any.whl is wrong: {name} has"):
         edit_wheel(wheel, edit, tmp_path / "out")
     assert not [*tmp_path.glob("out/*.whl")]
+
+
+@pytest.mark.parametrize("size", [0, 1000])
+def test_no_edit_vouches_for_a_file_of_another_size(make_wheel: MakeWheel, tmp_path: Path, size: int) -> None:
+    def lie(record: bytes) -> bytes:
+        return re.sub(rb"(?m)^(demo/__init__\.py,[^,]*),\d+", rb"\1,%d" % size, record)
+
+    wheel = altered(make_wheel(), {"demo-1.0.dist-info/RECORD": lie})
+    with pytest.raises(WheelError, match=f"demo/__init__.py has [0-9]+ bytes, not {size}"):
+        edit_wheel(wheel, Edit(replace_files={"demo/__init__.py": b""}), tmp_path / "out")
 
 
 def test_the_input_is_never_its_own_output(make_wheel: MakeWheel) -> None:

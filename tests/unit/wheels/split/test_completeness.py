@@ -250,7 +250,7 @@ def test_a_split_under_another_version_is_whole(parts: list[Path], tmp_path: Pat
 
 
 def test_a_stack_knows_the_floor_better_than_a_host_wheel(parts: list[Path], tmp_path: Path) -> None:
-    for said in (None, "6.0"):
+    for said in (None, "6.0", "7.9"):
         host = with_record(parts[0], tmp_path, lambda record: record.update(runtime=said))  # noqa: B023
         wheels = [host, *parts[1:]]
         assert list(problems(wheels, rocm="7.13.0")) == []

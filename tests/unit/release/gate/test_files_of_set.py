@@ -1,0 +1,92 @@
+"""A set, the index that has it, the lock of what is mirrored and the store say the same of each file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cairn.release.gate import files_of_set
+from cairn.release.gate.case import Case, opened
+from cairn.release.index.generation import MIRRORED
+from cairn.release.index.snapshot import Index
+from cairn.release.publish import distribution
+from cairn.release.publish.files import publish_dists
+from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
+from cairn.store.memory import MemoryStore
+from cairn.wheels.wheelset import WheelSet
+from helpers.gate import AWAY, case_of
+from helpers.release import make_set, make_wheel, stage_set
+
+
+@pytest.fixture
+def made(store: MemoryStore, tmp_path: Path) -> WheelSet:
+    """A staged set of torch, with a mirrored numpy."""
+    numpy, torch = (
+        make_wheel(tmp_path, "numpy", "2.0"),
+        make_wheel(tmp_path, "torch", "2.9", requires=["numpy"]),
+    )
+    publish_dists(Index(store, "staging"), [distribution.read(numpy)], "mirror", build=MIRRORED)
+    return stage_set(store, "staging", make_set([torch], **AWAY), [torch])
+
+
+def lock_of(name: str, sha256: str) -> MirrorLock:
+    file = LockedFile(name="numpy", version="2.0", file_name=name, sha256=sha256)
+    return MirrorLock(stack="sample", pythons=("3.11",), platforms=("win_amd64",), files=(file,))
+
+
+def test_what_is_mirrored_is_what_was_reviewed_to_the_byte(store: MemoryStore, made: WheelSet) -> None:
+    (numpy,) = made.closure
+    reviewed = case_of(store, made, mirror_lock=lock_of(numpy.file_name, numpy.sha256))
+    assert list(files_of_set.unreviewed(reviewed)) == []
+    other = case_of(store, made, mirror_lock=lock_of(numpy.file_name, "0" * 64))
+    assert [text.partition(" ")[2] for text in files_of_set.unreviewed(other)] == [
+        f"with sha256 {numpy.sha256} is not in the lock of the mirror"
+    ]
+
+
+def test_a_file_comes_from_where_the_set_says(store: MemoryStore, made: WheelSet) -> None:
+    closure = tuple(msgspec.structs.replace(file, origin="published") for file in made.closure)
+    case = case_of(store, msgspec.structs.replace(made, closure=closure))
+    (problem,) = files_of_set.unreviewed(case)
+    assert problem.endswith("is mirrored in staging, and the set says published")
+
+
+def problems(case: Case) -> str:
+    with opened(case) as files:
+        return "; ".join(files_of_set.not_of_store(case, files))
+
+
+@pytest.mark.parametrize("part", ["wheels", "closure"])
+@pytest.mark.parametrize(
+    "change", [{"size": 1}, {"metadata_sha256": "0" * 64}, {"requires_python": ">=3"}], ids=str
+)
+def test_the_set_and_the_index_say_the_same_of_a_file(
+    store: MemoryStore, made: WheelSet, part: str, change: dict[str, Any]
+) -> None:
+    assert problems(case_of(store, made)) == ""
+    (file,) = getattr(made, part)
+    told = msgspec.structs.replace(made, **{part: (msgspec.structs.replace(file, **change),)})
+    assert f"{file.file_name}: set.json and staging say different things of it" in problems(
+        case_of(store, told)
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"stack": "other"}, "the stack of its manifest is {0.stack}, and not other"),
+        ({"line": "other"}, "the line of its manifest is {0.line}, and not other"),
+        ({"platform": "linux_x86_64"}, "the platform of its manifest is {0.platform}, and not linux_x86_64"),
+        ({"python": "3.12"}, "its manifest is not for Python 3.12"),
+        ({"targets": ("gfx1036", "cpu")}, "its manifest is not for gfx1036"),
+    ],
+)
+def test_a_set_is_of_what_its_manifest_froze(
+    store: MemoryStore, made: WheelSet, change: dict[str, Any], problem: str
+) -> None:
+    assert list(files_of_set.not_of_manifest(case_of(store, made))) == []
+    changed = case_of(store, msgspec.structs.replace(made, **change))
+    assert list(files_of_set.not_of_manifest(changed)) == [problem.format(made)]
