@@ -58,8 +58,8 @@ def read(prefix: str) -> Mapping[str, bytes]:
     """Return the files whose names begin with `prefix`, by the rest of the name."""
     archive = _archive()
     if archive is None:
-        found = ((name, path) for name, path in of_checkout(_checkout()) if name.startswith(prefix))
-        return {name.removeprefix(prefix): path.read_bytes() for name, path in found}
+        paths = ((name, path) for name, path in of_checkout(_checkout()) if name.startswith(prefix))
+        return {name.removeprefix(prefix): path.read_bytes() for name, path in paths}
     with zipfile.ZipFile(archive) as content:
         names = [name for name in content.namelist() if name.startswith(prefix)]
         return {name.removeprefix(prefix): content.read(name) for name in names}

@@ -68,7 +68,7 @@ def families() -> dict[str, tuple[str, ...]]:
     for target in known_targets():
         for name in (*([target] if target in members else ()), *_data()["targets"][target]["families"]):
             members.setdefault(name, []).append(target)
-    return {name: tuple(sorted(found, key=sort_key)) for name, found in members.items()}
+    return {name: tuple(sorted(names, key=sort_key)) for name, names in members.items()}
 
 
 @functools.cache

@@ -13,7 +13,7 @@ from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index.snapshot import Index
-from cairn.release.records import GivenRecord, Kept, KeptRecord
+from cairn.release.records import NewRecord, SetRecords, StoredRecord
 from cairn.stack import Gate, Origin, Project, Stack
 from cairn.store.protocol import Store
 from cairn.testing.gpus.gpu import Gpu, covers
@@ -70,15 +70,15 @@ def failed_record(made: WheelSet, **changes: Any) -> TestRecord:
     return record_of(made, **(values | changes))
 
 
-def given(record: TestRecord) -> GivenRecord:
+def given(record: TestRecord) -> NewRecord:
     """A record as it is handed over, without what it was judged by."""
-    return GivenRecord(data=data_of(record))
+    return NewRecord(data=data_of(record))
 
 
-def kept(*records: TestRecord) -> Kept:
+def kept(*records: TestRecord) -> SetRecords:
     """These records as if they lay in a store."""
-    return Kept(
-        records=tuple(KeptRecord(digest=f"{n:064}", record=record) for n, record in enumerate(records))
+    return SetRecords(
+        records=tuple(StoredRecord(digest=f"{n:064}", record=record) for n, record in enumerate(records))
     )
 
 

@@ -82,7 +82,7 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
     yield functools.partial(variables.parse_build_env, job.build_env, job.stack)
     yield functools.partial(_present, job)
     if (trees := (job.line, *job.checkouts.values())) not in checked:
-        yield functools.partial(release_line.line_of, job.stack, job.checkouts, asked=job.line)
+        yield functools.partial(release_line.line_of, job.stack, job.checkouts, named=job.line)
         checked.add(trees)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)

@@ -119,7 +119,7 @@ def _commit_of(request: Bisect, store: Store, outcome: BisectResult, jump: Jump 
     screen, folder = console.current(), request.output_dir.absolute()
     steps = commit_search.steps_of(outcome.changes)
     screen.info(f"builds {commit_search.cost(steps)}")
-    asked = Challenge(
+    built_from = Challenge(
         store=store,
         set_id=outcome.suspects[0].set_id,
         stack=stacks.load(request.stack).for_line(outcome.suspects[0].line),
@@ -127,7 +127,7 @@ def _commit_of(request: Bisect, store: Store, outcome: BisectResult, jump: Jump 
         work_dir=folder,
     )
     search = bisect.resume(outcome.search, folder) if not request.command else outcome.search
-    return commit_search.run(asked, search, steps, folder, jump=jump, on_try=screen.info)
+    return commit_search.run(built_from, search, steps, folder, jump=jump, on_try=screen.info)
 
 
 def _answer(outcome: BisectResult, commits: Suspects | None) -> Answer:

@@ -18,7 +18,7 @@ from cairn.output.wording import count, short_id
 
 if TYPE_CHECKING:
     from cairn.pipeline.challenge import Challenge, Prepared
-    from cairn.release.rebuilds import KeptRebuild, Rebuild, RebuiltWheel
+    from cairn.release.rebuilds import Rebuild, RebuiltWheel, StoredRebuild
 
 _SHOWN = 10  # members of a wheel
 
@@ -58,7 +58,7 @@ def _challenge(request: ChallengeSet) -> Answer:
     store, signer = request.open_existing_store(), request.signer()
     set_id = whole_id(common.set_id_of(request.set_id), Index(store, request.index).load())
     family = keys.scope_of(request.index)
-    asked = challenge.Challenge(
+    job = challenge.Challenge(
         store=store,
         set_id=set_id,
         stack=request.load_stack(),
@@ -67,12 +67,12 @@ def _challenge(request: ChallengeSet) -> Answer:
         work_dir=request.work_dir.absolute(),
         jobs=request.jobs,
     )
-    prepared = challenge.prepare(asked)
+    prepared = challenge.prepare(job)
     if request.dry_run:
-        return _plan(asked, prepared)
-    rebuild = challenge.run(asked, prepared, rebuilder=request.who or generation.who())
-    kept, late = rebuilds.keep(store, prepared.wheel_set, rebuild, signer) if signer else (None, None)
-    verdict = asked.work_dir / challenge.VERDICT
+        return _plan(job, prepared)
+    rebuild = challenge.run(job, prepared, rebuilder=request.who or generation.who())
+    stored, late = rebuilds.keep(store, prepared.wheel_set, rebuild, signer) if signer else (None, None)
+    verdict = job.work_dir / challenge.VERDICT
     plain = {
         "set": set_id,
         "identical": rebuild.is_identical,
@@ -83,29 +83,31 @@ def _challenge(request: ChallengeSet) -> Answer:
         "rebuilder": rebuild.rebuilder,
         "toolchain": {name: {"manifest": a, "here": b} for name, (a, b) in prepared.toolchain.items()},
         "verdict": verdict,
-        "kept": kept.digest if kept else None,
-        "key": kept.key_id if kept else None,
+        "kept": stored.digest if stored else None,
+        "key": stored.key_id if stored else None,
     }
     error = WheelError(
         f"the set {short_id(set_id)} did not come out the same: {'; '.join(rebuilds.sentences(rebuild))}",
-        tip=f"the wheels are in {asked.work_dir / 'wheels'}; cairn diff shows more",
+        tip=f"the wheels are in {job.work_dir / 'wheels'}; cairn diff shows more",
     )
-    text = [*_text(rebuild, prepared, kept), *([Warn(late)] if late else [])]
+    text = [*_text(rebuild, prepared, stored), *([Warn(late)] if late else [])]
     return Answer(plain, text, error=None if rebuild.is_identical else error)
 
 
-def _plan(asked: Challenge, prepared: Prepared) -> Answer:
+def _plan(request: Challenge, prepared: Prepared) -> Answer:
     frozen = prepared.frozen
     rows = [(one.name, one.origin, one.hashtag, one.commit) for one in frozen.projects]
     plain = {
-        "set": asked.set_id,
+        "set": request.set_id,
         "python": prepared.python.version,
         "rocm_sdk": frozen.sdk_version,
         "projects": [dict(zip(("name", "origin", "hashtag", "commit"), row, strict=True)) for row in rows],
-        "work_dir": asked.work_dir,
+        "work_dir": request.work_dir,
         "dry_run": True,
     }
-    first = f"would build {count(frozen.projects, 'project')} of {short_id(asked.set_id)} in {asked.work_dir}"
+    first = (
+        f"would build {count(frozen.projects, 'project')} of {short_id(request.set_id)} in {request.work_dir}"
+    )
     return Answer(plain, [first, Table(("project", "origin", "hashtag", "commit"), rows)])
 
 
@@ -115,7 +117,7 @@ def _without_name(one: RebuiltWheel) -> dict[str, object]:
     return {name: value for name, value in datafile.to_plain(one).items() if name != "file_name"}
 
 
-def _text(rebuild: Rebuild, prepared: Prepared, kept: KeptRebuild | None) -> Iterator[Piece]:
+def _text(rebuild: Rebuild, prepared: Prepared, stored: StoredRebuild | None) -> Iterator[Piece]:
     for name, (frozen, here) in prepared.toolchain.items():
         yield Warn(f"{name} is {here} here, and was {frozen} when the manifest was frozen")
     for wheel in rebuild.wheels:
@@ -125,10 +127,10 @@ def _text(rebuild: Rebuild, prepared: Prepared, kept: KeptRebuild | None) -> Ite
             yield from _differing(wheel)
     if rebuild.is_identical:
         yield f"rebuilt identically by {rebuild.rebuilder}: {count(rebuild.wheels, 'wheel')}"
-    if kept is None:
+    if stored is None:
         yield Note("the verdict is not signed, and was not put beside the set: name a key with --sign-key")
     else:
-        yield f"the verdict {short_id(kept.digest)} of {kept.by} is signed, and lies beside the set"
+        yield f"the verdict {short_id(stored.digest)} of {stored.by} is signed, and lies beside the set"
 
 
 def _differing(wheel: RebuiltWheel) -> Iterator[Piece]:

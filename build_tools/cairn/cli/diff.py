@@ -149,20 +149,20 @@ def _wheels(request: Diff) -> Answer:
     from cairn.wheels.interface import difference
 
     with console.current().stage("compare"):
-        found = difference.diff(Path(request.old), Path(request.new), python=request.python)
-    group = _group(found)
-    _write_page(request, found.before, found.after, [group], [])
-    return Answer(found, _text(group.sections) or ["no difference"])
+        change = difference.diff(Path(request.old), Path(request.new), python=request.python)
+    group = _group(change)
+    _write_page(request, change.before, change.after, [group], [])
+    return Answer(change, _text(group.sections) or ["no difference"])
 
 
 def _sets(request: Diff, *, stored: bool) -> Answer:
     from cairn.pipeline import difference
 
     with console.current().stage("compare") as stage:
-        found: Sequence[SetDifference]
+        differences: Sequence[SetDifference]
         if stored:
             store = request.open_existing_store()
-            found = list(
+            differences = list(
                 difference.in_store(
                     store,
                     request.index,
@@ -177,52 +177,52 @@ def _sets(request: Diff, *, stored: bool) -> Answer:
             old, new = (
                 path / "set.json" if path.is_dir() else path for path in map(Path, (request.old, request.new))
             )
-            found = [
+            differences = [
                 difference.of_files(
                     old, new, python=request.python, commits=request.commits, say=stage.update
                 )
             ]
-    groups = [group for one in found for group in _groups_of_set(one)]
-    changes = {one.changes.after: one.changes for one in found if one.changes}
+    groups = [group for one in differences for group in _groups_of_set(one)]
+    changes = {one.changes.after: one.changes for one in differences if one.changes}
     _write_page(request, request.old, request.new, groups, list(changes.values()))
-    return Answer({"sets": found}, _set_text(found))
+    return Answer({"sets": differences}, _set_text(differences))
 
 
-def _group(found: Difference) -> Group:
+def _group(wheel: Difference) -> Group:
     from cairn.wheels.interface.sections import sections
 
-    return Group(title=f"{found.before} → {found.after}", sections=sections(found))
+    return Group(title=f"{wheel.before} → {wheel.after}", sections=sections(wheel))
 
 
-def _groups_of_set(found: SetDifference) -> Iterator[Group]:
+def _groups_of_set(change: SetDifference) -> Iterator[Group]:
     from cairn.wheels.interface.sections import Line, Section, signed
 
     made = (
-        signed("Distributions", "distribution", found.distributions),
-        signed("Installed with them", "installs", found.closure),
+        signed("Distributions", "distribution", change.distributions),
+        signed("Installed with them", "installs", change.closure),
         Section(
-            title="Same bytes", kind="same", lines=tuple(Line(sign="", text=name) for name in found.same)
+            title="Same bytes", kind="same", lines=tuple(Line(sign="", text=name) for name in change.same)
         ),
     )
     yield Group(
-        title=f"{found.title}: {found.before} → {found.after}",
+        title=f"{change.title}: {change.before} → {change.after}",
         sections=tuple(one for one in made if one.lines),
     )
-    yield from map(_group, found.wheels)
+    yield from map(_group, change.wheels)
 
 
-def _set_text(found: Sequence[SetDifference]) -> Iterator[Piece]:
+def _set_text(differences: Sequence[SetDifference]) -> Iterator[Piece]:
     from cairn.sources.manifest import changelog
 
     told: set[str] = set()
-    for one in found:
+    for one in differences:
         for group in _groups_of_set(one):
             yield group.title
             yield from (f"  {line}" for line in _text(group.sections) or ["no difference"])
         if one.changes and one.changes.after not in told:
             told.add(one.changes.after)
             yield from changelog.lines(one.changes)
-    if not found:
+    if not differences:
         yield "no difference: the same sets"
 
 

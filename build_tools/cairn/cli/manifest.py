@@ -98,7 +98,7 @@ def _create(request: Create) -> Answer:
 
     stack, pythons = stacks.load(request.stack), _pythons(request.python)
     checkouts = _checkouts(stack.for_line(request.line), request)
-    line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, asked=request.line)
+    line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, named=request.line)
     _refuse_what_no_one_else_has(checkouts, allow_local=request.allow_local)
     sdk_version = request.rocm_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(request.targets) if request.targets else stack.targets

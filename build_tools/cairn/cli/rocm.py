@@ -16,7 +16,7 @@ from cairn.options import Exclusive, argument, fill, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.rocm.fetch.choose import Wanted
+    from cairn.rocm.fetch.choose import ArtifactFilters
     from cairn.rocm.fetch.fetch import FetchRequest, Layout
     from cairn.rocm.package import PackageRequest
     from cairn.store.protocol import Store
@@ -50,11 +50,11 @@ class Artifacts:
     )
     allow_unverified: bool = flag("take archives without a sha256sum beside them")
 
-    def wanted(self, *, groups: tuple[str, ...], targets: tuple[str, ...]) -> Wanted:
+    def filters(self, *, groups: tuple[str, ...], targets: tuple[str, ...]) -> ArtifactFilters:
         """The artifacts for these groups and targets, by the patterns."""
-        from cairn.rocm.fetch.choose import Wanted
+        from cairn.rocm.fetch.choose import ArtifactFilters
 
-        return Wanted(groups=groups, targets=targets, include=self.include, exclude=self.exclude)
+        return ArtifactFilters(groups=groups, targets=targets, include=self.include, exclude=self.exclude)
 
     def place(self) -> Store:
         """The store that has the artifacts: a run's own folder of it."""
@@ -127,7 +127,7 @@ def _fetch(request: Fetch) -> Answer:
     fetch_request = fill(
         FetchRequest,
         request,
-        wanted=request.wanted(
+        filters=request.filters(
             groups=tuple(n for each in request.families for n in converters.words(each)), targets=names
         ),
         verified_only=not request.allow_unverified,

@@ -69,13 +69,13 @@ class SettingValues:
 
         command = self._parser.prog.removeprefix("cairn").strip()
         try:
-            found = settings.load()
-            self._is_trusted = found.project is not None and found.project.is_trusted
-            of_files = found.of_files(command)
-            self._refuse_unknown(found, of_files, command)
+            loaded = settings.load()
+            self._is_trusted = loaded.project is not None and loaded.project.is_trusted
+            of_files = loaded.of_files(command)
+            self._refuse_unknown(loaded, of_files, command)
             for action in actions:
                 name = name_of(action)
-                if (setting := found.of_variable(name) or of_files.get(name)) is not None:
+                if (setting := loaded.of_variable(name) or of_files.get(name)) is not None:
                     self._settings[action] = setting
             for action in [each for each in self._settings if is_flag(each)]:
                 is_switch = isinstance(action, argparse.BooleanOptionalAction)
@@ -85,8 +85,8 @@ class SettingValues:
             if not command.startswith("config"):  # which shows what is wrong, and mends it
                 self._fail(error)
 
-    def _refuse_unknown(self, found: Settings, of_files: dict[str, Setting], command: str) -> None:
-        if not found.files():
+    def _refuse_unknown(self, loaded: Settings, of_files: dict[str, Setting], command: str) -> None:
+        if not loaded.files():
             return
         from cairn.cli import setting_names
 

@@ -220,9 +220,9 @@ class Cluster:
 
     def _wait(self, future: Any, job: StepJob, demand: Demand) -> None:  # noqa: ANN401
         missing_since: float | None = None
-        done = threading.Event()
-        future.add_done_callback(lambda _: done.set())
-        while not done.wait(_LOOK):
+        is_over = threading.Event()
+        future.add_done_callback(lambda _: is_over.set())
+        while not is_over.wait(_LOOK):
             if process.is_ended():
                 future.cancel()
                 raise ProcessError(f"{job.name} was ended", returncode=-1)
@@ -248,13 +248,13 @@ class Cluster:
                 where.scheduler, scheduler_file=where.scheduler_file, timeout=patience, name="cairn"
             )
             self._client.wait_for_workers(where.workers, timeout=patience)
-            found = self._client.run(worker_step.describe, on_error="return")
+            descriptions = self._client.run(worker_step.describe, on_error="return")
         except (OSError, TimeoutError, *_GONE) as error:
             raise NetworkError(
                 f"the Dask cluster at {name} does not answer, or has not {where.workers} workers",
                 tip="see that both run: dask scheduler, dask worker",
             ) from error
-        for address, answer in found.items():
+        for address, answer in descriptions.items():
             if not isinstance(answer, tuple):
                 raise PrerequisiteError(
                     f"the worker at {address} cannot run Cairn: {answer}",
@@ -265,7 +265,7 @@ class Cluster:
                     f"the worker at {address} has Cairn {answer[0]}, and this is {cairn.__version__}",
                     tip="install one version everywhere",
                 )
-        self._platforms = {address: platform for address, (_, platform) in found.items()}
+        self._platforms = {address: platform for address, (_, platform) in descriptions.items()}
 
     def _look(self) -> tuple[Machine, ...]:
         """Return the workers that there are, by a list that is a few seconds old at most."""

@@ -97,7 +97,7 @@ def read_view(
     pie = bool((layout.value(_FLAGS_1) or 0) & _PIE)
     stack = [segment for segment in layout.segments if segment.kind == PT_GNU_STACK]
     names = {symbol.encode(): symbol for symbol in look_for}
-    of_python, wanted = reader.python_symbols() if python else (frozenset(), frozenset())
+    of_python, unresolved = reader.python_symbols() if python else (frozenset(), frozenset())
     # A static program has no interpreter, and a library that can be run has a name too.
     is_program = kind == "executable" or pie or (interpreter and not soname)
     exports, imports = reader.all_symbols(defined=not is_program) if symbols else (frozenset(), frozenset())
@@ -115,7 +115,7 @@ def read_view(
         undefined=frozenset(names[name] for name in reader.wants(names)) if names else frozenset(),
         executable_stack=bool(stack and stack[-1].flags & RUNS),
         python_defined=of_python,
-        python_wanted=wanted,
+        python_wanted=unresolved,
         sections=tuple(reader.sections()) if sections else (),
         exports=exports,
         imports=imports,

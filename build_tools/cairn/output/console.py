@@ -184,7 +184,7 @@ class Console:
         finally:
             self._end(stage)
 
-    def kept(self, name: str, note: str) -> None:
+    def say_kept(self, name: str, note: str) -> None:
         """Say that a stage need not begin, since what it did before still holds."""
         self._not_begun(name, "kept", note)
 
@@ -258,14 +258,14 @@ class Console:
     def _say_ended(self, step: str, name: str, mark: Mark, note: str, taken: str = "") -> None:
         sign, style = _SIGNS[mark]
         line = ((step, "dim"), (sign, style), (f" {name}", ""), (f" {taken}" if taken else "", "dim"))
-        said = f"{mark}: {_one_line(note)}" if note else ""
-        if self._redraws and sum(len(text) for text, _ in line) + 2 + len(said) > self._err.width:
+        ending = f"{mark}: {_one_line(note)}" if note else ""
+        if self._redraws and sum(len(text) for text, _ in line) + 2 + len(ending) > self._err.width:
             self._err.line(*line)
             margin = " " * (len(step) + 2)
-            for part in textwrap.wrap(said, max(20, self._err.width - len(margin)), break_on_hyphens=False):
+            for part in textwrap.wrap(ending, max(20, self._err.width - len(margin)), break_on_hyphens=False):
                 self._err.line((f"{margin}{part}", style))
         else:
-            self._err.line(*line, (f"  {said}" if said else "", style))
+            self._err.line(*line, (f"  {ending}" if ending else "", style))
 
     def _running(self) -> list[tuple[Styled, ...]]:
         return [

@@ -360,10 +360,10 @@ def layers_of(wheel_set: WheelSet) -> dict[Layer, dict[str, str]]:
 
 
 def addresses(
-    url: str, layers: Mapping[Layer, Mapping[str, str]], wanted: Sequence[Layer]
+    url: str, layers: Mapping[Layer, Mapping[str, str]], of_layers: Sequence[Layer]
 ) -> tuple[str, ...]:
     """Return the addresses of the files of some layers in a store that is served."""
-    files_of = (layers[name].items() for name in wanted)
+    files_of = (layers[name].items() for name in of_layers)
     return tuple(f"{url}/{keys.file_key(sha256, name)}" for each in files_of for name, sha256 in each)
 
 

@@ -116,18 +116,18 @@ def _named(snapshot: Snapshot, text: str, index: str) -> Mapping[tuple[str, ...]
         one = snapshot.set(whole_id(text, snapshot))
         return {bisect.kind_of(one): one}
     every = sorted(snapshot.sets(), key=lambda one: (one.added, one.set_id))
-    found = {bisect.kind_of(one): one for one in every if bisect.added_before(one, moment)}
-    if not found:
+    newest = {bisect.kind_of(one): one for one in every if bisect.added_before(one, moment)}
+    if not newest:
         raise StoreError(f"{index} has no set of {text} or before", tip="see cairn release log")
-    return found
+    return newest
 
 
 def _stored(store: Store, set_id: str) -> _Side:
-    kept = read_or_none(store, key := keys.set_key(set_id, MANIFEST_FILE))
+    stored = read_or_none(store, key := keys.set_key(set_id, MANIFEST_FILE))
     return _Side(
         name=short_id(set_id),
         wheel_set=read_set(store, set_id),
-        manifest=datafile.loads(kept.data, Manifest, name=f"{store.url}/{key}") if kept else None,
+        manifest=datafile.loads(stored.data, Manifest, name=f"{store.url}/{key}") if stored else None,
         file=lambda wheel: store.as_file(keys.file_key(wheel.sha256, wheel.file_name)),
     )
 

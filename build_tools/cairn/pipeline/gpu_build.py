@@ -118,12 +118,12 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
         )
     is_cpu = tuple(targets) == (gpu.CPU,)
     named = [stack.project(name) for name in (*projects, *(() if projects else stack.install))]
-    wanted = _with_needs(stack, named or [p for p in stack.projects if not (is_cpu and p.rocm_only)])
+    in_order = _with_needs(stack, named or [p for p in stack.projects if not (is_cpu and p.rocm_only)])
     folders = {project.name: root / project.checkout_dir for project in stack.projects}
     present = {name: folder for name, folder in folders.items() if folder.is_dir()}
-    of_checkouts = release_line.line_of(stack, present, asked=job.line) if present else None
+    of_checkouts = release_line.line_of(stack, present, named=job.line) if present else None
     stack = stack.for_line(of_checkouts or job.line or newest_line(stack))
-    absent = [stack.project(p.name) for p in wanted if p.name not in present]
+    absent = [stack.project(p.name) for p in in_order if p.name not in present]
     if any(p.pin for p in absent) and "torch" in folders.keys() - present.keys() - {p.name for p in absent}:
         absent.append(stack.project("torch"))
     makes_sdk = not is_cpu and stack.sdk is not None and bool(stack.sdk.build)
@@ -138,8 +138,8 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
             job,
             line=stack.line,
             targets=",".join(targets),
-            checkouts={p.name: folders[p.name] for p in wanted},
-            required=frozenset(p.name for p in wanted),
+            checkouts={p.name: folders[p.name] for p in in_order},
+            required=frozenset(p.name for p in in_order),
             install_rocm=not is_cpu,
             sdk=job.sdk
             if is_cpu or makes_sdk
@@ -196,8 +196,8 @@ def say(build: GpuBuild) -> Iterator[tuple[str, str]]:
     yield "build", f"{', '.join(job.checkouts)} of {build.stack.name}, line {job.line}, into {job.output_dir}"
     if build.absent:
         yield "check out", f"{', '.join(project.name for project in build.absent)} into {build.root}"
-    if kept := [name for name in job.checkouts if name not in {project.name for project in build.absent}]:
-        yield "as it is", f"{', '.join(kept)} in {build.root}"
+    if present := [name for name in job.checkouts if name not in {project.name for project in build.absent}]:
+        yield "as it is", f"{', '.join(present)} in {build.root}"
     if build.makes_sdk:
         yield "ROCm SDK", "made by the stack"
     elif not job.for_cpu():

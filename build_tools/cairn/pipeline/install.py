@@ -432,14 +432,14 @@ def prove(prepared: Installation, python: Path, *, on_line: Progress | None) -> 
         return Proof(works=True, text=f"installed: {', '.join(names)}")
     try:
         with isolation.own_home() as home:
-            done = process.run(
+            completed = process.run(
                 [python, "-I", "-c", _PROOF, ",".join(pick.targets)],
                 env=isolation.variables(isolation.Isolation.TEST, home),
                 on_line=on_line,
                 timeout=_PROOF_TIMEOUT,
                 hidden=isolation.credential_files(),
             )
-        (line,) = (one for one in done.output.splitlines() if one.startswith(_MARK))
+        (line,) = (one for one in completed.output.splitlines() if one.startswith(_MARK))
         version, computed = json.loads(line.removeprefix(_MARK))
     except (CairnError, ValueError) as error:
         lines = error.output.strip().splitlines() if isinstance(error, ProcessError) else []

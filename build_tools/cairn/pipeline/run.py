@@ -314,7 +314,7 @@ class _Stages:
 
     def _keep(self, name: str, note: str) -> None:
         """Add a stage that is skipped, since its earlier result is still valid."""
-        console.current().kept(name, note)
+        console.current().say_kept(name, note)
         self._remember(name, time.time(), time.time(), mark="kept", detail=note)
 
     def _remember(

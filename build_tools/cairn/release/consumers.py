@@ -50,18 +50,18 @@ def judge(
         for consumer in consumers:
             try:
                 if consumer.index is None:
-                    found = fetch.wheels_of(consumer, folder, python=place.python, platform=place.tag)
+                    paths = fetch.wheels_of(consumer, folder, python=place.python, platform=place.tag)
                 elif store is None:
                     raise UsageError(f"no store is named in which {consumer.index} is", tip="give --store")
                 else:
                     wheels = _last_set(store, consumer, place, family)
-                    found = tuple(stack.enter_context(transfer.as_files(store, wheels)).values())
-                for path in found:
+                    paths = tuple(stack.enter_context(transfer.as_files(store, wheels)).values())
+                for path in paths:
                     wheel_info.read(path)
             except CairnError as error:  # all else is judged all the same
                 unknown[consumer.name] = f"{error} ({error.tip})" if error.tip else str(error)
             else:
-                suitable |= {path.name: path for path in found if place.takes(path.name, None)}
+                suitable |= {path.name: path for path in paths if place.takes(path.name, None)}
         judgement = breaks.judge(old, new, suitable.values(), markers=place.markers())
     return msgspec.structs.replace(judgement, unknown={**unknown, **judgement.unknown})
 

@@ -34,7 +34,7 @@ from cairn.release.provenance.evidence import of_builder
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
-from cairn.release.records import GivenRecord, KeptRecord
+from cairn.release.records import NewRecord, StoredRecord
 from cairn.release.trust import anchor
 from cairn.release.trust.signers import Signer, Trust
 from cairn.stack import Stack
@@ -117,7 +117,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     stack: Stack,
     source: str = "staging",
     target: str = "release",
-    records: Sequence[GivenRecord] = (),
+    records: Sequence[NewRecord] = (),
     bypass: Bypass | None = None,
     readmission: Readmission | None = None,
     mirror_lock: MirrorLock | None = None,
@@ -183,13 +183,13 @@ def _by_root(store: Store, target: str, trust: Trust | None) -> Trust | None:
 
 def _given(
     store: Store,
-    records: Sequence[GivenRecord],
+    records: Sequence[NewRecord],
     set_id: str,
     trust: Trust | None,
     key: Signer | None,
     *,
     dry_run: bool,
-) -> Sequence[KeptRecord]:
+) -> Sequence[StoredRecord]:
     """Put records beside a set, signed where the root of the store names this key among its testers'."""
     has_root = trust is not None and trust.builders is not None
     signer = key if has_root and trust and key and key.key_id in trust.testers else None
@@ -200,7 +200,7 @@ def _given(
 
 def _through_the_gate(
     first: Case,
-    given: Sequence[KeptRecord],
+    given: Sequence[StoredRecord],
     *,
     readmission: Readmission | None,
     attester: Attester | None,
@@ -215,12 +215,12 @@ def _through_the_gate(
     for attempt in attempts(target, dry_run=dry_run):
         if attempt.recovered:
             on_step(f"wrote pages that an earlier run had left: {', '.join(attempt.recovered)}")
-        kept = test_records.read(store, set_id, trust=first.trust)
+        set_records = test_records.read(store, set_id, trust=first.trust)
         case = replace(
             first,
             source=first.source.index.load(),
             target=attempt.before,
-            kept=kept.having(given),
+            set_records=set_records.having(given),
             moment=datetime.now(UTC),
         )
         if set_id in case.target.set_ids:
@@ -234,7 +234,7 @@ def _through_the_gate(
             write.create(store, _judgement_key(entry), datafile.dumps(report).encode())
             if attester is not None:
                 attested = attest(store, case.wheel_set, entry, attester, snapshot=case.target)
-            if test_records.read(store, set_id).keys != case.kept.keys:
+            if test_records.read(store, set_id).keys != case.set_records.keys:
                 on_step("there are other test records by now, asking the gate again")
                 continue
             on_step(f"writing {target.name}")
@@ -278,7 +278,9 @@ def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> Ga
 
 def _index_entry(case: Case, report: GateReport) -> IndexSet:
     """The set's entry in the target, with the evidence that let it in."""
-    of_set = (k.digest for k in case.kept.records if not test_records.disagreement(k.record, case.wheel_set))
+    of_set = (
+        k.digest for k in case.set_records.records if not test_records.disagreement(k.record, case.wheel_set)
+    )
     return msgspec.structs.replace(
         index_set(case.wheel_set),
         records=tuple(of_set),

@@ -96,7 +96,7 @@ class Rebuild(datafile.Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeptRebuild:
+class StoredRebuild:
     """A verdict in a store.
 
     Attributes:
@@ -208,7 +208,7 @@ def _read(read: in_toto.TestResultStatement) -> tuple[Rebuild, PublicKey]:
 
 def keep(
     store: Store, wheel_set: WheelSet, rebuild: Rebuild, signer: Signer
-) -> tuple[KeptRebuild, str | None]:
+) -> tuple[StoredRebuild, str | None]:
     """Sign a verdict, put it beside its set, and have every page of the set say so.
 
     Returns:
@@ -220,35 +220,35 @@ def keep(
     payload = encode(rebuild, build_statement.this_builder(), signer.public)
     data = datafile.dumps(dsse.sign(payload, dsse.IN_TOTO, signer)).encode()
     digest = hashlib.sha256(data).hexdigest()
-    kept = _verified(data, digest, wheel_set, name="the verdict")
+    earlier = _verified(data, digest, wheel_set, name="the verdict")
     write.create(store, keys.set_key(wheel_set.id, f"{_PREFIX}{digest}.dsse.json"), data)
     why = "; ".join(sentences(rebuild))
     event = Event(
-        kind="rebuild", set_id=wheel_set.id, who=kept.by, when=rebuild.finished, why=why, record=digest
+        kind="rebuild", set_id=wheel_set.id, who=earlier.by, when=rebuild.finished, why=why, record=digest
     )
     commit.note(store, [event])
     try:
-        marks.update_marks(store, wheel_set.id, "record", why=f"rebuilt by {kept.by}")
+        marks.update_marks(store, wheel_set.id, "record", why=f"rebuilt by {earlier.by}")
     except CairnError as error:
-        return kept, str(error)
-    return kept, None if commit.may_sign(store) else commit.LAGGING
+        return earlier, str(error)
+    return earlier, None if commit.may_sign(store) else commit.LAGGING
 
 
-def read(store: Store, wheel_set: WheelSet) -> tuple[tuple[KeptRebuild, ...], tuple[str, ...]]:
+def read(store: Store, wheel_set: WheelSet) -> tuple[tuple[StoredRebuild, ...], tuple[str, ...]]:
     """The verdicts beside a set in their order, and what is wrong with those that do not count."""
-    kept, problems = [], []
+    verdicts, problems = [], []
     for listed in store.list(keys.set_key(wheel_set.id, _PREFIX)):
         digest = listed.key.rpartition("/")[2].removesuffix(".dsse.json")
         name = f"the rebuild {short_id(digest)} of the set {short_id(wheel_set.id)}"
         try:
-            kept.append(_verified(store.read(listed.key).data, digest, wheel_set, name=name))
+            verdicts.append(_verified(store.read(listed.key).data, digest, wheel_set, name=name))
         except CairnError as error:
             problems.append(str(error))
-    ordered = sorted(kept, key=lambda one: (datetime.fromisoformat(one.rebuild.finished), one.digest))
+    ordered = sorted(verdicts, key=lambda one: (datetime.fromisoformat(one.rebuild.finished), one.digest))
     return tuple(ordered), tuple(problems)
 
 
-def _verified(data: bytes, digest: str, wheel_set: WheelSet, *, name: str) -> KeptRebuild:
+def _verified(data: bytes, digest: str, wheel_set: WheelSet, *, name: str) -> StoredRebuild:
     """A verdict that is what its digest and its signature say, and is of this very set."""
     if hashlib.sha256(data).hexdigest() != digest:
         raise StoreError(f"{name} was changed: its bytes are not those of its digest")
@@ -260,7 +260,7 @@ def _verified(data: bytes, digest: str, wheel_set: WheelSet, *, name: str) -> Ke
     own = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
     if len(rebuild.wheels) != len(own) or {w.file_name: w.sha256 for w in rebuild.wheels} != own:
         raise StoreError(f"{name} is about other wheels than the set has")
-    return KeptRebuild(digest=digest, rebuild=rebuild, key_id=key.key_id)
+    return StoredRebuild(digest=digest, rebuild=rebuild, key_id=key.key_id)
 
 
 def sentences(rebuild: Rebuild) -> Iterator[str]:
@@ -283,15 +283,15 @@ def agreeing(store: Store, wheel_set: WheelSet, rebuilders: Mapping[str, str]) -
         wheel_set: the set.
         rebuilders: whose verdicts count: name to the id of the key.
     """
-    kept, _ = read(store, wheel_set)
-    last = {one.key_id: one.rebuild for one in kept}
+    verdicts, _ = read(store, wheel_set)
+    last = {one.key_id: one.rebuild for one in verdicts}
     return tuple(sorted(n for n, key in rebuilders.items() if key in last and last[key].is_identical))
 
 
 def disagreeing(store: Store, wheel_set: WheelSet, rebuilders: Mapping[str, str]) -> Iterator[str]:
     """What else there is to know of the rebuilds of a set: other bytes, and verdicts that do not count."""
-    kept, problems = read(store, wheel_set)
-    last = {one.key_id: one.rebuild for one in kept}
+    verdicts, problems = read(store, wheel_set)
+    last = {one.key_id: one.rebuild for one in verdicts}
     for name, key in sorted(rebuilders.items()):
         if key in last and not last[key].is_identical:
             yield f"{name} got other wheels: {'; '.join(sentences(last[key]))}"

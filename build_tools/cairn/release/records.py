@@ -65,7 +65,7 @@ class Answer(datafile.Value, tag_field="schema", tag="cairn.answer/1"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GivenRecord:
+class NewRecord:
     """A record to be added, with its results.
 
     Attributes:
@@ -79,7 +79,7 @@ class GivenRecord:
     results: tuple[bytes, ...] = ()
 
 
-class KeptRecord(datafile.Value):
+class StoredRecord(datafile.Value):
     """A test record in a store.
 
     Attributes:
@@ -94,7 +94,7 @@ class KeptRecord(datafile.Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
+class SetRecords:
     """All test records and answers that a store has on a set.
 
     Attributes:
@@ -104,12 +104,12 @@ class Kept:
         arrivals: digest of a record to its place among those that came, as the ledger has them.
     """
 
-    records: tuple[KeptRecord, ...] = ()
+    records: tuple[StoredRecord, ...] = ()
     answers: tuple[tuple[str, Answer], ...] = ()
     unusable: tuple[tuple[str, str], ...] = ()
     arrivals: Mapping[str, int] = field(default_factory=dict)
 
-    def having(self, given: Sequence[KeptRecord]) -> Kept:
+    def having(self, given: Sequence[StoredRecord]) -> SetRecords:
         """A copy with records that are not in the store yet."""
         known = {one.digest for one in self.records}
         new = [one for one in given if one.digest not in known]
@@ -124,7 +124,7 @@ class Kept:
         return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 
 
-def read_given(path: Path) -> GivenRecord:
+def read_given(path: Path) -> NewRecord:
     """Read a record from a file, with the results that the test run left in the same folder.
 
     Raises:
@@ -144,17 +144,17 @@ def read_given(path: Path) -> GivenRecord:
                 f"{beside} is not what {path.name} was made of", tip="copy the whole folder of the test run"
             )
         results.append(result)
-    return GivenRecord(data=data, name=str(path), results=tuple(results))
+    return NewRecord(data=data, name=str(path), results=tuple(results))
 
 
 def add_all(
     store: Store,
-    records: Iterable[GivenRecord],
+    records: Iterable[NewRecord],
     *,
     set_id: str,
     signer: Signer | None = None,
     dry_run: bool,
-) -> tuple[KeptRecord, ...]:
+) -> tuple[StoredRecord, ...]:
     """Put records beside their set, in the order in which their runs began: they came at once.
 
     Raises:
@@ -184,7 +184,7 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
     set_id: str | None = None,
     signer: Signer | None = None,
     dry_run: bool = False,
-) -> KeptRecord:
+) -> StoredRecord:
     """Put a record beside its set, and its results beside it.
 
     Args:
@@ -227,7 +227,7 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
         commit.note(store, [_given(wheel_set.id, digest, record)])
         write.create(store, keys.set_key(wheel_set.id, f"records/{digest}.json"), data)
         _tell(store, wheel_set.id)
-    return KeptRecord(digest=digest, record=record)
+    return StoredRecord(digest=digest, record=record)
 
 
 def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry_run: bool = False) -> Answer:
@@ -245,9 +245,9 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
         StoreError: the set has no such record.
         UsageError: it has passed, or who or why is blank.
     """
-    kept = read(store, set_id)
-    stored = next((item for item in kept.records if item.digest == digest), None)
-    if stored is None and digest not in dict(kept.unusable):
+    set_records = read(store, set_id)
+    stored = next((item for item in set_records.records if item.digest == digest), None)
+    if stored is None and digest not in dict(set_records.unusable):
         raise StoreError(
             f"the set {short_id(set_id)} has no record {short_id(digest)}",
             tip=f"see which it has: cairn release record list {short_id(set_id)}",
@@ -267,7 +267,7 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
     return made
 
 
-def add_file(store: Store, path: Path, *, name: str, signer: Signer | None = None) -> KeptRecord:
+def add_file(store: Store, path: Path, *, name: str, signer: Signer | None = None) -> StoredRecord:
     """Put the record in a file beside its set, with the results that the test run left in the same folder.
 
     Raises:
@@ -278,30 +278,30 @@ def add_file(store: Store, path: Path, *, name: str, signer: Signer | None = Non
     return add(store, given.data, name=name, results=given.results, signer=signer)
 
 
-def junit_of(store: Store, kept: KeptRecord) -> bytes | None:
+def junit_of(store: Store, item: StoredRecord) -> bytes | None:
     """The JUnit XML of a record; None where the store does not have it.
 
     Raises:
         StoreError: it was changed.
     """
-    return _result_of(store, kept, kept.record.junit_sha256, "xml")
+    return _result_of(store, item, item.record.junit_sha256, "xml")
 
 
-def compat_of(store: Store, kept: KeptRecord) -> bytes | None:
+def compat_of(store: Store, item: StoredRecord) -> bytes | None:
     """The compatibility report of a record; None where the store does not have it, or the record none.
 
     Raises:
         StoreError: it was changed.
     """
-    return _result_of(store, kept, kept.record.compat_sha256, "json")
+    return _result_of(store, item, item.record.compat_sha256, "json")
 
 
-def _result_of(store: Store, kept: KeptRecord, sha256: str | None, ending: str) -> bytes | None:
-    if kept.record.set_id is None or sha256 is None:
+def _result_of(store: Store, item: StoredRecord, sha256: str | None, ending: str) -> bytes | None:
+    if item.record.set_id is None or sha256 is None:
         return None
-    key = keys.set_key(kept.record.set_id, f"results/{sha256}.{ending}")
+    key = keys.set_key(item.record.set_id, f"results/{sha256}.{ending}")
     with contextlib.suppress(MissingKeyError):
-        return _unchanged(store, key, sha256, f"the {ending} of the record {short_id(kept.digest)}")
+        return _unchanged(store, key, sha256, f"the {ending} of the record {short_id(item.digest)}")
     return None
 
 
@@ -327,7 +327,7 @@ def find(store: Store, given: str) -> tuple[str, str]:
     return matches[0]
 
 
-def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
+def read(store: Store, set_id: str, *, trust: Trust | None = None) -> SetRecords:
     """Read all test records of a set and the answers to them; those that cannot be read are named.
 
     Args:
@@ -356,7 +356,7 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
                 evidence.record_signers(store, set_id, data, trust)
             except CairnError as error:
                 doubt = str(error)
-        records.append(KeptRecord(digest=digest, record=record, doubt=doubt))
+        records.append(StoredRecord(digest=digest, record=record, doubt=doubt))
     answers, damaged = _answers(store, set_id, signed=every if ledger.is_signed else None)
     unusable += damaged
     for lost, event in left.items():
@@ -364,7 +364,7 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> Kept:
             f"the record {short_id(str(lost))}, {event.verdict or 'of which nothing is known'}, was given"
         )
         unusable.append((str(lost), f"{sentence} on {event.when[:10]}, and is not in the store any more"))
-    return Kept(records=tuple(records), answers=answers, unusable=tuple(unusable), arrivals=arrivals)
+    return SetRecords(records=tuple(records), answers=answers, unusable=tuple(unusable), arrivals=arrivals)
 
 
 def _answers(

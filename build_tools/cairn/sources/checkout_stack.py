@@ -74,7 +74,7 @@ class PinnedSource:
     note: str | None = None
 
 
-def wanted(  # noqa: PLR0913 - each is one independent source of the answer
+def choose_source(  # noqa: PLR0913 - each is one independent source of the answer
     project: Project,
     *,
     default_origin: str,
@@ -372,7 +372,7 @@ def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: P
         SystemFailureError: no space left, or another run does not end.
     """
     project = request.project
-    what = wanted(
+    what = choose_source(
         project,
         # With an origin of the user the default one is not needed: it may be an sdist that costs a download.
         default_origin=request.origin or origin_of(project),

@@ -123,7 +123,7 @@ class Mirror:
                 f"{url.without_credentials(self.origin)} does not have the whole history of {hashtag}",
                 tip="pass --depth 1, or complete the origin with `git fetch --unshallow`",
             )
-        commit = replace(self._kept(match[1]), kind=match[2] or "", name=match[3] or "")
+        commit = replace(self._keep(match[1]), kind=match[2] or "", name=match[3] or "")
         # Of a tag and a branch with the same name, git fetches the tag (gitrevisions(7) has the order).
         if commit.kind == "tag" and commit.name == hashtag and self._has_branch(hashtag, say):
             return replace(commit, other=f"refs/heads/{hashtag}")
@@ -136,9 +136,9 @@ class Mirror:
         commit = self._commit_of(hashtag)
         if commit is None:
             raise self._unknown(hashtag)
-        return self._kept(commit)
+        return self._keep(commit)
 
-    def _kept(self, target: str) -> ResolvedCommit:
+    def _keep(self, target: str) -> ResolvedCommit:
         commit = self._commit_of(target)
         if commit is None:
             raise SourceError(f"{target} of {url.without_credentials(self.origin)} is not a commit")
@@ -161,7 +161,7 @@ class Mirror:
         everything = ("rev-list", "--objects", "--quiet", target, "--not", f"--glob={_KEPT}/*")
         if self._commit_of(target) is None or not command.succeeds(self.path, *everything):
             return None
-        return self._kept(target)
+        return self._keep(target)
 
     def _commit_of(self, name: str) -> str | None:
         try:

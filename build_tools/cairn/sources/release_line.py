@@ -30,7 +30,7 @@ class _Evidence:
     by_name: bool
 
 
-def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = None) -> str:
+def line_of(stack: Stack, checkouts: Mapping[str, Path], *, named: str | None = None) -> str:
     """Determine the release line of a stack's checkouts.
 
     A hashtag that a line has for a project tells the line; a commit or a branch of the user's tells nothing,
@@ -39,31 +39,31 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
     Args:
         stack: as loaded, on no particular line.
         checkouts: project name to folder.
-        asked: the line that the user named.
+        named: the line that the user named.
 
     Raises:
         UsageError: the checkouts contradict each other or the line that was asked for, do not tell which of
             several it is, or the stack has no such line.
     """
-    if asked is not None:
-        stack.for_line(asked)  # it must know the line
+    if named is not None:
+        stack.for_line(named)  # it must know the line
     hints = [
         evidence
         for project in stack.projects
         if project.name in checkouts and (evidence := _evidence(stack, project, checkouts[project.name]))
     ]
     strong = [evidence for evidence in hints if evidence.by_name]
-    if asked is not None:
-        if against := [evidence for evidence in strong if asked not in evidence.lines]:
+    if named is not None:
+        if against := [evidence for evidence in strong if named not in evidence.lines]:
             raise UsageError(
-                f"--line {asked} contradicts the checkouts: {_told(against)}",
+                f"--line {named} contradicts the checkouts: {_sentence(against)}",
                 tip="check the projects of that line out, or drop --line",
             )
-        return asked
+        return named
     common = _common(stack, strong)
     if not common:
         raise UsageError(
-            f"the checkouts are of different release lines: {_told(strong)}",
+            f"the checkouts are of different release lines: {_sentence(strong)}",
             tip="check out one line of all: `cairn checkout all --line LINE`",
         )
     if stack.line in common and (strong or stack.line in _common(stack, hints)):
@@ -71,7 +71,7 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, asked: str | None = 
     narrowed = (common & _common(stack, hints)) or common
     if len(narrowed) > 1:
         raise UsageError(
-            f"the checkouts may be of several release lines: {_told(hints)}",
+            f"the checkouts may be of several release lines: {_sentence(hints)}",
             tip="name it with --line, such as release/2.9",
         )
     return next(iter(narrowed))
@@ -90,7 +90,7 @@ def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
     if note is not None:
         hashtag, origin = note.hashtag, note.origin
     else:  # made by hand
-        hashtag = _asked(root, "symbolic-ref", "--quiet", "--short", "HEAD")
+        hashtag = _ask(root, "symbolic-ref", "--quiet", "--short", "HEAD")
         origin = root.origin_url() or ""
     on = {line: stack.for_line(line).project(project.name) for line in stack.line_names()}
     name = hashtag.removeprefix("refs/heads/").removeprefix("origin/")
@@ -109,12 +109,12 @@ def _is_from(project: Project, origin: str) -> bool:
     return own is not None and bool(origin) and url.identity(own) == url.identity(origin)
 
 
-def _asked(root: Repository, *words: str) -> str:
+def _ask(root: Repository, *words: str) -> str:
     try:
         return root.run(*words).strip()
     except SourceError:
         return ""  # no branch, or no remote
 
 
-def _told(hints: list[_Evidence]) -> str:
+def _sentence(hints: list[_Evidence]) -> str:
     return "; ".join(f"{e.what} (line {' or '.join(sorted(e.lines))})" for e in hints)

@@ -256,7 +256,7 @@ def _import_seconds(session: Session, facts: SmokeFacts, python: Path) -> float:
     began = time.monotonic()
     code = f"import {', '.join(modules)}" if modules else "raise SystemExit(1)"
     try:
-        done = process.run(
+        completed = process.run(
             [python, "-I", "-c", code],
             cwd=session.folder,
             env=session.variables,
@@ -267,7 +267,7 @@ def _import_seconds(session: Session, facts: SmokeFacts, python: Path) -> float:
         )
     except ProcessError:
         return 0.0
-    return 0.0 if done.returncode else round(time.monotonic() - began, 3)
+    return 0.0 if completed.returncode else round(time.monotonic() - began, 3)
 
 
 def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:

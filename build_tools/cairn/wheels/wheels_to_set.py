@@ -54,8 +54,8 @@ def part_of(whole: WheelSet, targets: Sequence[str]) -> WheelSet:
     names = [wheel.distribution for wheel in whole.wheels]
 
     def is_for_others(name: str) -> bool:
-        found = filter(None, (device_names.processor_of(name, host) for host in names))
-        return any(processor not in processors for processor in found)
+        named_processors = filter(None, (device_names.processor_of(name, host) for host in names))
+        return any(processor not in processors for processor in named_processors)
 
     return msgspec.structs.replace(
         whole,

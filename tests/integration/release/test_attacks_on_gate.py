@@ -87,7 +87,7 @@ class Scene:
 
     def promote(self) -> None:
         """Through the gate."""
-        given = [records.GivenRecord(data=data) for data in self.records]
+        given = [records.NewRecord(data=data) for data in self.records]
         values = {"stack": self.stack, "records": given, "on_step": self.on_step, **self.asked}
         promote(self.store, self.made.id, **values)
 

@@ -13,7 +13,7 @@ from cairn.release.promote import promote
 from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.publish import wheel_set as sets
-from cairn.release.records import GivenRecord
+from cairn.release.records import NewRecord
 from cairn.release.trust import signers
 from cairn.release.trust.signers import PRIVATE_NAME, PUBLIC_NAME
 from cairn.store.folder import LocalStore
@@ -38,9 +38,7 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
         store, "staging", given, wheels, manifest=MANIFEST, statement=statement, attester=attester
     )
     record = data_of(record_of(made))
-    done = promote(
-        store, made.id, stack=stack_of(made), records=[GivenRecord(data=record)], attester=attester
-    )
+    done = promote(store, made.id, stack=stack_of(made), records=[NewRecord(data=record)], attester=attester)
     assert done.report_digest is not None
     key = evidence.signature_key(made.id, hashlib.sha256(record).hexdigest())
     store.write(key, evidence.sign_record(record, signer))

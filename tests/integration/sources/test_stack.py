@@ -13,7 +13,7 @@ from cairn.errors import SourceError, UsageError
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.checkout.describe import Checkout
-from cairn.sources.checkout_stack import wanted
+from cairn.sources.checkout_stack import choose_source
 from cairn.sources.manifest import manifest
 from cairn.stack import Origin, Project, Stack
 from helpers import stacks
@@ -110,23 +110,25 @@ def test_precedence_is_flag_then_pin_then_default(
     checkouts: tuple[Checkout, ...], vision: Project, tmp_path: Path
 ) -> None:
     torch_dir = checkouts[1].path
-    pinned = wanted(vision, default_origin="/default", torch_dir=torch_dir)
+    pinned = choose_source(vision, default_origin="/default", torch_dir=torch_dir)
     assert (pinned.origin, pinned.because.startswith("pinned in")) == (vision.origin.url, True)
-    flagged = wanted(vision, default_origin="/default", origin="/mine", hashtag="x", torch_dir=torch_dir)
+    flagged = choose_source(
+        vision, default_origin="/default", origin="/mine", hashtag="x", torch_dir=torch_dir
+    )
     assert (flagged.origin, flagged.hashtag) == ("/mine", "x")
-    default = wanted(vision, default_origin="/default", torch_dir=tmp_path / "no torch")
+    default = choose_source(vision, default_origin="/default", torch_dir=tmp_path / "no torch")
     assert (default.origin, default.hashtag) == ("/default", "main")
 
 
 def test_a_required_pin_that_is_not_there_is_refused(bench: Bench, vision: Project) -> None:
     torch_dir = bench.begin(hipify=False, submodules=False).path
-    assert wanted(vision, default_origin="/d", torch_dir=torch_dir).hashtag == "main"
+    assert choose_source(vision, default_origin="/d", torch_dir=torch_dir).hashtag == "main"
     with pytest.raises(SourceError, match="has no related_commits, so nothing names torchvision"):
-        wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=True)
+        choose_source(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=True)
     (torch_dir / "related_commits").write_text(f"ubuntu|p|torchaudio|main|{'1' * 40}|https://h/audio\n")
     with pytest.raises(SourceError, match="does not name torchvision, only torchaudio"):
-        wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=True)
-    unpinned = wanted(vision, default_origin="/d", torch_dir=torch_dir)
+        choose_source(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=True)
+    unpinned = choose_source(vision, default_origin="/d", torch_dir=torch_dir)
     assert (unpinned.hashtag, unpinned.note is not None) == ("main", True)
 
 
@@ -137,8 +139,8 @@ def test_a_pin_of_another_system_is_not_passed_over_in_silence(
     torch_dir = bench.begin(hipify=False, submodules=False).path
     (torch_dir / "related_commits").write_text(f"macos|p|torchvision|main|{'1' * 40}|https://h/vision\n")
     with pytest.raises(SourceError, match=r"does not name torchvision for .*; it has macos: 1{12}"):
-        wanted(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=required)
-    named = wanted(vision, default_origin="/d", hashtag="main", torch_dir=torch_dir)
+        choose_source(vision, default_origin="/d", torch_dir=torch_dir, require_related_commit=required)
+    named = choose_source(vision, default_origin="/d", hashtag="main", torch_dir=torch_dir)
     assert (named.origin, named.hashtag) == ("/d", "main")
 
 
@@ -149,24 +151,24 @@ def test_a_project_that_is_not_pinned_is_not_missed_among_pins(
     assert (torch_dir / "related_commits").exists()
     (again,) = check_out(stack, torch_dir.parent, names=["torch"])
     assert again.notes == ()
-    assert wanted(stack.project("torch"), default_origin="/d", torch_dir=torch_dir).note is None
+    assert choose_source(stack.project("torch"), default_origin="/d", torch_dir=torch_dir).note is None
 
 
 def test_required_pins_where_there_is_no_torch(bench: Bench, vision: Project) -> None:
     with pytest.raises(SourceError, match="is not a torch checkout"):
-        wanted(vision, default_origin="/d", torch_dir=bench.path / "no", require_related_commit=True)
+        choose_source(vision, default_origin="/d", torch_dir=bench.path / "no", require_related_commit=True)
 
 
 def test_the_release_branch_of_torchs_triton_version(
     checkouts: tuple[Checkout, ...], triton: Project, tmp_path: Path
 ) -> None:
     torch_dir = checkouts[1].path
-    found = wanted(triton, default_origin="/d", torch_dir=torch_dir, release=True)
+    found = choose_source(triton, default_origin="/d", torch_dir=torch_dir, release=True)
     assert found.hashtag == "release/3.5.x"
     with pytest.raises(SourceError, match="is not a torch checkout"):
-        wanted(triton, default_origin="/d", torch_dir=tmp_path / "nowhere")
+        choose_source(triton, default_origin="/d", torch_dir=tmp_path / "nowhere")
     with pytest.raises(UsageError, match="exclude each other"):
-        wanted(triton, default_origin="/d", hashtag="main", torch_dir=torch_dir, release=True)
+        choose_source(triton, default_origin="/d", hashtag="main", torch_dir=torch_dir, release=True)
 
 
 def test_a_manifest_holds_until_something_changes(checkouts: tuple[Checkout, ...], tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_steps_are_numbered_and_what_is_kept_counts(capsys: pytest.CaptureFixtur
     with console.steps(10):
         with console.stage("one"):
             pass
-        console.kept("two", "nothing changed")
+        console.say_kept("two", "nothing changed")
         with console.stage("three") as stage:
             stage.end_as("bypassed", "untested")
     with console.stage("outside"):
@@ -284,7 +284,7 @@ def test_what_others_wrote_is_no_command_to_ci(capsys: pytest.CaptureFixture[str
     console.info(f"{text}\n{text}\r{text}")
     console.warn(text)
     console.error(text, tip=text, lines=[text])
-    console.kept(text, text)
+    console.say_kept(text, text)
     with console.stage(text) as stage, console.stage("inside"):
         stage.update(text)
         stage.end_as("bypassed", text)
@@ -316,7 +316,7 @@ def test_the_sign_of_life_of_a_stage_is_no_command(
 def test_no_text_moves_the_screen(capsys: pytest.CaptureFixture[str], text: str) -> None:
     console = Console(verbose=True)
     console.info(text)
-    console.kept(text, text)
+    console.say_kept(text, text)
     with console.stage(text) as stage:
         stage.update(text)
     shown = capsys.readouterr().err

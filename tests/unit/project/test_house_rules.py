@@ -38,3 +38,22 @@ def test_folders_that_are_read_are_closed(trees: dict[str, ast.Module]) -> None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.scandir" and node not in managed
         ]
     assert open_ones == []
+
+
+def test_names_are_not_bare_participles(trees: dict[str, ast.Module]) -> None:
+    """A variable, parameter or function says what it is: `found` and `done` fit anything.
+
+    Fields are left out, since formats have some; so is a check whose bytes are in published wheels.
+    """
+    bare = {"found", "said", "done", "wanted", "there", "asked", "kept"}
+    names = []
+    for module, tree in trees.items():
+        nodes = list(ast.walk(tree))
+        bodies = (node.body for node in nodes if isinstance(node, ast.ClassDef))
+        fields = {one.target for body in bodies for one in body if isinstance(one, ast.AnnAssign)}
+        for node in nodes if module != "wheels/split/device_check.py" else ():
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
+                    if name.strip("_") in bare and node not in fields:
+                        names.append(f"{module}:{node.lineno}: {name}")
+    assert names == []

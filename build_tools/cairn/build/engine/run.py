@@ -91,7 +91,7 @@ class Running:
     def keep(self, why: str) -> None:
         """Mark the step as having nothing to do: its earlier result still holds."""
         self.kept = why
-        console.current().kept(self.step.name, why)
+        console.current().say_kept(self.step.name, why)
 
     @contextlib.contextmanager
     def makeflags(self, path: str) -> Iterator[str | None]:
@@ -304,7 +304,7 @@ class _Run(Generic[T]):
             return  # it was left behind, and has ended after all
         failure = self._of_late(thread) if error is not None and thread.late else error
         if failure is None:
-            self._done(thread, result)  # type: ignore[arg-type] # None where T is None
+            self._on_result(thread, result)  # type: ignore[arg-type] # None where T is None
         elif not isinstance(failure, CairnError):
             self._note_end(thread, "failed", why=str(failure))
             raise failure
@@ -356,7 +356,7 @@ class _Run(Generic[T]):
         self._log.write(events.StepRetried(step=step.name, why=str(error), jobs=jobs))
         return True
 
-    def _done(self, thread: _Thread, result: T) -> None:
+    def _on_result(self, thread: _Thread, result: T) -> None:
         step, reason = thread.running.step, thread.running.kept
         self._results[step.name] = result
         self._note_end(thread, "done" if reason is None else "kept", why=reason or "")

@@ -261,7 +261,7 @@ def _ignore(root: Repository, names: Collection[str], is_output: IsOutput) -> No
     if places:
         own_list = root.work_tree / root.run("rev-parse", "--git-path", "info/exclude").strip()
         text = own_list.read_text(encoding="utf-8") if own_list.is_file() else ""
-        lines = [f"/{_SPECIAL.sub(lambda found: chr(92) + found[0], place)}" for place in sorted(places)]
+        lines = [f"/{_SPECIAL.sub(lambda special: chr(92) + special[0], place)}" for place in sorted(places)]
         files.write_text(own_list, "\n".join([*text.splitlines(), *lines, ""]))
 
 

@@ -140,9 +140,9 @@ def _text(planned: tuple[WrittenFile, ...], commands: tuple[Command, ...], reque
         yield "done", f"{name}/: new, {count} files"
     left = [file.path for file in planned if file.state in ("edited", "not ours")]
     same = sum(file.state == "unchanged" for file in planned)
-    done = "to write" if request.dry_run else "written"
+    outcome = "to write" if request.dry_run else "written"
     written = len(planned) - same - len(left)
-    yield Note(f"{written} of {len(planned)} files {done}; {same} are as they should be")
+    yield Note(f"{written} of {len(planned)} files {outcome}; {same} are as they should be")
     if left:
         yield Warn(f"left alone, since somebody wrote or changed it: {', '.join(left)} (--force writes it)")
     if not request.apply or request.dry_run:

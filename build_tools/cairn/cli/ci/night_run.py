@@ -184,7 +184,6 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     placed, remarks = placing.place(matrix.legs, stack, executor.machines)
     for remark in remarks:
         console.current().info(remark)
-    platforms = {machine.platform for machine in executor.machines}
     if request.executor == "local" and plan.find(request.open_store(), night) is None:
         interpreters.find_all(tuple(dict.fromkeys(leg.python for leg in placed)))  # which builds run with
     how, work_dir = request.how, request.how.work_dir.absolute()
@@ -195,7 +194,9 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
         stack=stack,
         store=request.open_store(),
         legs=placed,
-        others=tuple(leg for leg in matrix.others if leg.platform in platforms),
+        others=tuple(
+            leg for leg in matrix.others if any(leg.platform == m.platform for m in executor.machines)
+        ),
         freeze_options=replace(how, work_dir=work_dir / "freeze"),
         report_arguments=("--notify", request.notify) if request.notify else (),
         settings=Settings(

@@ -160,7 +160,7 @@ def _lock(request: Lock) -> Answer:
             tip="name a file of yours: --lock mirror.lock.toml",
         )
     before = mirror_lock.read(path) if path.exists() else None
-    new = mirror_lock.asked_by(map(distribution.read, request.files), request.require, stack=stack)
+    new = mirror_lock.required_by(map(distribution.read, request.files), request.require, stack=stack)
     requirements = mirror_lock.merged(before.asked if before else (), new, stack=stack)
     if not requirements:
         raise UsageError(

@@ -18,7 +18,7 @@ from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
     from cairn.release.gate.evidence import Evidence
-    from cairn.release.records import Kept
+    from cairn.release.records import SetRecords
     from cairn.store.protocol import Store
 
 
@@ -144,7 +144,7 @@ def _list(request: ListRecords) -> Answer:
     if (stack := request.load_stack()) is not None:
         wheel_set = read_set(store, set_id)
         evidence = gate.weigh(
-            Case(source=index, target=index, wheel_set=wheel_set, stack=stack, kept=set_records)
+            Case(source=index, target=index, wheel_set=wheel_set, stack=stack, set_records=set_records)
         )
     return Answer(
         {
@@ -168,7 +168,7 @@ def _weighed(evidence: Evidence) -> dict[str, object]:
     return {"standing": plain.pop("open_failures"), **plain}
 
 
-def _text(set_records: Kept, evidence: Evidence | None) -> Iterator[Piece]:
+def _text(set_records: SetRecords, evidence: Evidence | None) -> Iterator[Piece]:
     answers = {answer.record: answer for _, answer in set_records.answers}
     rows = []
     for item in set_records.records:

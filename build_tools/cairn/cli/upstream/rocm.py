@@ -79,7 +79,7 @@ def _fetch(request: FetchArtifacts) -> Answer:
     fetch_request = fill(
         FetchRequest,
         request,
-        wanted=request.wanted(
+        filters=request.filters(
             groups=(request.artifact_group,) if request.artifact_group else (),
             targets=tuple(filter(None, map(str.strip, request.amdgpu_targets.split(",")))),
         ),

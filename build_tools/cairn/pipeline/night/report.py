@@ -100,8 +100,8 @@ def _measures(
         measures["build_minutes"] = round(took.total_seconds() / 60, 1)
     # Of several records of one kind the last counts, as for the gate.
     every = (one.record for one in records.read(run.store, set_id, trust=run.trust).records)
-    kept = sorted(every, key=lambda one: one.began)
-    last = {(one.kind, one.config): one for one in kept}
+    in_order = sorted(every, key=lambda one: one.began)
+    last = {(one.kind, one.config): one for one in in_order}
     if last:
         measures["passed_tests"] = sum(one.counts.passed for one in last.values())
     if seconds := [one.import_seconds for one in last.values() if one.import_seconds]:

@@ -18,7 +18,7 @@ from cairn.release.index.generation import now
 from cairn.release.index.people import lock_name
 from cairn.release.index.snapshot import Index, read_set
 from cairn.release.publish.wheel_set import index_set
-from cairn.release.records import KeptRecord
+from cairn.release.records import StoredRecord
 from cairn.release.trust.signers import Signer
 from cairn.store.protocol import Store
 from cairn.testing import junit
@@ -101,7 +101,7 @@ def earlier_runs(
     return tuple(runs)
 
 
-def _with_results(store: Store, set_id: str, item: KeptRecord, say: Progress) -> EarlierRun:
+def _with_results(store: Store, set_id: str, item: StoredRecord, say: Progress) -> EarlierRun:
     try:
         data = records.junit_of(store, item)
         outcomes = None if data is None else junit.loads(data, name=test_record.JUNIT).by_test

@@ -83,7 +83,7 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         target=run.index(leg, night.release).load(),
         wheel_set=read_set(run.store, staged.set_id),
         stack=shards.demanding(run.stack, leg),
-        kept=records.read(run.store, staged.set_id, trust=run.trust),
+        set_records=records.read(run.store, staged.set_id, trust=run.trust),
     )
     state, reason, bypass = _weigh(leg, gate.weigh(case))
     if state == "ready" and bypass is not None:

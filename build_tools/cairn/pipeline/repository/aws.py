@@ -141,7 +141,7 @@ def subjects(role: str, jobs: Sequence[JobRole], repository: str, branch: str) -
 
     A job in an environment has that in its subject, any other the branch that its run is of.
     """
-    found = dict.fromkeys(
+    environments = dict.fromkeys(
         f"repo:{repository}:environment:{environment}"
         if environment
         else f"repo:{repository}:ref:refs/heads/{branch}"
@@ -149,7 +149,7 @@ def subjects(role: str, jobs: Sequence[JobRole], repository: str, branch: str) -
         if job.role == role
         for environment in (job.environments or ("",))
     )
-    return tuple(found)
+    return tuple(environments)
 
 
 def trust(account: str, allowed: Sequence[str]) -> dict[str, object]:
@@ -177,8 +177,8 @@ def ask(*words: str) -> dict[str, Any] | Unknown:
     if shutil.which("aws") is None:
         return Unknown("aws, Amazon's program, is not here")
     try:
-        asked = process.run(["aws", *words, "--output", "json"], timeout=_TIMEOUT, separate_stderr=True)
-        return dict(json.loads(asked.output))
+        completed = process.run(["aws", *words, "--output", "json"], timeout=_TIMEOUT, separate_stderr=True)
+        return dict(json.loads(completed.output))
     except (ProcessError, ValueError) as error:
         text = error.output if isinstance(error, ProcessError) else str(error)
         return Unknown(" ".join(text.split()))

@@ -181,19 +181,19 @@ def _roles(repository: Repository, values: Mapping[str, str]) -> Iterator[Findin
         variable = f"CAIRN_ROLE_{role}"
         arn = values.get(variable) or repository.expected.variables.get(variable, "")
         name = ("--role-name", arn.rpartition("/")[2])
-        found = aws.ask("iam", "get-role", *name)
-        if isinstance(found, aws.Unknown) and "NoSuchEntity" not in found.reason:
-            yield note("roles in AWS", f"not checked: {found.reason}")
+        reply = aws.ask("iam", "get-role", *name)
+        if isinstance(reply, aws.Unknown) and "NoSuchEntity" not in reply.reason:
+            yield note("roles in AWS", f"not checked: {reply.reason}")
             return
         check, files = f"role {role} in AWS", f"{pinned.FOLDER}/aws/{role.lower()}"
-        if isinstance(found, aws.Unknown):
+        if isinstance(reply, aws.Unknown):
             yield missing(check, f"there is no {name[1]}", fix=f"see {pinned.FOLDER}/README.md")
             continue
         own = aws.ask("iam", "get-role-policy", *name, "--policy-name", aws.POLICY)
         document = None if isinstance(own, aws.Unknown) else own["PolicyDocument"]
         line = f"aws iam {{}} --role-name {name[1]} {{}} file://{files}.{{}}.json"
         if not _is_policy(
-            found["Role"]["AssumeRolePolicyDocument"], repository.files.get(f"{files}.trust.json")
+            reply["Role"]["AssumeRolePolicyDocument"], repository.files.get(f"{files}.trust.json")
         ):
             fix = line.format("update-assume-role-policy", "--policy-document", "trust")
             yield missing(check, f"trusts others than {files}.trust.json", fix=fix)
@@ -224,11 +224,11 @@ def _subjects_in(policy: bytes) -> Iterator[str]:
 def _environments(repository: Repository) -> Iterator[Finding]:
     """Look for the environments, their branches, their reviewers and their secrets."""
     place = f"repos/{repository.expected.repository}/environments"
-    found = _listed(place, "environments", repository)
-    if isinstance(found, Unanswered):
-        yield note("environments", f"not checked: {found.reason}")
+    listed = _listed(place, "environments", repository)
+    if isinstance(listed, Unanswered):
+        yield note("environments", f"not checked: {listed.reason}")
         return
-    known = {one["name"]: one for one in found}
+    known = {one["name"]: one for one in listed}
     for name in repository.expected.environments:
         if name not in known:
             yield missing(f"environment {name}", "there is none", fix=_APPLY)
@@ -249,13 +249,13 @@ def _environments(repository: Repository) -> Iterator[Finding]:
 
 
 def _secrets(repository: Repository, place: str, environment: str) -> Iterator[Finding]:
-    found = _listed(place, "secrets", repository)
-    if isinstance(found, Unanswered):
-        yield note(f"secrets of {environment}", f"not checked: {found.reason}")
+    listed = _listed(place, "secrets", repository)
+    if isinstance(listed, Unanswered):
+        yield note(f"secrets of {environment}", f"not checked: {listed.reason}")
         return
-    there = {one["name"] for one in found}
+    names = {one["name"] for one in listed}
     for name in (workflows.ACCESS_KEY, workflows.SECRET_KEY):
-        if name not in there:
+        if name not in names:
             line = f"gh secret set {name} --repo {repository.expected.repository} --env {environment}"
             yield missing(f"secrets of {environment}", f"{name} is not set", fix=line)
 
@@ -273,17 +273,17 @@ def _runners(repository: Repository) -> Iterator[Finding]:
     if not own:
         yield ok("runners", "all jobs run on GitHub's own")
         return
-    there: list[set[str]] = []
+    available: list[set[str]] = []
     for place in (f"repos/{repository.expected.repository}", f"orgs/{owner}"):
-        found = _listed(f"{place}/actions/runners", "runners", repository)
-        if not isinstance(found, Unanswered):
-            there += [{label["name"].casefold() for label in one["labels"]} for one in found]
+        listed = _listed(f"{place}/actions/runners", "runners", repository)
+        if not isinstance(listed, Unanswered):
+            available += [{label["name"].casefold() for label in one["labels"]} for one in listed]
         elif place.startswith("repos/"):
-            yield note("runners", f"not checked: {found.reason}")
+            yield note("runners", f"not checked: {listed.reason}")
             return
     for labels in own:
         name = f"runner {' '.join(labels)}"
-        if any({label.casefold() for label in labels} <= labels_there for labels_there in there):
+        if any({label.casefold() for label in labels} <= labels_there for labels_there in available):
             yield ok(name, "is registered")
         else:
             fix = f"register one, or change {repository.choices.stack_folder}/{MATRIX}"
@@ -302,11 +302,11 @@ def _label_sets(matrix: MatrixToml, owner: str, repository: Repository) -> Itera
 
 def _schedules(repository: Repository) -> Iterator[Finding]:
     """Look whether GitHub has the workflows, and has not switched their schedules off."""
-    found = _listed(f"repos/{repository.expected.repository}/actions/workflows", "workflows", repository)
-    if isinstance(found, Unanswered):
-        yield note("workflows", f"not checked: {found.reason}")
+    listed = _listed(f"repos/{repository.expected.repository}/actions/workflows", "workflows", repository)
+    if isinstance(listed, Unanswered):
+        yield note("workflows", f"not checked: {listed.reason}")
         return
-    states = {Path(one["path"]).name: one["state"] for one in found}
+    states = {Path(one["path"]).name: one["state"] for one in listed}
     for name in workflows.WORKFLOWS:
         state = states.get(name)
         if state == "active":

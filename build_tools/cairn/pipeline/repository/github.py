@@ -143,8 +143,8 @@ def ask(path: str) -> dict[str, Any] | Unanswered:
     if shutil.which("gh") is None:
         return Unanswered("gh, GitHub's program, is not here")
     try:
-        asked = process.run(["gh", "api", f"{path}?per_page=100"], timeout=_TIMEOUT, separate_stderr=True)
-        answer = json.loads(asked.output)
+        completed = process.run(["gh", "api", f"{path}?per_page=100"], timeout=_TIMEOUT, separate_stderr=True)
+        answer = json.loads(completed.output)
     except (ProcessError, ValueError) as error:
         return Unanswered(f"gh api {path} has no answer: {_last_line(error)}")
     return answer if isinstance(answer, dict) else Unanswered(f"gh api {path} answers what it should not")

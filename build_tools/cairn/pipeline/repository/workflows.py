@@ -98,20 +98,20 @@ def fitted(terms: Terms) -> Mapping[str, bytes]:
 
 def job_roles(files: Mapping[str, bytes]) -> tuple[JobRole, ...]:
     """Return the roles that the jobs of workflows take, each with the environments of the job."""
-    found = dict.fromkeys(
+    unique = dict.fromkeys(
         JobRole(role=role, environments=environments)
         for text in _workflow_texts(files)
         for _, job in _jobs(text)
         for environments in [_environments_of(job)]
         for role in _ROLE.findall(job)
     )
-    return tuple(found)
+    return tuple(unique)
 
 
 def environments(files: Mapping[str, bytes]) -> tuple[str, ...]:
     """Return every environment that a job of the workflows may run in."""
-    found = (_environments_of(job) for text in _workflow_texts(files) for _, job in _jobs(text))
-    return tuple(dict.fromkeys(name for names in found for name in names))
+    of_jobs = (_environments_of(job) for text in _workflow_texts(files) for _, job in _jobs(text))
+    return tuple(dict.fromkeys(name for names in of_jobs for name in names))
 
 
 def _workflow_texts(files: Mapping[str, bytes]) -> Iterator[str]:
@@ -136,8 +136,8 @@ def _environments_of(job: str) -> tuple[str, ...]:
 
 def _fit(name: str, text: str, terms: Terms) -> str:
     text = text.replace("external-builds/pytorch", terms.stack)
-    for page, there in _PAGES.items():
-        text = text.replace(page, there)
+    for page, target in _PAGES.items():
+        text = text.replace(page, target)
     if terms.runs_on != HOSTED:
         # Also one that a variable may name, such as that of `stage`.
         text = _HOSTED_JOB.sub(f"runs-on: {json.dumps(list(terms.runs_on))}", text)

@@ -222,8 +222,8 @@ def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Pr
     ):
         for event in one:
             if event.kind in DECISIONS and event not in other:
-                said = text.format(event.kind, short_id(event.set_id), event.who)
-                yield Problem(code="ledger", index=None, where=event.set_id, said=said)
+                sentence = text.format(event.kind, short_id(event.set_id), event.who)
+                yield Problem(code="ledger", index=None, where=event.set_id, said=sentence)
 
 
 def _unsigned(current: Snapshot, signed: SignedMetadata, role: Targets | None) -> Iterator[str]:

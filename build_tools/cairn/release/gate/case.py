@@ -17,7 +17,7 @@ from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.publish.wheel_set import index_set, promotion
-from cairn.release.records import Kept
+from cairn.release.records import SetRecords
 from cairn.release.trust.signers import Trust
 from cairn.stack import Project, Stack
 from cairn.store import transfer
@@ -36,7 +36,7 @@ class Case:
         target: the index that is to have it.
         wheel_set: the set.
         stack: the stack that it must be of, on its release line.
-        kept: its test records, and the answers to failed ones.
+        set_records: its test records, and the answers to failed ones.
         trust: whose word counts; a builder's is asked for where its builders are named.
         bypass: the statement of a named user that replaces a passed record.
         mirror_lock: what a mirror may hold, by hash; None asks for no lock.
@@ -48,7 +48,7 @@ class Case:
     target: Snapshot
     wheel_set: WheelSet
     stack: Stack
-    kept: Kept = field(default_factory=Kept)
+    set_records: SetRecords = field(default_factory=SetRecords)
     trust: Trust | None = None
     bypass: Bypass | None = None
     mirror_lock: MirrorLock | None = None

@@ -17,7 +17,7 @@ from cairn.errors import UsageError
 from cairn.output.safe_text import visible
 from cairn.output.wording import short_id
 from cairn.release import records as kept_records
-from cairn.release.records import SKEW, Kept, KeptRecord
+from cairn.release.records import SKEW, SetRecords, StoredRecord
 from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU, in_order
 from cairn.testing.gpus.gpu import covers, matches
@@ -51,7 +51,7 @@ class Bypass(datafile.Value):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class RecordRequirements:
     """The requirements on the test records of a set.
 
     Attributes:
@@ -123,49 +123,49 @@ class _Demanded:
         return f"{self.kind} record of {self.config}" if self.config else f"{self.kind} record"
 
 
-def _demanded(asked: Asked) -> tuple[_Demanded, ...]:
+def _demanded(requirements: RecordRequirements) -> tuple[_Demanded, ...]:
     return tuple(
         _Demanded(kind=kind, config=config)
-        for kind, floor in asked.records.items()
+        for kind, floor in requirements.records.items()
         for config in floor.configs or ("",)
     )
 
 
-def weigh(asked: Asked, kept: Kept) -> Evidence:
+def weigh(requirements: RecordRequirements, set_records: SetRecords) -> Evidence:
     """Weigh the records of a set together with the answers to them."""
-    objections = {item.digest: objection(asked, item) for item in kept.records}
-    good = [item for item in kept.records if objections[item.digest] is None]
-    ran = [item for item in kept.records if not any(_objections(asked, item, on_host=True))]
-    open_failures, answered = _against(asked, kept, good, ran)
+    objections = {item.digest: objection(requirements, item) for item in set_records.records}
+    good = [item for item in set_records.records if objections[item.digest] is None]
+    ran = [item for item in set_records.records if not any(_objections(requirements, item, on_host=True))]
+    open_failures, answered = _against(requirements, set_records, good, ran)
     by_demand = {
-        one: [item.record for item in good if one.is_met_by(item.record)] for one in _demanded(asked)
+        one: [item.record for item in good if one.is_met_by(item.record)] for one in _demanded(requirements)
     }
-    untested = {one: _untested(asked, passed) for one, passed in by_demand.items()}
+    untested = {one: _untested(requirements, passed) for one, passed in by_demand.items()}
     left = in_order(target for targets in untested.values() for target in targets)
     ineffective = {
         item.digest: objections[item.digest] or f"the stack demands no {_Demanded.of(item.record)}"
-        for item in kept.records
+        for item in set_records.records
         if not item.record.is_bad
         and (objections[item.digest] or not any(one.is_met_by(item.record) for one in by_demand))
     }
     on_hardware = [
         f"{item.record.kind} record {short_id(item.digest)} was made on {', '.join(item.record.hardware)} "
         f"and does not count ({objections[item.digest]}): run its tests there again, no bypass helps"
-        for item in kept.records
+        for item in set_records.records
         # What failed is weighed above; what is `untested` did not use the GPU that was there.
         if item.record.verdict in ("passed", "invalid")
         and objections[item.digest]
         and any(
             one.is_met_by(item.record) and any(covers(item.record.hardware, name) for name in names)
             for one, names in untested.items()
-            if not asked.wheel_set.for_cpu
+            if not requirements.wheel_set.for_cpu
         )
     ]
     missing = [f"no {one} has passed on {', '.join(names)}" for one, names in untested.items() if names]
-    if missing and not kept.records:
+    if missing and not set_records.records:
         missing = ["there is no test record"]
     if missing:
-        kinds = {item.digest: item.record.kind for item in kept.records}
+        kinds = {item.digest: item.record.kind for item in set_records.records}
         missing += [
             f"{kinds[digest]} record {short_id(digest)}: {why}" for digest, why in ineffective.items()
         ]
@@ -188,25 +188,32 @@ def weigh(asked: Asked, kept: Kept) -> Evidence:
 
 
 def _against(
-    asked: Asked, kept: Kept, good: list[KeptRecord], ran: list[KeptRecord]
+    requirements: RecordRequirements,
+    set_records: SetRecords,
+    good: list[StoredRecord],
+    ran: list[StoredRecord],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The failures that stand against a set, and those that somebody has answered."""
-    answers = {answer.record: answer for _, answer in kept.answers if answer.set_id == asked.wheel_set.id}
-    problems = dict(kept.unusable)
-    for item in kept.records:
+    answers = {
+        answer.record: answer
+        for _, answer in set_records.answers
+        if answer.set_id == requirements.wheel_set.id
+    }
+    problems = dict(set_records.unusable)
+    for item in set_records.records:
         record = item.record
         if (
             record.is_bad
-            and record.set_id == asked.wheel_set.id
+            and record.set_id == requirements.wheel_set.id
             # What failed without a GPU is answered by what passes without one.
-            and not _overtaken(asked, kept, item, good if record.hardware else [*good, *ran])
+            and not _overtaken(requirements, set_records, item, good if record.hardware else [*good, *ran])
         ):
             tests = f" with {record.failures} failed tests" if record.verdict != "failed" else ""
             sentence = (
                 f"{record.kind} record {short_id(item.digest)}: {record.verdict}{tests}: {record.reason}"
             )
             problems[item.digest] = sentence
-    known = {item.digest for item in kept.records} | problems.keys()
+    known = {item.digest for item in set_records.records} | problems.keys()
     open_failures = [problem for digest, problem in problems.items() if digest not in answers]
     # An answer outlives its record only where somebody has taken the record away.
     open_failures += [
@@ -222,15 +229,17 @@ def _against(
     return tuple(open_failures), tuple(answered)
 
 
-def failures(wheel_set: WheelSet, kept: Kept) -> tuple[str, ...]:
+def failures(wheel_set: WheelSet, set_records: SetRecords) -> tuple[str, ...]:
     """The failures that stand against a set, a sentence each, whatever a stack demands of it."""
-    asked = Asked(wheel_set=wheel_set, records={}, moment=datetime.now(UTC))
-    good = [item for item in kept.records if objection(asked, item) is None]
-    ran = [item for item in kept.records if not any(_objections(asked, item, on_host=True))]
-    return tuple(map(visible, _against(asked, kept, good, ran)[0]))
+    requirements = RecordRequirements(wheel_set=wheel_set, records={}, moment=datetime.now(UTC))
+    good = [item for item in set_records.records if objection(requirements, item) is None]
+    ran = [item for item in set_records.records if not any(_objections(requirements, item, on_host=True))]
+    return tuple(map(visible, _against(requirements, set_records, good, ran)[0]))
 
 
-def _overtaken(asked: Asked, kept: Kept, failure: KeptRecord, good: list[KeptRecord]) -> bool:
+def _overtaken(
+    requirements: RecordRequirements, set_records: SetRecords, failure: StoredRecord, good: list[StoredRecord]
+) -> bool:
     """Whether a later record of the same kind has passed on the same hardware.
 
     Later is what began later and came later: the clock of a machine may be slow, and the ledger has the order
@@ -240,15 +249,15 @@ def _overtaken(asked: Asked, kept: Kept, failure: KeptRecord, good: list[KeptRec
     Of a suite some of whose shards ran again, the later record is of the others too, and so may have begun
     when the failed one did.
     """
-    failed, arrived = failure.record, kept.arrivals.get(failure.digest, 0)
+    failed, arrived = failure.record, set_records.arrivals.get(failure.digest, 0)
     hardware = failed.hardware
-    if failed.verdict == "invalid" and not asked.wheel_set.for_cpu:
-        targets = asked.wheel_set.targets
+    if failed.verdict == "invalid" and not requirements.wheel_set.for_cpu:
+        targets = requirements.wheel_set.targets
         hardware = tuple(name for name in hardware if any(covers([name], one) for one in targets))
     return any(
         (later.kind, later.config) == (failed.kind, failed.config)
         and (later.began, later.ended) > (failed.began, failed.ended)
-        and kept.arrivals.get(digest, 0) >= arrived
+        and set_records.arrivals.get(digest, 0) >= arrived
         and all(covers(_computed_on(later), target) for target in hardware)
         for digest, later in ((item.digest, item.record) for item in good)
     )
@@ -260,23 +269,25 @@ def _computed_on(record: TestRecord) -> tuple[str, ...]:
     return tuple(name for name in record.hardware if not record.covered or covers(covered, name))
 
 
-def _untested(asked: Asked, passed: list[TestRecord]) -> tuple[str, ...]:
-    if asked.wheel_set.for_cpu:
+def _untested(requirements: RecordRequirements, passed: list[TestRecord]) -> tuple[str, ...]:
+    if requirements.wheel_set.for_cpu:
         return () if passed else (CPU,)
     # Records add up: each target may have been tested on a different machine. A GPU that was there, and that
     # no test computed on, covers nothing.
     seen = {target for record in passed for target, count in record.covered.items() if count}
-    return in_order(target for target in asked.wheel_set.targets if target not in seen)
+    return in_order(target for target in requirements.wheel_set.targets if target not in seen)
 
 
-def objection(asked: Asked, item: KeptRecord) -> str | None:
+def objection(requirements: RecordRequirements, item: StoredRecord) -> str | None:
     """The reason why a record does not show that its set works, or None."""
-    return next(_objections(asked, item), None)
+    return next(_objections(requirements, item), None)
 
 
-def _objections(asked: Asked, item: KeptRecord, *, on_host: bool = False) -> Iterator[str]:
+def _objections(
+    requirements: RecordRequirements, item: StoredRecord, *, on_host: bool = False
+) -> Iterator[str]:
     """All objections to a record; with `on_host`, except that it was made without the hardware."""
-    wheel_set, record = asked.wheel_set, item.record
+    wheel_set, record = requirements.wheel_set, item.record
     if item.doubt:
         yield item.doubt
     if problem := kept_records.disagreement(record, wheel_set):
@@ -287,14 +298,14 @@ def _objections(asked: Asked, item: KeptRecord, *, on_host: bool = False) -> Ite
     if (record.family, record.targets) != (wheel_set.family, wheel_set.targets):
         yield f"it is of {record.family} ({', '.join(record.targets)}), not of {wheel_set.family}"
     tested = {wheel.file_name for wheel in record.wheels}
-    if unsaid := sorted(name for name, found in asked.installed.items() if not found & tested):
+    if unsaid := sorted(name for name, digests in requirements.installed.items() if not digests & tested):
         yield f"it does not say which {', '.join(unsaid)} it was made with"
     if record.pytest_args:  # such as `-k one_test`: what was not selected is not even among the skips
         yield f"perhaps not every test ran: pytest was given {shlex.join(record.pytest_args)}"
-    yield from _time_objections(asked, record)
-    if not asked.wheel_set.for_cpu and (record.hardware or not on_host):
+    yield from _time_objections(requirements, record)
+    if not requirements.wheel_set.for_cpu and (record.hardware or not on_host):
         yield from _hardware_objections(wheel_set, record, on_host=on_host)
-    yield from _floor_objections(asked, record, on_host=on_host)
+    yield from _floor_objections(requirements, record, on_host=on_host)
 
 
 def _passed_on_host(record: TestRecord) -> bool:
@@ -304,11 +315,12 @@ def _passed_on_host(record: TestRecord) -> bool:
     return record.verdict == "untested" and not record.translated and counts.passed > 0 and not failed
 
 
-def _time_objections(asked: Asked, record: TestRecord) -> Iterator[str]:
-    if problem := kept_records.from_the_future(record, asked.moment):
+def _time_objections(requirements: RecordRequirements, record: TestRecord) -> Iterator[str]:
+    if problem := kept_records.from_the_future(record, requirements.moment):
         yield problem
-    if asked.since is not None and record.began < asked.since - SKEW:
-        yield f"it began at {record.started}, before the set was staged ({asked.since:%Y-%m-%d %H:%M} UTC)"
+    if requirements.since is not None and record.began < requirements.since - SKEW:
+        staged = f"{requirements.since:%Y-%m-%d %H:%M} UTC"
+        yield f"it began at {record.started}, before the set was staged ({staged})"
 
 
 def _hardware_objections(wheel_set: WheelSet, record: TestRecord, *, on_host: bool) -> Iterator[str]:
@@ -323,9 +335,11 @@ def _hardware_objections(wheel_set: WheelSet, record: TestRecord, *, on_host: bo
         yield "none of its tests used the GPU"
 
 
-def _floor_objections(asked: Asked, record: TestRecord, *, on_host: bool) -> Iterator[str]:
-    floor, counts = asked.records.get(record.kind, Floor()), record.counts
+def _floor_objections(
+    requirements: RecordRequirements, record: TestRecord, *, on_host: bool
+) -> Iterator[str]:
+    floor, counts = requirements.records.get(record.kind, Floor()), record.counts
     if counts.executed < floor.tests:
         yield f"{counts.executed} tests ran, fewer than the floor of {floor.tests}"
-    if not asked.wheel_set.for_cpu and not on_host and counts.device_passed < floor.device_tests:
+    if not requirements.wheel_set.for_cpu and not on_host and counts.device_passed < floor.device_tests:
         yield f"{counts.device_passed} tests passed on a GPU, fewer than the floor of {floor.device_tests}"

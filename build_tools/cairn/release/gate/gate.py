@@ -22,7 +22,7 @@ from cairn.output.wording import short_id
 from cairn.release import rebuilds
 from cairn.release.gate import evidence, files_of_set, installation, users
 from cairn.release.gate.case import Case, Files, opened, ref
-from cairn.release.gate.evidence import Asked, Evidence
+from cairn.release.gate.evidence import Evidence, RecordRequirements
 from cairn.release.gate.installation import Installation
 from cairn.release.gate.judgement import Demand, GateReport, Outcome, Policy
 from cairn.release.index import keys
@@ -72,7 +72,12 @@ def refusal_without_record(case: Case) -> GateReport | None:
     Verifying and installing gigabytes would only delay it. The report has only the demands that were checked.
     """
     weighed = weigh(case)
-    if case.kept.records or case.kept.unusable or case.bypass is not None or not weighed.missing:
+    if (
+        case.set_records.records
+        or case.set_records.unusable
+        or case.bypass is not None
+        or not weighed.missing
+    ):
         return None
     replaced = _replaced(case, weighed)
     demands = [_tested(case, weighed, replaced), *_by_version(case)]
@@ -92,8 +97,8 @@ def _report(
         untested=weighed.untested,
         replaced=in_order(replaced),
         answered=weighed.answered,
-        records=tuple(one.digest for one in case.kept.records),
-        answers=tuple(digest for digest, _ in case.kept.answers),
+        records=tuple(one.digest for one in case.set_records.records),
+        answers=tuple(digest for digest, _ in case.set_records.answers),
         size=sum(file.size for file in case.wheel_set.files),
         policy=_policy(case),
         weakened=tuple(weakened(case)),
@@ -103,14 +108,14 @@ def _report(
 def weigh(case: Case) -> Evidence:
     """Weigh the test records of the set."""
     try:
-        asked = Asked(
+        requirements = RecordRequirements(
             wheel_set=case.wheel_set,
             records=case.stack.gate.records,
             installed=_always_installed(case),
             since=datetime.fromisoformat(case.source.set(case.wheel_set.id).added),
             moment=case.moment,
         )
-        return evidence.weigh(asked, case.kept)
+        return evidence.weigh(requirements, case.set_records)
     except CairnError as error:
         return Evidence(open_failures=(str(error),), untested=case.wheel_set.targets)
 
@@ -150,7 +155,7 @@ def _tested_otherwise(case: Case) -> Iterator[str]:
     """The records that were made by an unknown policy, or by one that differs from the stack's now."""
     last = {
         (item.record.kind, item.record.config, item.record.hardware): item
-        for item in sorted(case.kept.records, key=lambda item: item.record.began)
+        for item in sorted(case.set_records.records, key=lambda item: item.record.began)
         if item.record.verdict in ("passed", "untested")
     }
     digest = policy.digest_of(case.stack)

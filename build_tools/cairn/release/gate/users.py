@@ -58,7 +58,7 @@ def findings(case: Case, files: Files) -> Iterator[tuple[Path, Finding]]:
 
 def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[tuple[Path, Finding]]:
     users = [consumer.name for consumer in case.stack.consumers]
-    seconds = min((s for one in case.kept.records if (s := one.record.import_seconds)), default=0.0)
+    seconds = min((s for one in case.set_records.records if (s := one.record.import_seconds)), default=0.0)
     for wheel in case.wheel_set.wheels:
         project = case.project_of(wheel)
         budget = case.stack.budgets.get(project.name) if project else None

@@ -115,10 +115,10 @@ def entries(store: Store, index: str) -> Iterator[Logged]:
     if not now_there.exists:
         raise missing(store, index)
     newer: tuple[str, Generation] | None = None
-    for digest, found in target_index.chain(now_there):
+    for digest, older in target_index.chain(now_there):
         if newer is not None:
-            yield _logged(*newer, found)
-        newer = digest, found
+            yield _logged(*newer, older)
+        newer = digest, older
     if newer is not None:
         yield _logged(*newer, None)
 

@@ -198,15 +198,15 @@ def _settle(
     index as it was before.
     """
     own = frozenset(wheel.file_name for wheel in read_set(index.store, set_id).wheels)
-    done: Marked | None = None
+    settled: Marked | None = None
     for attempt in attempts(index, dry_run=dry_run):
         change, marked = _proposed(attempt.before, set_id, own, mark)
-        done = marked if done is None or marked.changed else done
+        settled = marked if settled is None or marked.changed else settled
         with contextlib.suppress(GateError):  # a ban came between the marks and the commit
             if attempt.commit(change, action, why=why) and (change.empty or dry_run):
                 break
-    assert done is not None  # noqa: S101 - there is at least one attempt
-    return msgspec.structs.replace(done, generation=attempt.generation)
+    assert settled is not None  # noqa: S101 - there is at least one attempt
+    return msgspec.structs.replace(settled, generation=attempt.generation)
 
 
 def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking) -> tuple[Change, Marked]:

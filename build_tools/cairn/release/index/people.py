@@ -144,14 +144,14 @@ def view_of(snapshot: Snapshot) -> IndexView:
 
 def _nights(index: Index) -> tuple[Night, ...]:
     """The results of the last nights of an index, as far as whoever ran them has written them."""
-    found: list[Night] = []
+    past_nights: list[Night] = []
     for listed in index.store.list(keys.status_prefix(index.name)):
         try:
-            found.append(datafile.loads(index.store.read(listed.key).data, Night, name=listed.key))
+            past_nights.append(datafile.loads(index.store.read(listed.key).data, Night, name=listed.key))
         except UsageError as error:
             # One file of a different version must not keep every page from being written.
             console.current().warn(f"not on the status page: {error}")
-    return tuple(found)
+    return tuple(past_nights)
 
 
 def trends_of(store: Store, index: str) -> Trends | None:

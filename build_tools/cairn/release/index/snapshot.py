@@ -226,9 +226,9 @@ class Index:
             )
         return one
 
-    def at(self, found: Generation, digest: str) -> Snapshot:
+    def at(self, past: Generation, digest: str) -> Snapshot:
         """The index as of one generation."""
-        return Snapshot(index=self, generation=found, digest=digest)
+        return Snapshot(index=self, generation=past, digest=digest)
 
     def chain(self, snapshot: Snapshot) -> Iterator[tuple[str, Generation]]:
         """Every generation from a snapshot's own back to the first, each with its digest.

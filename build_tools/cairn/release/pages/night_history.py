@@ -95,13 +95,13 @@ class History(datafile.Value, tag_field="schema", tag="cairn.nights/1"):
     def plus(self, past: PastNight, names: Mapping[str, LegName]) -> History:
         """Return the history with a night, which replaces what was there of the same id."""
         others = [one for one in self.nights if one.night != past.night]
-        kept: list[PastNight] = []
+        remaining: list[PastNight] = []
         for one in sorted((past, *others), key=lambda one: (one.started, one.night), reverse=True):
-            if sum((one.stack, one.line) == (k.stack, k.line) for k in kept) < KEPT:
-                kept.append(one)
+            if sum((one.stack, one.line) == (k.stack, k.line) for k in remaining) < KEPT:
+                remaining.append(one)
         known = {**self.legs, **names}
-        legs = {name: known[name] for one in kept for name in one.legs if name in known}
-        return msgspec.structs.replace(self, legs=dict(sorted(legs.items())), nights=tuple(kept))
+        legs = {name: known[name] for one in remaining for name in one.legs if name in known}
+        return msgspec.structs.replace(self, legs=dict(sorted(legs.items())), nights=tuple(remaining))
 
     def night_of(self, past: PastNight, leg: str) -> Night:
         """Return how a leg ended in one of the nights, as its page has it."""

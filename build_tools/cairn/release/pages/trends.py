@@ -133,7 +133,7 @@ def jumps(points: Sequence[Point], measure: str) -> tuple[Jump, ...]:
     """
     what = MEASURES[measure]
     known = [one for one in points if measure in one.values]
-    found: list[Jump] = []
+    result: list[Jump] = []
     level: list[float] = []
     for number, point in enumerate(known):
         value = point.values[measure]
@@ -142,12 +142,12 @@ def jumps(points: Sequence[Point], measure: str) -> tuple[Jump, ...]:
             if what.is_noisy and (following is None or _side(following, level, what) != side):
                 continue  # once only, or not yet twice
             before = statistics.median(level)
-            found.append(
+            result.append(
                 Jump(measure=measure, before=before, after=value, last=known[number - 1], first=point)
             )
             level = []
         level = [*level[1 - _LEVEL :], value]
-    return tuple(found)
+    return tuple(result)
 
 
 def find_jump(trends: Trends, text: str, leg: str | None = None) -> Jump:
@@ -168,18 +168,19 @@ def find_jump(trends: Trends, text: str, leg: str | None = None) -> Jump:
         raise UsageError(
             f"{trends.index} has measured nothing of {leg!r}", tip=f"write one of: {'; '.join(trends.legs)}"
         )
-    found: dict[str, Jump] = {}
+    by_night: dict[str, Jump] = {}
     for name in trends.legs if leg is None else (leg,):
         for jump in jumps(trends.legs[name], measure):
             if night in ("", jump.first.night):
-                found[name] = jump
-    if not found:
+                by_night[name] = jump
+    if not by_night:
         raise UsageError(f"{measure} of {trends.index} does not jump{' in ' + night if night else ''}")
-    if len(found) > 1:
+    if len(by_night) > 1:
         raise UsageError(
-            f"{measure} jumps in several legs of {trends.index}", tip=f"name one by --leg: {'; '.join(found)}"
+            f"{measure} jumps in several legs of {trends.index}",
+            tip=f"name one by --leg: {'; '.join(by_night)}",
         )
-    return next(iter(found.values()))
+    return next(iter(by_night.values()))
 
 
 def _side(value: float, level: Sequence[float], what: Measure) -> int:
@@ -231,13 +232,13 @@ def drawings(points: Sequence[Point]) -> Iterator[Drawing]:
             )
             for number, one in enumerate(known)
         }
-        found = jumps(known, name)
+        line_jumps = jumps(known, name)
         yield Drawing(
             measure=name,
             title=what.title,
             line=" ".join(f"{x},{y}" for x, y in places.values()),
-            marks=tuple(places[one.first.night] for one in found),
+            marks=tuple(places[one.first.night] for one in line_jumps),
             last=what.words(values[-1]),
             nights=len(known),
-            jumps=tuple(reversed(found)),
+            jumps=tuple(reversed(line_jumps)),
         )

@@ -77,8 +77,8 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
     def why(self) -> str:
         """The reason; of one that was promoted untested, without its targets, which others have too."""
         text = self.reason or "no reason was given"
-        found = _BYPASS.search(text) if self.outcome == "untested" else None
-        return found[0] if found else text
+        match = _BYPASS.search(text) if self.outcome == "untested" else None
+        return match[0] if match else text
 
     @property
     def is_new(self) -> bool:

@@ -48,7 +48,7 @@ _TIMEOUT = 600.0  # seconds; hundreds of projects take a few
 _PYLOCK = "pylock.toml"  # uv takes the format of its output from this name (PEP 751)
 
 
-class Asked(datafile.Value):
+class RequiredBy(datafile.Value):
     """The requirements of one project, or of the user, that other indexes must satisfy.
 
     Attributes:
@@ -94,7 +94,7 @@ class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
     stack: str
     pythons: tuple[str, ...]
     platforms: tuple[str, ...]
-    asked: tuple[Asked, ...] = ()
+    asked: tuple[RequiredBy, ...] = ()
     files: tuple[LockedFile, ...] = ()
 
 
@@ -112,7 +112,7 @@ def read(path: Path) -> MirrorLock:
     if repeated := next((name for name, count in counts.items() if count > 1), None):
         raise UsageError(f"{path} names {repeated} twice", tip="keep one of the two, or make the lock again")
     places(lock)
-    for text in (text for asked in lock.asked for text in asked.requires):
+    for text in (text for entry in lock.asked for text in entry.requires):
         try:
             requirements.requirement(text)
         except ValueError as error:
@@ -135,10 +135,10 @@ def dumps(lock: MirrorLock) -> str:
     """The text of a lock: a line for each requirement and file, so that a diff shows what changed."""
     lines = [_HEADER, f'schema = "{MirrorLock.__struct_config__.tag}"', f"stack = {toml_text(lock.stack)}"]
     lines += [f"pythons = {_texts(lock.pythons)}", f"platforms = {_texts(lock.platforms)}", "", "asked = ["]
-    for asked in lock.asked:
-        extras = f"extras = {_texts(asked.extras)}, " if asked.extras else ""
-        lines.append(f"    {{ by = {toml_text(asked.by)}, {extras}requires = [")
-        lines += [f"        {toml_text(text)}," for text in asked.requires]
+    for entry in lock.asked:
+        extras = f"extras = {_texts(entry.extras)}, " if entry.extras else ""
+        lines.append(f"    {{ by = {toml_text(entry.by)}, {extras}requires = [")
+        lines += [f"        {toml_text(text)}," for text in entry.requires]
         lines.append("    ] },")
     lines += ["]", "", "files = ["]
     for file in lock.files:
@@ -204,10 +204,10 @@ def is_of_sdk(name: str) -> bool:
     return _SDK.fullmatch(name) is not None
 
 
-def lines_for(asked: Iterable[Asked], platform: Platform) -> Iterator[str]:
+def lines_for(entries: Iterable[RequiredBy], platform: Platform) -> Iterator[str]:
     """The requirements that apply on a platform, without markers, sorted, each once."""
     lines = set()
-    for one in asked:
+    for one in entries:
         for text in one.requires:
             requirement = requirements.requirement(text)
             extras = ("", *one.extras)
@@ -236,7 +236,7 @@ def _texts(values: Iterable[str]) -> str:
     return f"[{', '.join(map(toml_text, values))}]"
 
 
-def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> tuple[Asked, ...]:
+def required_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> tuple[RequiredBy, ...]:
     """The requirements of a stack's distributions, and of the user, that other indexes must satisfy.
 
     Args:
@@ -257,22 +257,24 @@ def asked_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> 
         names = ((str(r), canonicalize_name(r.name)) for r in every)
         requires |= {text: None for text, name in names if name not in own and not is_of_sdk(name)}
         extras |= set(dist.needs.extras)
-    asked = [
-        Asked(by=name, requires=tuple(requires), extras=tuple(sorted(extras)))
+    by_project = [
+        RequiredBy(by=name, requires=tuple(requires), extras=tuple(sorted(extras)))
         for name, (requires, extras) in sorted(by_name.items())
         if requires
     ]
     lines = tuple(dict.fromkeys(str(requirements.requirement(line)) for line in further))
-    return (*asked, Asked(by=stack.name, requires=lines)) if lines else tuple(asked)
+    return (*by_project, RequiredBy(by=stack.name, requires=lines)) if lines else tuple(by_project)
 
 
-def merged(before: Iterable[Asked], new: Iterable[Asked], *, stack: Stack) -> tuple[Asked, ...]:
+def merged(
+    before: Iterable[RequiredBy], new: Iterable[RequiredBy], *, stack: Stack
+) -> tuple[RequiredBy, ...]:
     """Merge requirements: new wheels of a project replace its earlier requirements; the user's add up."""
     by_name = {one.by: one for one in before}
     for one in new:
         if one.by == stack.name and one.by in by_name:
             lines = tuple(dict.fromkeys((*by_name[one.by].requires, *one.requires)))
-            by_name[one.by] = Asked(by=one.by, requires=lines)
+            by_name[one.by] = RequiredBy(by=one.by, requires=lines)
         else:
             by_name[one.by] = one
     return tuple(by_name.values())
@@ -281,7 +283,7 @@ def merged(before: Iterable[Asked], new: Iterable[Asked], *, stack: Stack) -> tu
 def resolve(
     stack: Stack,
     platforms: Sequence[Platform],
-    asked: Sequence[Asked],
+    entries: Sequence[RequiredBy],
     *,
     settings: PipSettings,
     before: MirrorLock | None = None,
@@ -291,7 +293,7 @@ def resolve(
     Args:
         stack: whose lock it is.
         platforms: every Python and platform that it is to cover.
-        asked: what to resolve.
+        entries: what to resolve.
         settings: where uv looks.
         before: an earlier lock, whose versions are kept where they still do.
 
@@ -303,14 +305,14 @@ def resolve(
     earlier = before.files if before is not None else ()
     sizes = {file.sha256: file.size for file in earlier}  # an index may have stopped saying it
     for platform in platforms:
-        lines = tuple(lines_for(asked, platform))
+        lines = tuple(lines_for(entries, platform))
         known = [f for f in earlier if platform.takes(f.file_name, None)]
         locked += _locked(lines, platform, settings=settings, known=known)
     return MirrorLock(
         stack=stack.name,
         pythons=tuple(dict.fromkeys(platform.python for platform in platforms)),
         platforms=tuple(dict.fromkeys(platform.tag for platform in platforms)),
-        asked=tuple(asked),
+        asked=tuple(entries),
         files=in_order(
             msgspec.structs.replace(file, size=file.size or sizes.get(file.sha256)) for file in locked
         ),

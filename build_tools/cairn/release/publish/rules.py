@@ -304,11 +304,11 @@ def split_problems(
     """
     versions = {project_of(file.file_name): version_of(file.file_name) for file in wheel_set.closure}
     rocm = next((versions[name] for name in _ROCM if name in versions), None)
-    found = completeness.problems(
+    sentences = completeness.problems(
         wheels,
         processors=_processors(wheel_set),
         rocm=rocm,
         floor=floor,
         all_recorded=all_recorded,
     )
-    return tuple(found)
+    return tuple(sentences)

@@ -101,7 +101,7 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class ArtifactFilters:
     """The selection of a run's artifacts; artifacts for every target are always included.
 
     Attributes:
@@ -128,12 +128,12 @@ def listed(store: Store) -> tuple[Artifact, ...]:
     return tuple(newest[name] for name in sorted(newest))
 
 
-def choose(artifacts: Collection[Artifact], wanted: Wanted, *, where: str) -> tuple[Artifact, ...]:
+def choose(artifacts: Collection[Artifact], filters: ArtifactFilters, *, where: str) -> tuple[Artifact, ...]:
     """Choose the wanted artifacts.
 
     Args:
         artifacts: all artifacts of the run.
-        wanted: the selection.
+        filters: the selection.
         where: the name of the store in errors.
 
     Raises:
@@ -146,8 +146,8 @@ def choose(artifacts: Collection[Artifact], wanted: Wanted, *, where: str) -> tu
             tip="they are called NAME_COMPONENT_TARGET.tar.zst or .tar.xz: check the run and the platform",
         )
     wishes = {
-        **{name: {name, *gpu.families().get(name, ())} for name in wanted.groups},
-        **{name: {name} for name in wanted.targets},
+        **{name: {name, *gpu.families().get(name, ())} for name in filters.groups},
+        **{name: {name} for name in filters.targets},
     }
     processors = {a.processor for a in artifacts} - {GENERIC}
     available = {a.target for a in artifacts} | processors
@@ -160,11 +160,11 @@ def choose(artifacts: Collection[Artifact], wanted: Wanted, *, where: str) -> tu
             )
     meant = set[str]().union(*wishes.values())
     chosen = [a for a in artifacts if not wishes or a.target == GENERIC or {a.target, a.processor} & meant]
-    return _matching(chosen, wanted, where=where)
+    return _matching(chosen, filters, where=where)
 
 
-def _matching(artifacts: list[Artifact], wanted: Wanted, *, where: str) -> tuple[Artifact, ...]:
-    include, exclude = _patterns(wanted.include), _patterns(wanted.exclude)
+def _matching(artifacts: list[Artifact], filters: ArtifactFilters, *, where: str) -> tuple[Artifact, ...]:
+    include, exclude = _patterns(filters.include), _patterns(filters.exclude)
     for pattern in include:
         if not any(pattern.search(a.key) for a in artifacts):
             names = wording.some([a.name for a in artifacts])

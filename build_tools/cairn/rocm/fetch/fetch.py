@@ -20,7 +20,7 @@ from cairn import datafile, files
 from cairn.concurrency import go_on, side_by_side
 from cairn.errors import StoreError, UsageError
 from cairn.rocm.fetch import choose, unpack
-from cairn.rocm.fetch.choose import Artifact, Wanted
+from cairn.rocm.fetch.choose import Artifact, ArtifactFilters
 from cairn.store.protocol import MissingKeyError, OnBytes, Store
 from cairn.store.transfer import Count, OnProgress
 
@@ -56,7 +56,7 @@ class FetchRequest:
     """What to fetch, and how.
 
     Attributes:
-        wanted: which artifacts.
+        filters: which artifacts.
         output_dir: where they go.
         layout: in which form.
         keep_archives: leave the archives beside what was unpacked.
@@ -65,7 +65,7 @@ class FetchRequest:
         unpack_jobs: archives that are unpacked at once.
     """
 
-    wanted: Wanted
+    filters: ArtifactFilters
     output_dir: Path
     layout: Layout = "extract"
     keep_archives: bool = False
@@ -107,7 +107,7 @@ def fetch(
         StoreError: an archive is not what the sha256 beside it says.
         UnsafeArchiveError: an archive is malformed, or would write outside of its folder.
     """
-    chosen = choose.choose(choose.listed(store), request.wanted, where=store.url)
+    chosen = choose.choose(choose.listed(store), request.filters, where=store.url)
     digests = dict(zip(chosen, side_by_side(lambda a: _expected_sha256(store, a), chosen), strict=True))
     if request.verified_only:
         unverified = [artifact.key for artifact, digest in digests.items() if digest is None]

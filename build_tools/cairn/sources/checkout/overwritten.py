@@ -131,9 +131,9 @@ class _InTheWay:
         self._folders: dict[str, bool] = {"": True}
         self._blocking: dict[str, None] = {}
 
-    def among(self, wanted: Mapping[str, Entry]) -> Iterator[str]:
+    def among(self, entries: Mapping[str, Entry]) -> Iterator[str]:
         """Yield the files at these places, below them, or where a parent folder must go."""
-        for name, (mode, _) in wanted.items():
+        for name, (mode, _) in entries.items():
             path = self._own.work_tree / name
             if not self._is_folder(name.rpartition("/")[0]) or not os.path.lexists(path):
                 continue

@@ -217,8 +217,8 @@ def root_at(path: Path) -> Repository:
     """
     dot_git = path / ".git"
     if dot_git.is_file():
-        before, found, text = os.fsdecode(dot_git.read_bytes()).partition("gitdir: ")
-        if found and not before and "\0" not in text:
+        before, mark, text = os.fsdecode(dot_git.read_bytes()).partition("gitdir: ")
+        if mark and not before and "\0" not in text:
             return Repository(work_tree=path, git_dir=(path / text.strip()).resolve())
     return Repository(work_tree=path, git_dir=dot_git)
 

@@ -92,10 +92,10 @@ def _changes(
     known, edited, new = (frozenset[str]().union(*names) for names in looks)
     # A submodule may be at a different commit than its parent names; that is not hipify's doing.
     edited -= {part.path for part in parts}
-    done = Changes(tracked=known, changed=edited, generated=new, notes=notes)
+    result = Changes(tracked=known, changed=edited, generated=new, notes=notes)
     if not edited and not new:
-        _refuse_cuda(present, done, shown)
-    return done
+        _refuse_cuda(present, result, shown)
+    return result
 
 
 def execute(tree: Path, kind: HipifyKind, *, shown: Path, python: Path, say: Progress) -> Notes:
@@ -164,9 +164,9 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def _refuse_cuda(parts: Sequence[Part], done: Changes, shown: Path) -> None:
+def _refuse_cuda(parts: Sequence[Part], changes: Changes, shown: Path) -> None:
     """Raise a SourceError if hipify changed nothing although the tree has CUDA sources."""
-    if cuda := sorted(_gpu_sources(done.tracked)) or tuple(_cuda_users(parts)):
+    if cuda := sorted(_gpu_sources(changes.tracked)) or tuple(_cuda_users(parts)):
         raise SourceError(
             f"hipify changed nothing in {shown}, which has CUDA sources ({', '.join(cuda[:3])})",
             tip="see what the project's own hipify program matches; --no-hipify checks out without it",
@@ -177,24 +177,24 @@ def _gpu_sources(names: Collection[str]) -> frozenset[str]:
     return frozenset(name for name in names if name.endswith(GPU_SUFFIXES))
 
 
-def _report(tree: Path, kind: HipifyKind, done: Changes) -> HipifyReport:
+def _report(tree: Path, kind: HipifyKind, changes: Changes) -> HipifyReport:
     """Make the report from the tree, which must not have changed since hipify ran."""
-    everything = done.tracked | done.generated
-    unchanged = _gpu_sources(done.tracked) - done.changed
-    opened = done.notes.read & everything  # a program may also try what is not there
+    everything = changes.tracked | changes.generated
+    unchanged = _gpu_sources(changes.tracked) - changes.changed
+    opened = changes.notes.read & everything  # a program may also try what is not there
     unread = unchanged - opened
     leftovers = find_leftovers(
         tree,
-        written=done.changed | done.generated,
+        written=changes.changed | changes.generated,
         unread=unread,
         known=everything,
-        unsupported=done.notes.unsupported,
+        unsupported=changes.notes.unsupported,
     )
     return HipifyReport(
         kind=kind,
         read=tuple(sorted(opened)),
-        changed=tuple(sorted(done.changed)),
-        generated=tuple(sorted(done.generated)),
+        changed=tuple(sorted(changes.changed)),
+        generated=tuple(sorted(changes.generated)),
         unchanged=tuple(sorted(unchanged)),
         unread=tuple(sorted(unread)),
         unsupported=leftovers.unsupported,

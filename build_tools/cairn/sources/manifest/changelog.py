@@ -124,8 +124,8 @@ def _read_commit(commit: str, raw: bytes) -> Commit:
         date = ""
     paragraph = re.split(r"\n[ \t\r]*\n", _text(message, encoding).strip(), maxsplit=1)[0]
     subject = " ".join(line.rstrip() for line in paragraph.split("\n"))
-    found = _PARENT.search(headers)
-    parent = found[1].decode() if found else ""
+    match = _PARENT.search(headers)
+    parent = match[1].decode() if match else ""
     return Commit(id=commit, author=_shown(name), date=date, subject=_shown(subject), parent=parent)
 
 

@@ -215,9 +215,9 @@ def _with_new_hipify(
         report = again.report()
         for part, copied, commit in zip(bases, again.copies, again.commits, strict=True):
             ground = Ground(part=part, head=commit, base=commit, commits=())
-            head, done = patches_put.put_on(copied.repository, ground, above.get(part.path, ()))
+            head, puts = patches_put.put_on(copied.repository, ground, above.get(part.path, ()))
             twin.bring_back(part, copied.repository, head)
-            places.append(_Rebuilt(part=part, hipified=commit, head=head, done=done))
+            places.append(_Rebuilt(part=part, hipified=commit, head=head, done=puts))
     if not request.dry_run:
         _move(root, places, report)
     put = {place.part.path: place.done for place in places}

@@ -266,7 +266,7 @@ def audit(request: AuditRequest, *, say: Progress) -> Audit:
             until = f"was allowed until {entry.expires}; owner: {entry.owner}"
             text = f"{entry.where}: {short_id(entry.commit)} {until}"
             problems.append(Unexplained(kind="expired", path=entry.path, text=text, commit=entry.commit))
-    explained = _flat([found for found, _ in local])
+    explained = _flat([problem for problem, _ in local])
     return Audit(parts=len(parts), hipify=request.kind, problems=tuple(problems), explained=tuple(explained))
 
 
@@ -274,13 +274,13 @@ def _flat(lists: Iterable[Iterable[T]]) -> list[T]:
     return [item for items in lists for item in items]
 
 
-def plain(found: Audit) -> dict[str, object]:
+def plain(audit: Audit) -> dict[str, object]:
     """Return the result as plain JSON values."""
     return {
-        "ok": not found.problems,
-        "parts": found.parts,
-        "hipify": found.hipify,
-        "problems": [datafile.to_plain(problem) for problem in found.problems],
+        "ok": not audit.problems,
+        "parts": audit.parts,
+        "hipify": audit.hipify,
+        "problems": [datafile.to_plain(problem) for problem in audit.problems],
         "allowed": [
             {
                 "path": explained.path,
@@ -291,7 +291,7 @@ def plain(found: Audit) -> dict[str, object]:
                 "owner": explained.entry.owner,
                 "expires": explained.entry.expires.isoformat(),
             }
-            for explained in found.explained
+            for explained in audit.explained
         ],
     }
 
@@ -302,18 +302,18 @@ def _tag_problems(part: CommittedPart) -> list[Unexplained]:
     # The root's own tag may have been moved; what upstream gave is noted when it is checked out.
     note = None if part.path else journal.read(own.git_dir)
     upstream = note.commit if note else part.commit
-    said = []
+    problems = []
     if first != upstream:
-        said.append(f"{UPSTREAM_TAG} is at {_short(first)}, and upstream's commit is {_short(upstream)}")
+        problems.append(f"{UPSTREAM_TAG} is at {_short(first)}, and upstream's commit is {_short(upstream)}")
     if second is None:
-        said.append(f"there is no {HIPIFY_TAG}: nothing says what hipify did (--hipify --commit-hipify)")
+        problems.append(f"there is no {HIPIFY_TAG}: nothing says what hipify did (--hipify --commit-hipify)")
     else:
         # Most submodules are where upstream has them, and need not be asked.
         if second != part.commit and not own.succeeds("merge-base", "--is-ancestor", part.commit, second):
-            said.append(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
+            problems.append(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
         if own.head() != second and not own.head_descends_from(second):
-            said.append(f"HEAD does not descend from {HIPIFY_TAG}")
-    return [Unexplained(kind="tags", path=part.path, text=text) for text in said]
+            problems.append(f"HEAD does not descend from {HIPIFY_TAG}")
+    return [Unexplained(kind="tags", path=part.path, text=text) for text in problems]
 
 
 def _commits(part: CommittedPart, *, allowed: Sequence[Allowed]) -> tuple[list[Explained], list[Unexplained]]:
@@ -341,11 +341,11 @@ def _commits(part: CommittedPart, *, allowed: Sequence[Allowed]) -> tuple[list[E
 
 def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
     """Return the entries by patch digest; it is computed for an entry without one if its commit is here."""
-    found = {entry.patch: entry for entry in allowed if entry.patch}
+    by_name = {entry.patch: entry for entry in allowed if entry.patch}
     for entry in allowed:
         if entry.patch is None and own.succeeds("cat-file", "-e", f"{entry.commit}^{{commit}}"):
-            found[local_commits.digest(own, entry.commit)] = entry
-    return found
+            by_name[local_commits.digest(own, entry.commit)] = entry
+    return by_name
 
 
 def _edits(root: Repository, parts: Sequence[CommittedPart]) -> dict[str, list[Unexplained]]:
@@ -355,13 +355,13 @@ def _edits(root: Repository, parts: Sequence[CommittedPart]) -> dict[str, list[U
     edited = set(build_step.without_recorded(root, _flat(changed)))
     problems: dict[str, list[Unexplained]] = {}
     for part, names, unseen in zip(parts, changed, hidden, strict=True):
-        found = problems.setdefault(part.path, [])
+        of_part = problems.setdefault(part.path, [])
         if files := tuple(name for name in names if name in edited):
             text = f"{wording.count(files, 'edited or new file')} in no commit: {wording.some(files)}"
-            found.append(Unexplained(kind="edits", path=part.path, text=text, files=files))
+            of_part.append(Unexplained(kind="edits", path=part.path, text=text, files=files))
         if files := tuple(unseen):
             text = f"{wording.count(files, 'file')} git was told to ignore edits of: {wording.some(files)}"
-            found.append(Unexplained(kind="edits", path=part.path, text=text, files=files))
+            of_part.append(Unexplained(kind="edits", path=part.path, text=text, files=files))
     return problems
 
 

@@ -122,8 +122,8 @@ def refuse_other_files(folder: Path) -> None:
     """Raise a UsageError if replacing a folder would lose files that are not patches."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file", tip="name a folder for the patches")
-    found = folder.rglob("*") if folder.is_dir() else ()
-    paths = (path for path in found if not path.is_dir() and path.name != owned.MARK)
+    every = folder.rglob("*") if folder.is_dir() else ()
+    paths = (path for path in every if not path.is_dir() and path.name != owned.MARK)
     other = next((path for path in paths if path.suffix != ".patch"), None)
     if other is not None:
         raise UsageError(f"{folder} has files other than patches ({other})", tip="name a folder of its own")

@@ -120,7 +120,7 @@ def find(
         UsageError: there are no patches.
         SourceError: there are patches for a submodule that is not there.
     """
-    found: dict[tuple[str, str], list[Path]] = defaultdict(list)
+    by_owner: dict[tuple[str, str], list[Path]] = defaultdict(list)
     for path in sorted(folder.rglob("*.patch")):
         parent = path.parent.relative_to(folder).as_posix()
         owner, stage = ("" if parent == "." else parent), ""
@@ -128,17 +128,17 @@ def find(
         # A submodule may itself be called `base`: what is in the checkout comes first.
         if owner not in parts and last in _STAGES:
             owner, stage = ("" if above in root_names and above not in parts else above), last
-        found[owner, stage or ("hipified" if is_hipified else "base")].append(path)
-    if not found:
+        by_owner[owner, stage or ("hipified" if is_hipified else "base")].append(path)
+    if not by_owner:
         raise UsageError(
             f"{folder} has no *.patch",
             tip="name a folder that `cairn patches export` made, or one of TheRock's",
         )
-    owners = sorted({owner for owner, _ in found})
+    owners = sorted({owner for owner, _ in by_owner})
     if unknown := [owner for owner in owners if owner not in parts]:
         raise _unknown(folder, unknown[0], root_names)
     return {
-        owner: Series(base=tuple(found[owner, "base"]), hipified=tuple(found[owner, "hipified"]))
+        owner: Series(base=tuple(by_owner[owner, "base"]), hipified=tuple(by_owner[owner, "hipified"]))
         for owner in owners
     }
 
@@ -209,12 +209,12 @@ def _diff(text: bytes) -> bytes:
     """
     lines = text.split(b"\n")
     start = next((number for number, line in enumerate(lines) if line.startswith(_DIFF)), len(lines))
-    kept: list[bytes] = []
+    body: list[bytes] = []
     for line, inside in _in_hunks(lines[start:]):
         if not inside and line.rstrip(b"\r") == b"-- ":
             break
-        kept.append(line)
-    return b"\n".join(kept).rstrip(b"\n") + b"\n" if kept else b""
+        body.append(line)
+    return b"\n".join(body).rstrip(b"\n") + b"\n" if body else b""
 
 
 def _file(lines: list[bytes]) -> FileDiff:
@@ -312,19 +312,19 @@ def put(ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, .
         return ground.head, tuple(Put(patch=patch, outcome="there already") for patch in patches)
     start = CommittedPart(path="", repository=own, commit=ground.head)
     with twin.copy((start,)) as (copied,):
-        head, done = put_on(copied.repository, ground, patches)
+        head, puts = put_on(copied.repository, ground, patches)
         twin.bring_back(start, copied.repository, head)
-    return head, done
+    return head, puts
 
 
 def put_on(copied: Repository, ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, ...]]:
     """Like `put`, but in an existing copy, whose HEAD moves."""
     known = _present(ground.part.repository, ground.commits, patches)
-    done = tuple(
+    puts = tuple(
         Put(patch=patch, outcome="there already") if patch.path in known else _one(copied, ground, patch)
         for patch in patches
     )
-    return copied.run("rev-parse", "HEAD").strip(), done
+    return copied.run("rev-parse", "HEAD").strip(), puts
 
 
 def not_of(
@@ -345,7 +345,7 @@ def _present(
             by_digest.pop(local_commits.digest(own, commit.id, reverse=True), None)
             by_digest[local_commits.digest(own, commit.id)] = commit.id
     live = set(by_digest.values())
-    found: dict[Path, str] = {}
+    files: dict[Path, str] = {}
     for patch in patches:
         commit_id = by_digest.get(local_commits.digest_of(patch.diff)) if patch.diff else None
         for commit in commits:
@@ -353,8 +353,8 @@ def _present(
             if commit_id is None and commit.identity == patch.identity and commit.id in live:
                 commit_id = commit.id if _makes(own, commit, patch) else None
         if commit_id is not None:
-            found[patch.path] = commit_id
-    return found
+            files[patch.path] = commit_id
+    return files
 
 
 def _makes(own: Repository, commit: LocalCommit, patch: PatchFile) -> bool:
@@ -414,10 +414,10 @@ def _refused(copied: Repository, ground: Ground, patch: PatchFile, error: Source
     why = list(dict.fromkeys(reason for file in patch.files for reason in _reasons(copied, file, rejected)))
     more = f"; and {len(why) - _SHOWN} more" if len(why) > _SHOWN else ""
     reason = "; ".join(why[:_SHOWN]) + more if why else str(error)
-    said = f"{patch.path.name} does not apply to {where}: {reason}"
+    message = f"{patch.path.name} does not apply to {where}: {reason}"
     if old := next((c for c in ground.commits if c.identity == patch.identity), None):
         return SourceError(
-            f"{said}; it was amended since {short_id(old.id)}, which has the same author, date and subject",
+            f"{message}; it was amended since {short_id(old.id)}, of the same author, date and subject",
             tip="nothing was changed; drop that commit (git rebase -i), or check out again and apply all",
         )
     if any("and the patch CRLF" in reason for reason in why):
@@ -426,7 +426,7 @@ def _refused(copied: Repository, ground: Ground, patch: PatchFile, error: Source
         tip = "make the patch again from that file, without core.autocrlf"
     else:
         tip = "nothing was changed; rebase the commits where they were made, and export them again"
-    return SourceError(said, tip=tip)
+    return SourceError(message, tip=tip)
 
 
 def _rejected(copied: Repository, patch: PatchFile) -> dict[str, frozenset[bytes]]:
@@ -437,14 +437,14 @@ def _rejected(copied: Repository, patch: PatchFile) -> dict[str, frozenset[bytes
     with contextlib.suppress(SourceError):  # it does not apply: that is why we are here
         copied.run("apply", "--reject", "--whitespace=nowarn", "-", stdin=patch.diff)
     listed = copied.run("ls-files", "--others", "-z").split("\0")
-    found: dict[str, frozenset[bytes]] = {}
+    rejected: dict[str, frozenset[bytes]] = {}
     for name in (name for name in listed if name.endswith(".rej")):
         lines = (copied.work_tree / name).read_bytes().split(b"\n")
         heads = (line[: line.index(b"@@", 2) + 2] for line in lines if line.startswith(b"@@ -"))
-        found[name.removesuffix(".rej")] = frozenset(heads)
+        rejected[name.removesuffix(".rej")] = frozenset(heads)
     copied.run("reset", "--quiet", "--hard")
     copied.run("clean", "--quiet", "-ffdx")
-    return found
+    return rejected
 
 
 def _reasons(copied: Repository, file: FileDiff, rejected: Mapping[str, frozenset[bytes]]) -> Iterator[str]:
@@ -466,11 +466,11 @@ def _reasons(copied: Repository, file: FileDiff, rejected: Mapping[str, frozense
 
 def _line_endings(name: str, hunk: Hunk, content: list[bytes]) -> str | None:
     """Return a reason if a hunk would apply with the same line endings; else None."""
-    wanted = [line.removesuffix(b"\r") for line in hunk.before]
+    expected = [line.removesuffix(b"\r") for line in hunk.before]
     plain = [line.removesuffix(b"\r") for line in content]
-    size = len(wanted)
-    starts = (at for at, line in enumerate(plain) if size and line == wanted[0])
-    if not any(plain[at : at + size] == wanted for at in starts):
+    size = len(expected)
+    starts = (at for at, line in enumerate(plain) if size and line == expected[0])
+    if not any(plain[at : at + size] == expected for at in starts):
         return None
     file, patch = ("LF", "CRLF") if any(line.endswith(b"\r") for line in hunk.before) else ("CRLF", "LF")
     return f"{name} has {file} line endings and the patch {patch} (line {hunk.line})"

@@ -98,13 +98,13 @@ def walk_submodules(root: Repository, *, origin: str = "", initialized: bool = F
             for module in of_commit(parent.repository, "HEAD", origin=its_origin, within=parent)
         ]
         heads = side_by_side(lambda module: module.repository.head(), modules)
-        found = [
+        present = [
             replace(module, head=head)
             for module, head in zip(modules, heads, strict=True)
             if head or (initialized and module.repository.is_initialized())
         ]
-        yield from found
-        level = [(module, module.origin) for module in found]
+        yield from present
+        level = [(module, module.origin) for module in present]
 
 
 def of_commit(

@@ -154,16 +154,16 @@ def _texts(root: Repository, parts: Collection[Part], twin: Path) -> dict[str, b
 
 def _is_same(source: Path, target: Path) -> bool:
     try:
-        there, here = source.lstat(), target.lstat()
+        ours, here = source.lstat(), target.lstat()
     except OSError:
         return False
-    if stat.S_IFMT(there.st_mode) != stat.S_IFMT(here.st_mode):
+    if stat.S_IFMT(ours.st_mode) != stat.S_IFMT(here.st_mode):
         return False
-    if stat.S_ISDIR(there.st_mode):
+    if stat.S_ISDIR(ours.st_mode):
         return True
-    if stat.S_ISLNK(there.st_mode):
+    if stat.S_ISLNK(ours.st_mode):
         return source.readlink() == target.readlink()
-    return (there.st_size, there.st_mtime_ns, there.st_mode) == (here.st_size, here.st_mtime_ns, here.st_mode)
+    return (ours.st_size, ours.st_mtime_ns, ours.st_mode) == (here.st_size, here.st_mtime_ns, here.st_mode)
 
 
 def _copy(source: Path, target: Path) -> None:

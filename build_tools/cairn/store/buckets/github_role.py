@@ -117,8 +117,8 @@ def _good(answer: requests.Response, problem: str) -> requests.Response:
     if answer.status_code in _TRANSIENT:
         raise NetworkError(f"{answer.url.partition('?')[0]} answers {answer.status_code}")
     if not answer.ok:
-        said = dict(_ANSWER.findall(answer.text))
-        why = f"{answer.status_code} {said.get('Code', '')} {said.get('Message', '')}".strip()
+        fields = dict(_ANSWER.findall(answer.text))
+        why = f"{answer.status_code} {fields.get('Code', '')} {fields.get('Message', '')}".strip()
         raise CredentialsError(
             f"{problem}: {why}",
             tip="the role's trust policy must name this repository and the job's environment; "

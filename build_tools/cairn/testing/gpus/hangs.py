@@ -106,8 +106,8 @@ def hide(
         for word in words
     }
     hanging = [word for word in words if gpus[word].node in known]
-    asked = [word for word in words if word not in hanging]
-    hanging += _ask(asked, variables, python, log) if asked else []
+    to_ask = [word for word in words if word not in hanging]
+    hanging += _ask(to_ask, variables, python, log) if to_ask else []
     if not hanging:
         return Answering(variables=variables)
     left = [word for word in words if word not in hanging]
@@ -144,7 +144,7 @@ def _ask(words: list[str], variables: Mapping[str, str], python: Path | None, lo
     if not commands:
         return []
     shown = {name: value for name, value in variables.items() if name not in OF_HIP}
-    asked = process.run(
+    completed = process.run(
         [sys.executable, "-I", "-c", _ASK, json.dumps(LIMIT), json.dumps(words), json.dumps(commands)],
         env=shown,
         log=log,
@@ -152,5 +152,5 @@ def _ask(words: list[str], variables: Mapping[str, str], python: Path | None, lo
         separate_stderr=True,
         hidden=isolation.credential_files(),
     )
-    hanging: list[str] = json.loads(asked.output)
+    hanging: list[str] = json.loads(completed.output)
     return hanging

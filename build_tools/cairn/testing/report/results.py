@@ -144,8 +144,8 @@ def _with_suite(run: TestRun, folder: Path) -> TestRun:
 def _shard(folder: Path) -> TestRun:
     """Read a single shard, or a suite on unidentified wheels, judged by what went wrong in it."""
     result, tests = suite_results.read_shard(folder)
-    found = JUnit.of(tests)
-    judged = judge_shards([result], found, floor=0, device_floor=0, part=result.shards > 1)
+    totals = JUnit.of(tests)
+    judged = judge_shards([result], totals, floor=0, device_floor=0, part=result.shards > 1)
     if result.problems and judged.verdict != "invalid":
         judged = Judgement(verdict="failed", reason="; ".join(result.problems[:_SHOWN]))
     return TestRun(
@@ -153,7 +153,7 @@ def _shard(folder: Path) -> TestRun:
         kind=f"suite {result.config}, {result.name}" if result.shards > 1 else f"suite {result.config}",
         verdict=judged.verdict,
         reason=judged.reason,
-        counts=found.counts,
+        counts=totals.counts,
         hardware=result.hardware,
         tests=tests,
         excluded=result.excluded,
@@ -164,13 +164,13 @@ def _shard(folder: Path) -> TestRun:
 def _alone(path: Path, floors: Floors) -> TestRun:
     """Read JUnit XML without a record, and judge it as a run; results that cannot be trusted have failed."""
     try:
-        found = junit.read(path)
+        report = junit.read(path)
     except TestsFailedError as error:
         return TestRun(path=path, verdict="failed", reason=str(error), counts=Counts())
-    used = (name for case in found.cases for name in case.devices)
+    used = (name for case in report.cases for name in case.devices)
     hardware = tuple(dict.fromkeys(name for name in used if name.startswith("gfx")))
     judged = judge(
-        found,
+        report,
         exit_code=0,
         targets=hardware or kernel.gpu_names() or (CPU,),
         hardware=hardware,
@@ -181,7 +181,7 @@ def _alone(path: Path, floors: Floors) -> TestRun:
         path=path,
         verdict=judged.verdict,
         reason=judged.reason,
-        counts=found.counts,
+        counts=report.counts,
         hardware=hardware,
-        tests=found.cases,
+        tests=report.cases,
     )

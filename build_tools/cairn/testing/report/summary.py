@@ -243,7 +243,7 @@ def _modules(tests: Sequence[TestOutcome]) -> tuple[Module, ...]:
     by_name: dict[str, list[TestOutcome]] = defaultdict(list)
     for test in tests:
         by_name[test.module].append(test)
-    found = [
+    modules = [
         Module(
             name=name,
             counts=JUnit.of(inside).counts,
@@ -252,7 +252,7 @@ def _modules(tests: Sequence[TestOutcome]) -> tuple[Module, ...]:
         )
         for name, inside in by_name.items()
     ]
-    return tuple(sorted(found, key=lambda module: (not module.failed, module.name)))
+    return tuple(sorted(modules, key=lambda module: (not module.failed, module.name)))
 
 
 def _grouped(tests: Iterable[tuple[tuple[str, str, str], str]]) -> tuple[Skipped, ...]:
@@ -260,11 +260,11 @@ def _grouped(tests: Iterable[tuple[tuple[str, str, str], str]]) -> tuple[Skipped
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for why, test in tests:
         groups[why].append(test)
-    found = [
+    rows = [
         Skipped(owner=owner, issue=issue, reason=reason, tests=tuple(named))
         for (owner, issue, reason), named in groups.items()
     ]
-    return tuple(sorted(found, key=lambda group: (group.owner, -len(group.tests), group.reason)))
+    return tuple(sorted(rows, key=lambda group: (group.owner, -len(group.tests), group.reason)))
 
 
 def _night(earlier: EarlierRun) -> Night:

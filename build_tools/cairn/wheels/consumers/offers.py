@@ -52,17 +52,17 @@ class Offer:
     def mentioned(self, operators: Collection[str]) -> frozenset[str]:
         """Those of the operators (`ns::name`) whose names stand in a binary, or whole in a Python file."""
         bare = {name: name.rpartition("::")[2].encode() for name in operators}
-        found: set[str] = set()
+        result: set[str] = set()
         for archive in self.archives if operators else ():
             for member in archive.members:
                 if member.name.endswith(".py"):
                     data = archive.read(member.name)
-                    found.update(name for name in bare if name.encode() in data)
+                    result.update(name for name in bare if name.encode() in data)
             for member, _ in binary_members(archive):
                 view = MemberView(archive, member)
                 data = view.read(0, view.size)
-                found.update(name for name, last in bare.items() if last + b"\0" in data)
-        return frozenset(found)
+                result.update(name for name, last in bare.items() if last + b"\0" in data)
+        return frozenset(result)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -429,24 +429,24 @@ def _at_import(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 def _hands_on(node: ast.FunctionDef) -> bool:
     """Whether a `__getattr__` asks a function for what it does not know, and does not tell it `__all__`."""
-    wanted = {argument.arg for argument in node.args.args}
+    parameters = {argument.arg for argument in node.args.args}
     return any(
         ast.unparse(call.func).rpartition(".")[2] not in _ASKS_NOBODY and "__all__" not in ast.unparse(call)
         for call in ast.walk(node)
         if isinstance(call, ast.Call)
         for argument in (*call.args, *(keyword.value for keyword in call.keywords))
-        if isinstance(argument, ast.Name) and argument.id in wanted
+        if isinstance(argument, ast.Name) and argument.id in parameters
     )
 
 
 def _refuses(node: ast.FunctionDef) -> bool:
     """Whether a `__getattr__` says itself which names there are not, and hands none on to something else."""
-    wanted = {argument.arg for argument in node.args.args}
+    parameters = {argument.arg for argument in node.args.args}
     inside = list(ast.walk(node))
     hands_on = any(
         isinstance(inner, ast.Call)
         and ast.unparse(inner.func) == "getattr"
-        and any(isinstance(argument, ast.Name) and argument.id in wanted for argument in inner.args[1:])
+        and any(isinstance(argument, ast.Name) and argument.id in parameters for argument in inner.args[1:])
         for inner in inside
     )
     return not hands_on and any(

@@ -232,10 +232,10 @@ def _renamed(
         if new[path].size:
             places.setdefault(new[path][:2], []).append(path)
     for path in files.removed:
-        if found := places.get(old[path][:2]):
+        if candidates := places.get(old[path][:2]):
             name = path.rpartition("/")[2]
-            best = next((other for other in found if other.rpartition("/")[2] == name), found[0])
-            found.remove(best)
+            best = next((other for other in candidates if other.rpartition("/")[2] == name), candidates[0])
+            candidates.remove(best)
             yield path, best
 
 
@@ -252,7 +252,7 @@ def _library_changes(one: Interface, other: Interface, renamed: Mapping[str, str
             pairs[key] = match
     for key, match in sorted(pairs.items()):
         a, b = old[key], new[match]
-        found = LibraryChange(
+        library_change = LibraryChange(
             member=b.path,
             before=a.path if key != match else "",
             size=(a.size, b.size),
@@ -262,12 +262,12 @@ def _library_changes(one: Interface, other: Interface, renamed: Mapping[str, str
             version_needs=change(_versions(a), _versions(b)),
             exports=_exports([a], [b]),
             weak_exports=_exports([a], [b], weak=True),
-            imports=change(map(_shown_symbol, _wanted(a)), map(_shown_symbol, _wanted(b))),
+            imports=change(map(_shown_symbol, _imported(a)), map(_shown_symbol, _imported(b))),
             compilers=change(a.compilers, b.compilers),
             soname=change(_soname(a), _soname(b)),
         )
-        if key != match or any(value for value in vars(found).values() if isinstance(value, Delta)):
-            yield found
+        if key != match or any(value for value in vars(library_change).values() if isinstance(value, Delta)):
+            yield library_change
 
 
 def _stem(key: tuple[str, str]) -> tuple[str, str]:
@@ -298,7 +298,7 @@ def _exports(old: Iterable[Library], new: Iterable[Library], *, weak: bool = Fal
     return change(shown(before - after), shown(after - before))
 
 
-def _wanted(library: Library) -> Iterator[Symbol]:
+def _imported(library: Library) -> Iterator[Symbol]:
     return (symbol for symbol in library.imports if not symbol.weak)
 
 
@@ -321,15 +321,15 @@ def _archive_changes(one: Interface, other: Interface, changed: Iterable[str]) -
         a, b = _code_of(one, path), _code_of(other, path)
         both = a.keys() & b.keys()
         differing = sorted(_shown(place) for place in both if a[place] != b[place])
-        found = ArchiveChange(
+        archive_change = ArchiveChange(
             member=path,
             targets=change((arch for _, arch in a), (arch for _, arch in b)),
             code=change(map(_shown, a), map(_shown, b)),
             changed=tuple(differing),
             same=len(both) - len(differing),
         )
-        if found.targets or found.code or found.changed:
-            yield found
+        if archive_change.targets or archive_change.code or archive_change.changed:
+            yield archive_change
 
 
 def _code_of(info: Interface, path: str) -> dict[tuple[str, str], str]:

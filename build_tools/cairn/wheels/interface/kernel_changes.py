@@ -88,11 +88,11 @@ def between(one: Iterable[Kernel], other: Iterable[Kernel]) -> tuple[TargetChang
 
 def _by_target(kernels: Iterable[Kernel]) -> dict[str, dict[str, Kernel]]:
     """The kernels by target and name; of several of one name that which takes most, in a fixed order."""
-    found: dict[str, dict[str, Kernel]] = {}
+    by_target: dict[str, dict[str, Kernel]] = {}
     for kernel in sorted(kernels):
         plain = kernel._replace(name=_OF_FILE.sub("", kernel.name))
-        found.setdefault(kernel.target, {})[plain.name] = plain
-    return found
+        by_target.setdefault(kernel.target, {})[plain.name] = plain
+    return by_target
 
 
 def _size(kernels: Iterable[Kernel]) -> int:

@@ -86,7 +86,7 @@ class Interface(WheelInfo):
         return frozenset(symbol.name for library in libraries for symbol in library.exports)
 
     @functools.cached_property
-    def wanted(self) -> frozenset[Symbol]:
+    def imported(self) -> frozenset[Symbol]:
         """The symbols that its libraries do not load without and that no library of its own has."""
         return frozenset(
             symbol

@@ -142,19 +142,19 @@ class PythonSources:
         module = self.module(name)
         if module is None or name in _open:
             return {}
-        found: dict[str, griffe.Object | griffe.Alias] = {}
+        by_name: dict[str, griffe.Object | griffe.Alias] = {}
         for key, member in _members(module).items():
             if not key.endswith(_EVERYTHING):
-                found[key] = member
+                by_name[key] = member
                 continue
             target = _leads_to(member)
             for inner, what in self.members(target, _open | {name}).items():
                 listed = self.listed(target)
                 if inner in listed if listed is not None else not inner.startswith("_"):
-                    found.setdefault(inner, what)
+                    by_name.setdefault(inner, what)
         if not _open:
-            self._members[name] = found
-        return found
+            self._members[name] = by_name
+        return by_name
 
     def listed(self, name: str) -> frozenset[str] | None:
         """What `__all__` of a module lists; None where it has none, or one that is computed."""
@@ -176,12 +176,12 @@ class PythonSources:
             if not rest:
                 return self.module(owner)
             members: Mapping[str, griffe.Object | griffe.Alias] = self.members(owner)
-            found = members.get(rest[0])
+            member = members.get(rest[0])
             for part in rest[1:]:
-                found = found.members.get(part) if found is not None and not found.is_alias else None
-            if found is None or found is what:
+                member = member.members.get(part) if member is not None and not member.is_alias else None
+            if member is None or member is what:
                 return None
-            what = found
+            what = member
         return None
 
     def _split(self, path: str) -> tuple[str, list[str]]:

@@ -182,8 +182,8 @@ def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[CopiedMember
             content = changed[name]
             where.append(New(name=moved.get(name, name), content=content, executable=member.executable))
         else:
-            kept = _with_usual_mode(member) if edit.usual_modes else member
-            where.append(CopiedMember(kept, moved.get(name, name)))
+            unchanged = _with_usual_mode(member) if edit.usual_modes else member
+            where.append(CopiedMember(unchanged, moved.get(name, name)))
     for path, content in sorted(edit.add_files.items()):
         where = last if path.startswith(about) else first
         where.append(New(name=moved.get(path, path), content=content))

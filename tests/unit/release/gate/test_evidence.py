@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from cairn.release.gate import evidence
-from cairn.release.gate.evidence import Asked, Evidence
-from cairn.release.records import Answer, Kept, KeptRecord
+from cairn.release.gate.evidence import Evidence, RecordRequirements
+from cairn.release.records import Answer, SetRecords, StoredRecord
 from cairn.stack import Floor
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels import wheelset
@@ -34,13 +34,13 @@ def sealed(**place: Any) -> WheelSet:
 
 def weigh(made: WheelSet, *records: TestRecord, **asked: Any) -> Evidence:
     values: dict[str, Any] = {"wheel_set": made, "records": {"smoke": Floor()}, "moment": datetime.now(UTC)}
-    return evidence.weigh(Asked(**(values | asked)), kept(*records))
+    return evidence.weigh(RecordRequirements(**(values | asked)), kept(*records))
 
 
-def weigh_kept(made: WheelSet, *records: KeptRecord, **beside: Any) -> Evidence:
+def weigh_kept(made: WheelSet, *records: StoredRecord, **beside: Any) -> Evidence:
     """What records come to with what else is kept `beside` them."""
-    asked = Asked(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
-    return evidence.weigh(asked, Kept(records=records, **beside))
+    asked = RecordRequirements(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
+    return evidence.weigh(asked, SetRecords(records=records, **beside))
 
 
 def test_a_passed_record_of_a_set_for_the_cpu_is_enough() -> None:
@@ -247,8 +247,8 @@ def answer(made: WheelSet, digest: str, set_id: str | None = None) -> tuple[str,
 
 def test_an_answer_lets_through_what_it_names_and_is_shown() -> None:
     made = sealed()
-    bad = KeptRecord(digest="e" * 64, record=failed(made, -10))
-    good = KeptRecord(digest="f" * 64, record=record_of(made, started=at(-20)))
+    bad = StoredRecord(digest="e" * 64, record=failed(made, -10))
+    good = StoredRecord(digest="f" * 64, record=record_of(made, started=at(-20)))
     found = weigh_kept(made, bad, good, answers=(answer(made, bad.digest),))
     assert found.open_failures == ()
     assert found.answered == ("smoke record eeeeeeeeeeee: failed: 1 failed; answered by ann: a full disk",)
@@ -257,7 +257,7 @@ def test_an_answer_lets_through_what_it_names_and_is_shown() -> None:
 
 def test_what_was_removed_or_cannot_be_read_stands_until_it_is_answered() -> None:
     made = sealed()
-    good = KeptRecord(digest="f" * 64, record=record_of(made))
+    good = StoredRecord(digest="f" * 64, record=record_of(made))
     answers, changed = (answer(made, "e" * 64),), (("e" * 64, "the record eeeeeeeeeeee was changed"),)
     removed = "the record eeeeeeeeeeee, which ann has answered, is not there any more"
     assert weigh_kept(made, good, answers=answers).open_failures == (removed,)
@@ -267,7 +267,7 @@ def test_what_was_removed_or_cannot_be_read_stands_until_it_is_answered() -> Non
 
 def test_a_record_without_the_signature_that_is_asked_for_does_not_count() -> None:
     made = sealed()
-    unsigned = KeptRecord(digest="f" * 64, record=record_of(made), doubt="the record ffff is not signed")
+    unsigned = StoredRecord(digest="f" * 64, record=record_of(made), doubt="the record ffff is not signed")
     assert "is not signed" in "; ".join(weigh_kept(made, unsigned).missing)
 
 

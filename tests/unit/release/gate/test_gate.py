@@ -21,7 +21,7 @@ from cairn.release.promote import RefusedError, promote
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish_dists
 from cairn.release.publish.wheel_set import index_set
-from cairn.release.records import Answer, Kept
+from cairn.release.records import Answer, SetRecords
 from cairn.stack import Floor, load, policy
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import TestPolicy
@@ -189,8 +189,8 @@ def test_an_answer_and_a_bypass_are_in_the_word_that_pages_show(store: MemorySto
     made = stage(family="gfx94X-dcgpu", targets=("gfx942",))
     given = kept(record_of(made, verdict="failed", reason="1 failed", hardware=("gfx942",)))
     said = Answer(set_id=made.id, record=given.records[0].digest, who="ann", reason="a full disk", when=at(0))
-    answered = Kept(records=given.records, answers=(("a" * 64, said),))
-    report = judge(store, made, kept=answered)
+    answered = SetRecords(records=given.records, answers=(("a" * 64, said),))
+    report = judge(store, made, set_records=answered)
     assert (demand(report, 2).outcome, report.untested) == ("not met", ("gfx942",))
     assert report.caveat is not None
     assert "answered by ann: a full disk" in report.caveat
@@ -237,7 +237,7 @@ def test_a_record_of_another_policy_than_the_stacks_is_named(
     ran = msgspec.structs.replace(ran, tests_sha256=policy.digest_of_files([tmp_path / "smoke"]))
 
     def said(kind: str, how: TestPolicy | None) -> list[str]:
-        case = case_of(store, made, kept=kept(record_of(made, kind=kind, policy=how)), stack=stack)
+        case = case_of(store, made, set_records=kept(record_of(made, kind=kind, policy=how)), stack=stack)
         return list(gate.weakened(case))
 
     assert said("smoke", ran) == said("suite", ran) == []

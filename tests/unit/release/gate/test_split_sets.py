@@ -91,7 +91,7 @@ def test_host_and_device_wheels_are_one_set(store: MemoryStore, parts: list[Path
     lacking = tuple(w for w in whole.wheels if "device_gfx942" not in w.file_name)
     without = msgspec.structs.replace(whole, wheels=lacking)
     for record, untested in ((whole, ("gfx1100",)), (without, TARGETS)):
-        found = gate.weigh(case_with_code(store, made, kept=kept(record)))
+        found = gate.weigh(case_with_code(store, made, set_records=kept(record)))
         assert found.untested == untested
     assert "does not cover amd_torch_device_gfx942" in " ".join(found.missing)
 

@@ -187,7 +187,7 @@ def test_an_import_that_takes_longer_than_its_budget_is_refused(store: MemorySto
     for most, said in ((3.0, ["3.25 seconds for its import, where the budget is 3.00"]), (3.25, [])):
         budgets = {"torch": Budget(import_seconds=most)}
         stack = msgspec.structs.replace(stack_of(new), budgets=budgets)
-        case = case_of(store, new, stack=stack, kept=runs)
+        case = case_of(store, new, stack=stack, set_records=runs)
         with opened(case) as files:
             told = [text.partition("): ")[2] for text in findings(case, files) if "import_seconds" in text]
         assert told == said

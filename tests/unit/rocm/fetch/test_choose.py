@@ -1,7 +1,7 @@
 import pytest
 
 from cairn.errors import UsageError
-from cairn.rocm.fetch.choose import Artifact, Wanted, choose, listed
+from cairn.rocm.fetch.choose import Artifact, ArtifactFilters, choose, listed
 from cairn.store.memory import MemoryStore
 
 # A run of both pipelines: families in one name, or targets in several.
@@ -25,7 +25,9 @@ def artifacts() -> tuple[Artifact, ...]:
 
 
 def chosen(artifacts: tuple[Artifact, ...], **wanted: tuple[str, ...]) -> list[str]:
-    return [a.name.removeprefix("blas_lib_") for a in choose(artifacts, Wanted(**wanted), where="there")]
+    return [
+        a.name.removeprefix("blas_lib_") for a in choose(artifacts, ArtifactFilters(**wanted), where="there")
+    ]
 
 
 def test_only_archives_of_artifacts_are_listed(artifacts: tuple[Artifact, ...]) -> None:
@@ -69,4 +71,4 @@ def test_nobody_gets_a_tree_without_what_was_asked_for(artifacts: tuple[Artifact
     with pytest.raises(UsageError, match="regular expression"):
         chosen(artifacts, include=("(",))
     with pytest.raises(UsageError, match="no artifacts at there"):
-        choose((), Wanted(), where="there")
+        choose((), ArtifactFilters(), where="there")

@@ -12,7 +12,7 @@ import pytest
 from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.rocm import tree
 from cairn.rocm.fetch import fetch
-from cairn.rocm.fetch.choose import Wanted
+from cairn.rocm.fetch.choose import ArtifactFilters
 from cairn.rocm.fetch.fetch import FetchRequest
 from cairn.rocm.fetch.unpack import UnsafeArchiveError
 from cairn.store.folder import LocalStore
@@ -38,8 +38,10 @@ def run(tmp_path: Path) -> LocalStore:
 @pytest.fixture
 def ask(tmp_path: Path) -> Ask:
     def make(**options: object) -> FetchRequest:
-        wanted = Wanted(**{k: options.pop(k) for k in ("groups", "targets", "include") if k in options})  # type: ignore[arg-type]
-        return FetchRequest(wanted=wanted, output_dir=tmp_path / "out", **options)  # type: ignore[arg-type]
+        wanted = ArtifactFilters(
+            **{k: options.pop(k) for k in ("groups", "targets", "include") if k in options}
+        )  # type: ignore[arg-type]
+        return FetchRequest(filters=wanted, output_dir=tmp_path / "out", **options)  # type: ignore[arg-type]
 
     return make
 
@@ -222,9 +224,11 @@ def test_after_a_fault_at_any_request_the_next_run_is_right(
     run: LocalStore, tmp_path: Path, fault: Fault
 ) -> None:
     counting = Plan()
-    fetch.fetch(FaultyStore(run, counting), FetchRequest(wanted=Wanted(), output_dir=tmp_path / "c", jobs=1))
+    fetch.fetch(
+        FaultyStore(run, counting), FetchRequest(filters=ArtifactFilters(), output_dir=tmp_path / "c", jobs=1)
+    )
     for at in range(1, len(counting.requests) + 1):
-        request = FetchRequest(wanted=Wanted(), output_dir=tmp_path / f"{at}", jobs=1)
+        request = FetchRequest(filters=ArtifactFilters(), output_dir=tmp_path / f"{at}", jobs=1)
         plan = Plan(fault, at)
         try:
             fetch.fetch(FaultyStore(run, plan), request)
@@ -238,10 +242,11 @@ _KILLED = """
 import sys
 from pathlib import Path
 from cairn.rocm.fetch import fetch
-from cairn.rocm.fetch.choose import Wanted
+from cairn.rocm.fetch.choose import ArtifactFilters
 from cairn.store.folder import LocalStore
 print("begun", flush=True)
-fetch.fetch(LocalStore(Path(sys.argv[1])), fetch.FetchRequest(wanted=Wanted(), output_dir=Path(sys.argv[2])))
+request = fetch.FetchRequest(filters=ArtifactFilters(), output_dir=Path(sys.argv[2]))
+fetch.fetch(LocalStore(Path(sys.argv[1])), request)
 """
 
 

@@ -40,7 +40,7 @@ def test_what_a_wheel_offers_and_wants(make_wheel: MakeWheel) -> None:
     assert read.requires_dist == ("numpy", "x; extra == 'fast'")
     assert read.licences == ("LICENSE",)
     assert read.exported >= {"exported", "own", "run", "macs"}
-    assert read.wanted == {Symbol("printf"), Symbol("Sleep", library="kernel32.dll")}
+    assert read.imported == {Symbol("printf"), Symbol("Sleep", library="kernel32.dll")}
     assert read.operators == {Operator("demo", "add", "(Tensor x) -> Tensor")}
     library = next(one for one in read.libraries if one.path == "demo/lib/libdemo.so")
     assert library.compilers == ("GCC: (GNU) 13.3.1", "AMD clang version 20.0")
