@@ -178,9 +178,7 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     choice = replace(request.choice, lines=(stack.line,), owner=os.environ.get("GITHUB_REPOSITORY_OWNER"))
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
     if not matrix.legs:
-        raise UsageError(
-            f"the matrix is empty: {matrix.empty_because}", tip="name a different trigger or filter"
-        )
+        raise UsageError(f"the matrix is empty: {matrix.empty_because}", tip="name another trigger or filter")
     placed, remarks = placing.place(matrix.legs, stack, executor.machines)
     for remark in remarks:
         console.current().info(remark)
