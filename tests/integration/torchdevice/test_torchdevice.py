@@ -53,13 +53,18 @@ def test_the_whole_trail(tmp_path: Path) -> None:
     assert list((tmp_path / "index" / "release" / "simple" / "torchdevice").glob("index.html"))
 
 
-@pytest.mark.by_hand
-def test_its_own_tests_pass() -> None:
+QUICK = ("tests/test_device_bugs.py", "tests/test_idioms.py", "tests/test_training.py")
+
+
+@pytest.mark.parametrize(
+    "files", [pytest.param(QUICK, id="quick"), pytest.param((), id="all", marks=pytest.mark.by_hand)]
+)
+def test_its_own_tests_pass(files: tuple[str, ...]) -> None:
     """With an interpreter that has torch, named by CAIRN_TEST_TORCH_PYTHON."""
     python = os.environ.get("CAIRN_TEST_TORCH_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import torch, pytest"], check=False, capture_output=True).returncode:
         pytest.skip("CAIRN_TEST_TORCH_PYTHON names no Python with torch and pytest")
     done = subprocess.run(
-        [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"], cwd=ROOT / "tree", check=False
+        [python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", *files], cwd=ROOT / "tree", check=False
     )
     assert done.returncode == 0
