@@ -261,7 +261,7 @@ class Promoter(SignedMetadata):
             f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
             "somebody without a promoter's key changed state.json, or it was made before there was a root",
             tip=f"look at it (cairn release log --index {index}); if it is good, vouch for it: "
-            f"cairn trust refresh --adopt --index {index}",
+            f"cairn trust refresh --adopt {index}={current.generation.number}-{current.digest[:12]}",
         )
 
     def _state(self, made: Generation, data: bytes, count: int, before: Targets | None) -> Targets:
