@@ -1,9 +1,11 @@
 import argparse
+import ast
 import re
 from pathlib import Path
 
 import pytest
 
+import cairn
 from cairn.cli import main
 from cairn.cli.upstream import build_prod_wheels
 from helpers.parsers import all_parsers, below, leaves
@@ -143,3 +145,32 @@ def test_upstreams_release_types_are_taken() -> None:
     for kind in ("ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease", "stable"):
         given = parser.parse_args(["build", "--release-type", kind, "--output-dir", "out"])
         assert given.release_type == kind
+
+
+def test_what_the_program_says_to_type_can_be_typed() -> None:
+    """Advice in errors, docstrings and pages names commands that there are, with options that they have."""
+    commands = {command.prog: command for command in COMMANDS if command.prog.startswith("cairn ")}
+    groups = {prog.rpartition(" ")[0] for prog in commands} | {"cairn"}
+    wrong = []
+    for path in sorted((Path(cairn.__file__).parent).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            for line in _text(node).splitlines():
+                for words in re.findall(r"(?<![\w./-])cairn((?: [a-z][a-z-]*\b)+[^;:,()`]*)", line):
+                    prog, rest = "cairn", words.split()
+                    while rest and prog in groups and f"{prog} {rest[0]}" in {*groups, *commands}:
+                        prog = f"{prog} {rest.pop(0)}"
+                    named = (commands[one] for one in (prog, f"{prog} run") if one in commands)
+                    known = {option for command in named for option in command._option_string_actions}
+                    options = {match[0] for word in rest if (match := re.match(r"--[a-z-]+", word))}
+                    if options - known:
+                        wrong.append(f"{path.name}:{node.lineno}: cairn{words}")  # type: ignore[attr-defined]
+    assert wrong == []
+
+
+def _text(node: ast.AST) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(_text(part) or "X" for part in parts)
+    return ""
