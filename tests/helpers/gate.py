@@ -130,14 +130,14 @@ def case_of(store: Store, made: WheelSet, *, target: str = "release", **changes:
         "target": there,
         "wheel_set": made,
         "stack": stack_of(made),
-        "kept": kept_records.read(store, made.id),
+        "set_records": kept_records.read(store, made.id),
     }
     return Case(**(values | changes))
 
 
 def judge(store: Store, made: WheelSet, *, records: Sequence[TestRecord] = (), **changes: Any) -> GateReport:
     """What the gate says of a set of staging that is to go into release, given only these records."""
-    given = {"kept": kept(*records), **changes} if records else changes
+    given = {"set_records": kept(*records), **changes} if records else changes
     return gate.check(case_of(store, made, **given))
 
 

@@ -232,7 +232,9 @@ FAULTS = (
         "",
         "unit/pipeline/night/test_report.py: test_an_untested_set_stays_where_it_is_and_is_no_error",
     ),
-    Fault(action("night-test"), "", "cairn ci night keep", "cairn ci night list", "command_lines"),
+    Fault(
+        action("night-test"), "", "cairn ci night keep", "cairn ci night list", "command_lines credentials"
+    ),
     # Wheels of another job.
     Fault(
         action("night-stage"),
@@ -370,7 +372,11 @@ FAULTS = (
     ),
     Fault(NIGHTLY, "stage", "          night:", "          nights:", "actionlint"),
     Fault(
-        action("night-promote"), "", "cairn ci night promote", "cairn ci night promot", "command_lines roles"
+        action("night-promote"),
+        "",
+        "cairn ci night promote",
+        "cairn ci night promot",
+        "command_lines credentials roles",
     ),
     Fault(action("night-merge"), "", ' --night "$NIGHT"', ' --nights "$NIGHT"', "command_lines"),
 )

@@ -58,9 +58,10 @@ def only(folder: Path) -> Commit:
 def test_a_range_newest_first(folder: Path) -> None:
     one, two = write(folder), write(folder, message=b"Two")
     git(folder, "tag", "-m", "Annotated", "last", two)
+    first, date = git(folder, "rev-parse", "first"), "2023-11-15T00:13:20+02:00"
     expected = (
-        Commit(id=two, author="A. U. Thor", date="2023-11-15T00:13:20+02:00", subject="Two"),
-        Commit(id=one, author="A. U. Thor", date="2023-11-15T00:13:20+02:00", subject="Say it"),
+        Commit(id=two, author="A. U. Thor", date=date, subject="Two", parent=one),
+        Commit(id=one, author="A. U. Thor", date=date, subject="Say it", parent=first),
     )
     assert changelog.commits_between(folder, "first", "last") == expected
     assert changelog.commits_between(folder, "last", "first") == ()
@@ -71,6 +72,7 @@ def test_a_range_newest_first(folder: Path) -> None:
 def test_no_setting_and_no_variable_of_the_users_changes_what_is_read(
     folder: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    first = git(folder, "rev-parse", "first")
     one, two = write(folder, message=b"One"), write(folder, message=b"Two")
     for commit in (one, two):
         git(folder, "replace", commit, "first")
@@ -111,8 +113,8 @@ json.dump([datafile.to_plain(one) for one in found], sys.stdout)
     assert done.returncode == 0, done.stderr.decode()
     date = "2023-11-15T00:13:20+02:00"
     expected = [
-        {"id": two, "author": "A. U. Thor", "date": date, "subject": "Two"},
-        {"id": one, "author": "A. U. Thor", "date": date, "subject": "One"},
+        {"id": two, "author": "A. U. Thor", "date": date, "subject": "Two", "parent": one},
+        {"id": one, "author": "A. U. Thor", "date": date, "subject": "One", "parent": first},
     ]
     assert json.loads(done.stdout) == expected
     assert not (home / "ran").exists()
@@ -174,7 +176,7 @@ def test_a_commit_without_author_and_committer(folder: Path) -> None:
         subprocess.run(words, cwd=folder, input=raw, capture_output=True, check=True).stdout.decode().strip()
     )
     assert changelog.commits_between(folder, bare, made) == (
-        Commit(id=made, author="", date="", subject="Only a message"),
+        Commit(id=made, author="", date="", subject="Only a message", parent=bare),
     )
 
 
