@@ -63,7 +63,7 @@ def test_the_cause_is_shown_however_far_above_the_end_of_the_log_it_stands(
     assert caught.value.log is not None
     assert "Dependencies.cmake:1728" in caught.value.log.read_text().splitlines()[number - 1]
     assert cause == f"a.log:{number}: CMake Error at cmake/Dependencies.cmake:1728 (message): no ROCm here"
-    guard._report(caught.value)
+    guard._report(caught.value, None)
     shown = capsys.readouterr().err
     assert (
         shown.index("Dependencies.cmake:1728") < shown.index("it failed") < shown.index("error: building a")
