@@ -27,7 +27,6 @@ SEVERAL_MEANINGS = {
     "--families": "built side by side, of a matrix, of an SDK, and of artifacts",
     "--find-links": "pip's places, and folders that `wheel verify` reads",
     "--force": "local work in the way, and files that somebody has changed",
-    "--github-output": "of a matrix of builds, and of shards",
     "--image": "what a night builds in, and what to run",
     "--jobs": "compile jobs, and submodules",
     "--leg": "of a night, and a build for several of them",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from cairn.cli.binder import command
 from cairn.cli.test import suite_options
 from cairn.cli.test.suite_options import LimitOptions, SuiteOptions, TimesOptions
 from cairn.errors import TestsFailedError, UsageError
-from cairn.options import argument, fill, flag, option, part
+from cairn.options import argument, fill, option, part
 from cairn.output import console, wording
 from cairn.testing.testing_options import Floors
 
@@ -144,11 +143,9 @@ class Shards(TimesOptions):
     multi_gpu_runner: str | None = option(
         "runs-on of machines with several GPUs", metavar="LABEL", convert=converters.nonempty
     )
-    github_output: bool = flag("write matrix and count to the outputs of the step of GitHub Actions")
 
 
 def _shards(request: Shards) -> Answer:
-    from cairn.output import github
     from cairn.testing.suite import shards, suite_toml
     from cairn.testing.testing_options import Choice
 
@@ -158,12 +155,6 @@ def _shards(request: Shards) -> Answer:
     shard_plan = shards.plan_shards(modules, request.read_times(), request.num_shards or config.shards)
     label = request.multi_gpu_runner if config.gpus == "all" else request.runner
     include = _include(shard_plan, request.test_config, label)
-    if request.github_output:
-        if not os.environ.get("GITHUB_OUTPUT"):
-            raise UsageError(
-                "GITHUB_OUTPUT is not set: this is not a step of GitHub Actions", tip="use --json elsewhere"
-            )
-        github.write_outputs({"matrix": github.matrix(include), "count": str(len(include))})
     if unknown := shard_plan.unknown:
         console.current().warn(f"no time is known of {len(unknown)} modules, such as {unknown[0]}")
     rows = [

@@ -48,7 +48,7 @@ _TIMEOUT = 600.0  # seconds; hundreds of projects take a few
 _PYLOCK = "pylock.toml"  # uv takes the format of its output from this name (PEP 751)
 
 
-class RequiredBy(datafile.Value):
+class Asked(datafile.Value):
     """The requirements of one project, or of the user, that other indexes must satisfy.
 
     Attributes:
@@ -94,7 +94,7 @@ class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
     stack: str
     pythons: tuple[str, ...]
     platforms: tuple[str, ...]
-    asked: tuple[RequiredBy, ...] = ()
+    asked: tuple[Asked, ...] = ()
     files: tuple[LockedFile, ...] = ()
 
 
@@ -204,7 +204,7 @@ def is_of_sdk(name: str) -> bool:
     return _SDK.fullmatch(name) is not None
 
 
-def lines_for(entries: Iterable[RequiredBy], platform: Platform) -> Iterator[str]:
+def lines_for(entries: Iterable[Asked], platform: Platform) -> Iterator[str]:
     """The requirements that apply on a platform, without markers, sorted, each once."""
     lines = set()
     for one in entries:
@@ -236,7 +236,7 @@ def _texts(values: Iterable[str]) -> str:
     return f"[{', '.join(map(toml_text, values))}]"
 
 
-def required_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> tuple[RequiredBy, ...]:
+def required_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) -> tuple[Asked, ...]:
     """The requirements of a stack's distributions, and of the user, that other indexes must satisfy.
 
     Args:
@@ -258,23 +258,21 @@ def required_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) 
         requires |= {text: None for text, name in names if name not in own and not is_of_sdk(name)}
         extras |= set(dist.needs.extras)
     by_project = [
-        RequiredBy(by=name, requires=tuple(requires), extras=tuple(sorted(extras)))
+        Asked(by=name, requires=tuple(requires), extras=tuple(sorted(extras)))
         for name, (requires, extras) in sorted(by_name.items())
         if requires
     ]
     lines = tuple(dict.fromkeys(str(requirements.requirement(line)) for line in further))
-    return (*by_project, RequiredBy(by=stack.name, requires=lines)) if lines else tuple(by_project)
+    return (*by_project, Asked(by=stack.name, requires=lines)) if lines else tuple(by_project)
 
 
-def merged(
-    before: Iterable[RequiredBy], new: Iterable[RequiredBy], *, stack: Stack
-) -> tuple[RequiredBy, ...]:
+def merged(before: Iterable[Asked], new: Iterable[Asked], *, stack: Stack) -> tuple[Asked, ...]:
     """Merge requirements: new wheels of a project replace its earlier requirements; the user's add up."""
     by_name = {one.by: one for one in before}
     for one in new:
         if one.by == stack.name and one.by in by_name:
             lines = tuple(dict.fromkeys((*by_name[one.by].requires, *one.requires)))
-            by_name[one.by] = RequiredBy(by=one.by, requires=lines)
+            by_name[one.by] = Asked(by=one.by, requires=lines)
         else:
             by_name[one.by] = one
     return tuple(by_name.values())
@@ -283,7 +281,7 @@ def merged(
 def resolve(
     stack: Stack,
     platforms: Sequence[Platform],
-    entries: Sequence[RequiredBy],
+    entries: Sequence[Asked],
     *,
     settings: PipSettings,
     before: MirrorLock | None = None,

@@ -13,7 +13,7 @@ from cairn.cli.main import main
 from cairn.errors import UsageError
 from cairn.release.publish import distribution, mirror_lock
 from cairn.release.publish.compatibility import Platform
-from cairn.release.publish.mirror_lock import LockedFile, MirrorLock, RequiredBy
+from cairn.release.publish.mirror_lock import Asked, LockedFile, MirrorLock
 from helpers.release import make_sdist, make_wheel
 
 SAMPLE = Path(__file__).parents[4] / "external-builds/sample"
@@ -29,8 +29,8 @@ LOCK = MirrorLock(
     pythons=("3.11", "3.12"),
     platforms=("linux_x86_64", "win_amd64"),
     asked=(
-        RequiredBy(by="torch", requires=('numpy; python_version < "4"', 'opt; extra == "x"'), extras=("x",)),
-        RequiredBy(by="sample", requires=("b[y]>=1",)),
+        Asked(by="torch", requires=('numpy; python_version < "4"', 'opt; extra == "x"'), extras=("x",)),
+        Asked(by="sample", requires=("b[y]>=1",)),
     ),
     files=(NUMPY,),
 )
@@ -80,7 +80,7 @@ SDK = {"name": "rocm-sdk-core", "file_name": "rocm_sdk_core-2.0-py3-none-any.whl
         (msgspec.structs.replace(LOCK, files=(NUMPY, NUMPY)), "names numpy-2.0-.* twice"),
         (msgspec.structs.replace(LOCK, pythons=("3",)), "is not a version of Python"),
         (
-            msgspec.structs.replace(LOCK, asked=(RequiredBy(by="a", requires=("a b",)),)),
+            msgspec.structs.replace(LOCK, asked=(Asked(by="a", requires=("a b",)),)),
             "'a b' is not a requirement",
         ),
     ],
@@ -101,7 +101,7 @@ def test_what_no_mirror_may_hold_is_refused_by_name(tmp_path: Path, lock: Mirror
 def test_markers_and_extras_decide_what_is_asked_on_a_platform(
     python: str, tag: str, expected: list[str]
 ) -> None:
-    asked = RequiredBy(
+    asked = Asked(
         by="torch",
         requires=(
             "A",
@@ -124,21 +124,21 @@ def test_what_the_stack_makes_itself_is_asked_of_no_other_index(tmp_path: Path) 
     sample = stack.load(SAMPLE)
     found = mirror_lock.required_by(map(distribution.read, (torch, mine)), ["pillow >= 5"], stack=sample)
     assert found == (
-        RequiredBy(by="torch", requires=("numpy",), extras=("x",)),
-        RequiredBy(by="sample", requires=("pillow>=5",)),
+        Asked(by="torch", requires=("numpy",), extras=("x",)),
+        Asked(by="sample", requires=("pillow>=5",)),
     )
     # What an sdist takes to be built is asked too.
     found = mirror_lock.required_by([distribution.read(sdist)], [], stack=sample)
-    assert found == (RequiredBy(by="rocm", requires=("builder>=3",)),)
+    assert found == (Asked(by="rocm", requires=("builder>=3",)),)
 
 
 def test_newer_wheels_say_all_that_a_project_asks_and_what_users_ask_adds_up() -> None:
     sample = stack.load(SAMPLE)
-    before = (RequiredBy(by="torch", requires=("old",)), RequiredBy(by="sample", requires=("b",)))
-    new = (RequiredBy(by="torch", requires=("new",)), RequiredBy(by="sample", requires=("c", "b")))
+    before = (Asked(by="torch", requires=("old",)), Asked(by="sample", requires=("b",)))
+    new = (Asked(by="torch", requires=("new",)), Asked(by="sample", requires=("c", "b")))
     assert mirror_lock.merged(before, new, stack=sample) == (
-        RequiredBy(by="torch", requires=("new",)),
-        RequiredBy(by="sample", requires=("b", "c")),
+        Asked(by="torch", requires=("new",)),
+        Asked(by="sample", requires=("b", "c")),
     )
 
 
