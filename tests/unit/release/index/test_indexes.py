@@ -150,7 +150,7 @@ NEAR = A[:60] + "0000"
         ("abcda", (A, NEAR), UsageError, "beginning of 2 set ids", (A, NEAR)),
         *((given, (A,), UsageError, "neither a set.json nor the id of a set", ()) for given in
           ("abc", "xyzw", "", "0" * 65)),
-        ("ffff", (A,), StoreError, "staging has no set ffff", (A,)),
+        ("ffff", (A,), StoreError, "staging has no set ffff", (A[:12],)),
         ("ffff", (), StoreError, "there is no index staging", ()),
     ],
 )  # fmt: skip
