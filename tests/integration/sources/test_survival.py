@@ -16,7 +16,7 @@ from cairn.errors import SourceError
 from cairn.files import cache_dir
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.checkout.describe import Checkout, describe
-from cairn.sources.checkout_stack import wanted
+from cairn.sources.checkout_stack import choose_source
 from cairn.sources.git.repository import commits_at, edits_at
 from cairn.stack import Project
 from helpers.sources import EVERY_MOMENT, Bench, Upstream, When, git, killed
@@ -186,7 +186,7 @@ def test_an_emptied_cache_is_said_to_be_the_reason(bench: Bench, torch: Project)
     with pytest.raises(SourceError, match=r"the mirror that .* borrows from is gone"):
         describe(torch, bench.path)
     vision = msgspec.structs.replace(torch, name="vision", distribution="torchvision", pin="related_commits")
-    found = wanted(vision, default_origin="/d", torch_dir=bench.path, require_related_commit=True)
+    found = choose_source(vision, default_origin="/d", torch_dir=bench.path, require_related_commit=True)
     assert found.hashtag == "1" * 40
     (bench.path / "related_commits").unlink()
     assert bench() == done
