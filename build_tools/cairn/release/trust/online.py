@@ -246,7 +246,7 @@ class Promoter(SignedMetadata):
 
     def _promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
         """The metadata by which a promoter meant the current generation to be current."""
-        index = current.index.name
+        index, made = current.index.name, f"{current.generation.number}-{current.digest}"
         links = (current.digest, signed.digest if signed else None)
         for version in itertools.count((role.version if role else 0) + 1):
             try:
@@ -261,7 +261,7 @@ class Promoter(SignedMetadata):
             f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
             "somebody without a promoter's key changed state.json, or it was made before there was a root",
             tip=f"look at it (cairn release log --index {index}); if it is good, vouch for it: "
-            f"cairn trust refresh --adopt {index}={current.generation.number}-{current.digest[:12]}",
+            f"cairn trust refresh --adopt {index}={made[: made.index('-') + 13]}",
         )
 
     def _state(self, made: Generation, data: bytes, count: int, before: Targets | None) -> Targets:
