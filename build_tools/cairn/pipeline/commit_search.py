@@ -29,11 +29,8 @@ from cairn.sources.manifest.changelog import Changelog, Commit
 from cairn.sources.manifest.manifest import Manifest
 from cairn.wheels.wheelset import WheelSet
 
-_MEASURED = (
-    "wheel_size",
-    "installed_size",
-    "kernels",
-)  # of `trends.MEASURES`, what wheels by themselves tell
+# Of `trends.MEASURES`, what wheels by themselves tell.
+_MEASURED = ("wheel_size", "installed_size", "kernels")
 
 
 class Step(NamedTuple):
