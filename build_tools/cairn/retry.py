@@ -14,6 +14,7 @@ from cairn.output import Progress
 T = TypeVar("T")
 
 _MINUTE = 60.0  # seconds
+_MOST_DOUBLINGS = 64  # of a wait: no number is too large then, however long an outage lasts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +41,13 @@ class RetryPolicy:
         """Return a policy that tries again until an outage has lasted so long, at least once a minute."""
         attempts, waited = 1, 0.0
         while waited < seconds:
-            waited += min(_MINUTE, 2.0 ** (attempts - 1))
+            waited += min(_MINUTE, 2.0 ** min(attempts - 1, _MOST_DOUBLINGS))
             attempts += 1
         return cls(attempts=attempts, wait=1.0, factor=2.0, longest=_MINUTE)
 
     def seconds(self, failures: int) -> float:
         """Seconds to wait after so many failures in a row."""
-        wait = min(self.longest, self.wait * self.factor ** (failures - 1))
+        wait = min(self.longest, self.wait * self.factor ** min(failures - 1, _MOST_DOUBLINGS))
         return wait * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - nothing secret
 
 

@@ -98,7 +98,8 @@ def make(
     }
     key = cache.key_of(inputs)[:16]
     folder, shared = work_dir / key, files.cache_dir() / "sdk" / key
-    with files.locked(work_dir / "sdk.lock"), files.locked(shared.with_suffix(".lock"), timeout=_WAIT):
+    own, everyones = work_dir / "sdk.lock", shared.with_suffix(".lock")
+    with files.locked(own, timeout=_WAIT), files.locked(everyones, timeout=_WAIT):
         if not (shared / "dists").is_dir():
             _trim(shared.parent)
             prefix = _build_prefix(stack, sdk, targets, shared, log=log, say=say)

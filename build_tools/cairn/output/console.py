@@ -332,16 +332,17 @@ def _one_line(text: str) -> str:
 
 def clock(seconds: float) -> str:
     """A duration for users to read: `3.2 s`, `4 min 05 s`."""
-    if seconds < 60:  # noqa: PLR2004 - a minute
+    if round(seconds, 1) < 60:  # noqa: PLR2004 - a minute
         return f"{seconds:.1f} s"
-    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s"
+    minutes, rest = divmod(max(60, int(seconds)), 60)
+    return f"{minutes} min {rest:02d} s"
 
 
 def size(count: int) -> str:
     """A number of bytes for users to read: `812 B`, `3.4 MB` (powers of 1000, as package indexes have it)."""
     value, unit = float(count), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":  # noqa: PLR2004 - the step between units
+        if round(value, 1) < 1000 or unit == "TB":  # noqa: PLR2004 - the step between units
             break
         value /= 1000
     return f"{int(value)} {unit}" if unit == "B" else f"{value:.1f} {unit}"

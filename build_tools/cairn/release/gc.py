@@ -89,9 +89,7 @@ def collect(
     if not dry_run and (old or replaced):
         on_step(f"removing {wording.count([*old, *replaced], 'object')}")
         # Looked at again, since reading took its time: what a writer has come to need meanwhile stays.
-        old = [one for one in _needless(store, old, since) if _still_old(store, one.key, since)]
-        old += replaced
-        side_by_side(lambda one: store.delete(one.key), old, jobs=_AT_ONCE)
+        old = _remove(store, [*_needless(store, old, since), *replaced], since)
         _write_pages_again(store, old)
     if not dry_run:
         for stray in temporaries:
@@ -201,11 +199,27 @@ def _set_of(key: str) -> str:
     return key.split("/")[1] if key.startswith("sets/") else ""
 
 
-def _still_old(store: Store, key: str, since: datetime) -> bool:
-    """Whether an object was not written since, nor the `set.json` of its set, which a publisher renews."""
-    whole = [key, keys.set_key(_set_of(key), SET_FILE)] if _set_of(key) else [key]
-    infos = [store.stat(one) for one in whole]
-    return all(one is None or one.modified < since for one in infos)
+def _remove(store: Store, objects: Iterable[ListedObject], since: datetime) -> list[ListedObject]:
+    """Remove objects but for what was renewed since; return what went. A set goes whole or stays whole.
+
+    Each is looked at right before it goes, as a store of many objects takes a while. The `set.json`, by which
+    a publisher knows whether the set is there, goes first.
+    """
+    groups: dict[str, list[ListedObject]] = defaultdict(list)
+    for one in objects:
+        groups[_set_of(one.key) or one.key].append(one)
+
+    def remove(group: list[ListedObject]) -> list[ListedObject]:
+        of_set = _set_of(group[0].key)
+        first = [keys.set_key(of_set, SET_FILE)] if of_set else []
+        whole = list(dict.fromkeys([*first, *(one.key for one in group)]))
+        if any(info is not None and info.modified >= since for info in map(store.stat, whole)):
+            return []
+        for key in whole:
+            store.delete(key)
+        return group
+
+    return [one for group in side_by_side(remove, groups.values(), jobs=_AT_ONCE) for one in group]
 
 
 def _write_pages_again(store: Store, removed: Iterable[ListedObject]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import io
@@ -92,7 +93,7 @@ class LocalStore:
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`."""
         folder = prefix.rpartition("/")[0]
-        if folder and not is_key(folder):
+        if not self._is_folder(folder):
             return
         visible = _visible_files(self.path / folder, f"{folder}/" if folder else "")
         for key, entry in sorted((i for i in visible if i[0].startswith(prefix)), key=lambda i: i[0]):
@@ -103,9 +104,8 @@ class LocalStore:
 
     def folders(self, prefix: str) -> Iterator[str]:
         """See `Store.folders`; a folder that holds nothing is one here."""
-        where = self.path / prefix
-        if where.is_dir():
-            with os.scandir(where) as entries:
+        if self._is_folder(prefix.removesuffix("/") or prefix):
+            with os.scandir(self.path / prefix) as entries:
                 names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
             yield from sorted(name for name in names if is_key(name))
 
@@ -227,17 +227,33 @@ class LocalStore:
 
     def _status(self, key: str) -> os.stat_result | None:
         """The status of the plain file under `key`; None where there is none, or a link on the way."""
+        status = self._lstat(valid_key(key))
+        return status if status is not None and stat.S_ISREG(status.st_mode) else None
+
+    def _is_folder(self, name: str) -> bool:
+        """Whether this is a folder of the store, with no link on the way; empty for the store itself."""
+        if not name:
+            return self.path.is_dir()
+        status = self._lstat(name) if is_key(name) else None
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def _lstat(self, key: str) -> os.stat_result | None:
+        """The status of what is under `key`; None where nothing is, or can be, or a link is on the way."""
         place = str(self.path)
         status = None
-        for part in valid_key(key).split("/"):
+        for part in key.split("/"):
             place = os.path.join(place, part)  # noqa: PTH118 - five times as fast as a Path, for each file served
             try:
                 status = os.lstat(place)
             except (FileNotFoundError, NotADirectoryError):
                 return None
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    return None
+                raise
             if stat.S_ISLNK(status.st_mode):
                 return None
-        return status if status is not None and stat.S_ISREG(status.st_mode) else None
+        return status
 
 
 class _Beginning(io.RawIOBase):

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import pytest
 
 from cairn.cli.guard import guarded
+from cairn.output import console
 from cairn.output.console import Console, Stage
 
 
@@ -331,3 +332,12 @@ def test_outside_of_ci_a_text_is_shown_as_it_is(
     for text in HOSTILE:
         Console().out(text)
     assert capsys.readouterr().out.splitlines() == [*HOSTILE]
+
+
+def test_numbers_are_rounded_before_their_unit_is_chosen() -> None:
+    assert [console.size(count) for count in (999, 999_949, 999_950, 10**15)] == [
+        "999 B", "999.9 kB", "1.0 MB", "1000.0 TB",
+    ]  # fmt: skip
+    assert [console.clock(seconds) for seconds in (59.94, 59.96, 60.9, 125)] == [
+        "59.9 s", "1 min 00 s", "1 min 00 s", "2 min 05 s",
+    ]  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.release import gc
 from cairn.release.audit.audit import audit
 from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
@@ -288,3 +289,34 @@ def test_what_a_shorter_time_has_taken_holds_up_no_longer_one(released: MemorySt
     assert collect(released, older_than=timedelta(days=1)).keys
     collect(released, older_than=MONTH)
     assert audit(released, hashes=True).good
+
+
+def test_what_a_publisher_renews_while_others_are_removed_stays(
+    nights: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large store takes minutes: each object is looked at right before it goes, and a set goes whole."""
+    monkeypatch.setattr(gc, "_AT_ONCE", 1)
+    retain(nights, "staging", Rule(last=1))
+    backdate(nights, "staging", 365)
+    age(nights, 365)
+    planned = collect(nights, older_than=MONTH, dry_run=True).keys
+    removed: list[str] = []
+    delete = nights.delete
+
+    def delete_and_renew(key: str) -> None:
+        delete(key)
+        removed.append(key)
+        for other in planned if len(removed) == 1 else ():
+            if other.startswith("files/") or other.endswith("/set.json"):
+                nights.renew(other)
+
+    monkeypatch.setattr(nights, "delete", delete_and_renew)
+    assert {*collect(nights, older_than=MONTH).keys} == {*removed}
+    # All that was renewed is there, and of each set all or nothing.
+    of_others = {key for key in planned if key.startswith("files/") or key.endswith("/set.json")} - {*removed}
+    assert len(of_others) > 1
+    assert of_others <= nights.objects.keys()
+    for key in of_others:
+        beside = {other for other in planned if other.split("/")[:2] == key.split("/")[:2] and key[0] == "s"}
+        assert beside <= nights.objects.keys()
+    assert {key for key in planned if key.startswith("files/")} - of_others <= {removed[0]}

@@ -72,6 +72,9 @@ def test_nothing_is_reached_through_a_link(tmp_path: Path) -> None:
             store.read(key)
         with pytest.raises(MissingKeyError), store.as_file(key):
             pass
+    for prefix in ("folder/", "folder/b", "inside/", "loop/", "../", "../folder/", "/"):
+        assert (*store.list(prefix), *store.folders(prefix)) == ()
+    assert (*store.folders(""),) == ("a",)
     assert store.read("a/b").data == b"one"
     # The folder itself may be reached in any way.
     (tmp_path / "elsewhere").symlink_to(store.path)
@@ -153,3 +156,10 @@ def test_a_folder_that_another_writer_makes_meanwhile_is_not_in_the_way(
     monkeypatch.setattr(Path, "stat", slow)
     store.write("files/ab/wheel", b"bytes")
     assert store.read("files/ab/wheel").data == b"bytes"
+
+
+def test_a_name_that_is_too_long_for_a_file_is_of_nothing(store: LocalStore) -> None:
+    key = f"a/{'b' * 300}"
+    assert (store.exists(key), store.stat(key), *store.list(f"{key}/")) == (False, None)
+    with pytest.raises(MissingKeyError):
+        store.read(key)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -127,6 +127,7 @@ class NightRun:
     attester: Attester | None = None
     dry_run: bool = False
     only: tuple[str, ...] = ()
+    _indexes: dict[str, Index] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def legs(self) -> tuple[Leg, ...]:
@@ -138,8 +139,9 @@ class NightRun:
         return tuple(self.plan.leg(name) for name in self.only) if self.only else self.plan.legs
 
     def index(self, leg: Leg, channel: str) -> Index:
-        """Return the index of a channel for a leg's sets."""
-        return Index(self.store, index_of(leg, channel))
+        """Return the index of a channel for a leg's sets; what was read of it is not read again."""
+        name = index_of(leg, channel)
+        return self._indexes.setdefault(name, Index(self.store, name))
 
 
 class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):

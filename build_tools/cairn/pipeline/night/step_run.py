@@ -111,7 +111,8 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
         else:
             program = [sys.executable, "-m", "cairn", *arguments]
             run = functools.partial(process.run, program, env={**environment, **given}, check=False)
-        code = code or run(log=log, on_line=say).returncode
+        ended = run(log=log, on_line=say)
+        code = code or ended.returncode
     text = files.text_or_empty(outputs)
     if code == 0:
         shutil.rmtree(job.folder, ignore_errors=True)

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from packaging.metadata import RawMetadata
 from packaging.requirements import Requirement
@@ -269,7 +269,7 @@ def _tar_member(stream: BinaryIO, member: str) -> bytes | None:
         for info in archive:
             if _at_top(info.name, member) and info.isfile():
                 inner = archive.extractfile(info)
-                return inner.read(_LIMIT) if inner else None
+                return _whole(inner, member) if inner else None
     return None
 
 
@@ -278,5 +278,12 @@ def _zip_member(stream: BinaryIO, member: str) -> bytes | None:
         for name in archive.namelist():
             if _at_top(name, member):
                 with archive.open(name) as inner:
-                    return inner.read(_LIMIT)
+                    return _whole(inner, member)
     return None
+
+
+def _whole(stream: IO[bytes], member: str) -> bytes:
+    data = stream.read(_LIMIT + 1)
+    if len(data) > _LIMIT:
+        raise StoreError(f"its {member} is larger than {_LIMIT >> 20} MiB", tip="publish what was built")
+    return data

@@ -243,13 +243,19 @@ def _name_of_header(line: bytes) -> str:
     are (git's apply.c, `git_header_name`). With different names there are other headers to read.
     """
     rest = line[len(_DIFF) :].rstrip(b"\r")
+    half = (len(rest) - 1) // 2
+    before, prefix, name = rest.rpartition(b'"b/' if rest.endswith(b'"') else b" b/")
     if rest.endswith(b'"'):
-        name = _unquoted(rest[rest.rindex(b'"b/') :])
-    else:
-        half = (len(rest) - 1) // 2
-        same = rest[:half][2:] == rest[half + 1 :][2:]
-        name = rest[half + 1 :] if same else rest[rest.rindex(b" b/") + 1 :]
-    return name[2:].decode(errors="surrogateescape")
+        name = _unquoted(prefix + name)[2:]
+    elif rest[:half][2:] == rest[half + 1 :][2:]:
+        before, prefix, name = rest[:half], rest[half + 1 : half + 3], rest[half + 3 :]
+    # Without prefixes (`diff.noprefix`) it would be a guess which files are meant.
+    if not prefix.endswith(b"/") or not re.match(rb'"?[^/]/', before):
+        raise UsageError(
+            f"a patch names {rest.decode(errors='replace')} without the prefixes a/ and b/",
+            tip="make it with git format-patch --src-prefix=a/ --dst-prefix=b/",
+        )
+    return name.decode(errors="surrogateescape")
 
 
 def _unquoted(name: bytes) -> bytes:

@@ -200,7 +200,9 @@ class Download:
     def _bring_parts(self, on_bytes: OnBytes) -> None:
         self.folder.mkdir(exist_ok=True)
         size, marker = self.parts.size, self.folder / "done"
-        whole = {int(line) for line in marker.read_text().split()} if marker.exists() else set()
+        # A machine that lost its power may have left anything: a line that is no number says nothing.
+        lines = marker.read_bytes().split() if marker.exists() else []
+        whole = {int(line) for line in lines if line.isdigit()}
         with (self.folder / "data").open("ab") as file:
             file.truncate(self.info.size)
 

@@ -139,10 +139,12 @@ def _contains(versions: str, version: str) -> bool:
 def _ranges_meet(one: str, other: str) -> bool:
     """Whether there is a version in both ranges.
 
-    The intersection of two ranges begins at an end of one of them, right after one, or is unbounded: trying
-    those versions is enough.
+    The intersection of two ranges begins at an end of one of them, right after one, behind all that begins
+    with one (`!=2.12.*`), or is unbounded: trying those versions is enough.
     """
     both = SpecifierSet(",".join(filter(None, (one, other))))
     ends = [specifier.version.removesuffix(".*") for specifier in both]
-    tried = ["0", *ends, *(f"{end}.0.0.0.1" for end in ends)]
+    releases = [Version(end).release for end in ends]
+    behind = (".".join(map(str, (*most, last + 1))) for *most, last in releases)
+    tried = ["0", *ends, *(f"{end}.0.0.0.1" for end in ends), *behind]
     return any(both.contains(version, prereleases=True) for version in tried)

@@ -61,14 +61,14 @@ class Matcher:
         """Return the entry that names a test, or else the first with a matching pattern."""
         if exact := self._tests.get(test):
             return exact
+        matches: list[Match] = []
         end = test.find("::")
         while end != -1:
             for length in self._lengths.get(test[:end], ()):
-                for regex, match in self._patterns.get(test[:length], ()):
-                    if regex.fullmatch(test):
-                        return match
+                prefixed = self._patterns.get(test[:length], ())
+                matches += (match for regex, match in prefixed if regex.fullmatch(test))
             end = test.find("::", end + 1)
-        return None
+        return min(matches, key=lambda match: (match.entry, match.pattern or 0), default=None)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -77,7 +77,8 @@ class Worker:
         self._journal: str = options["journal"]
         self._only = None if options["only"] is None else frozenset(options["only"])
         self._finished = frozenset(options["finished"])
-        self._piece: Mapping[str, Any] | None = options["piece"]
+        piece = options["piece"]
+        self._piece = piece and {**piece, **{key: frozenset(piece[key]) for key in ("tests", "others")}}
         self._pid, self._parent = _pid_of(), _parent_of()
         self._test: dict[str, Any] = {}
         self._device: dict[int, int] = {}

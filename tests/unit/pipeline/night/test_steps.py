@@ -16,7 +16,7 @@ from cairn.cli.main import make_parser
 from cairn.pipeline.night import step_run, steps
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.step_run import StepJob
-from cairn.pipeline.night.steps import Container, NightStep, Settings
+from cairn.pipeline.night.steps import Command, Container, NightStep, Settings
 from helpers.night import MakeNight, leg_of
 from helpers.trail import ROOT
 
@@ -181,3 +181,17 @@ def test_tests_run_in_a_container_that_sees_their_folder_and_no_credentials(
         assert f"the image has cairn 0.0.1, and this is cairn {__version__}" in end.tail[-1]
     else:
         assert (tmp_path / "ran").read_text().startswith(f"ci night test --stack {stack} ")
+
+
+def test_what_always_runs_does_so_behind_a_failure_which_stays_the_steps(tmp_path: Path) -> None:
+    """It keeps the record of tests that failed, without which nobody would know of them."""
+    fails, behind, keeps = (
+        Command(arguments=("index", "no-such-command")),
+        Command(arguments=("--version",)),
+        Command(arguments=("version",), always=True),
+    )
+    job = StepJob(name="a", commands=(fails, behind, keeps), folder=tmp_path / "a", cores=1, variables={})
+    lines: list[str] = []
+    assert step_run.run_step(job, say=lines.append).code == 2
+    assert [line for line in lines if __version__ in line]
+    assert sum(__version__ in line for line in lines) == 1

@@ -31,9 +31,9 @@ def wheel_with(folder: Path, name: str) -> Path:
     return path.rename(path.with_name(path.name.replace("torch", name)))
 
 
-def sdist_with(folder: Path, name: str) -> Path:
+def sdist_with(folder: Path, name: str, more: str = "") -> Path:
     path = folder / f"{name}-2.9.0.tar.gz"
-    data = f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.9.0\n".encode()
+    data = f"Metadata-Version: 2.1\nName: {name}\nVersion: 2.9.0\n{more}".encode()
     with tarfile.open(path, "w:gz") as archive:
         member = tarfile.TarInfo(f"{name}-2.9.0/PKG-INFO")
         member.size = len(data)
@@ -95,3 +95,9 @@ def test_the_error_of_a_file_says_what_a_name_is() -> None:
 )
 def test_the_names_of_the_specification_are_taken(name: str) -> None:
     assert project_of(f"{name.replace('-', '_')}-2.9.0-py3-none-any.whl")
+
+
+def test_metadata_that_is_larger_than_any_is_refused_and_never_cut(tmp_path: Path) -> None:
+    sdist = sdist_with(tmp_path, "torch", f"Keywords: {'k' * (16 << 20)}\nRequires-Dist: numpy\n")
+    with pytest.raises(StoreError, match="PKG-INFO is larger than 16 MiB"):
+        distribution.read(sdist)

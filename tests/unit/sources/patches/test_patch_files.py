@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from cairn.errors import UsageError
 from cairn.sources.patches.patch_files import _diff, files_of
 
 TEXT = b"""\
@@ -57,3 +60,24 @@ def test_the_summary_and_the_signature_are_no_part_of_the_change() -> None:
     assert b"\n-- \n+--\n" in diff
     assert _diff(b"---\n-- \n2.39.5\n") == b""
     assert _diff(TEXT.replace(b"\n", b"\r\n")) == diff.replace(b"\n", b"\r\n")[:-2] + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        (b"i/foo.c w/foo.c", "foo.c"),  # `diff.mnemonicPrefix`
+        (b"a/old b/new", "new"),
+        (b'"a/\\303\\274" b/new', "new"),
+        (b'a/old "b/\\303\\274"', "ü"),
+    ],
+)
+def test_names_in_headers(header: bytes, name: str) -> None:
+    assert [file.name for file in files_of(b"diff --git " + header + b"\n")] == [name]
+
+
+@pytest.mark.parametrize(
+    "header", [b"foo.c foo.c", b"old new", b"i/old w/new", b"dir/old dir/new", b'"\\303\\274" "\\303\\274"']
+)
+def test_a_patch_without_prefixes_is_refused(header: bytes) -> None:
+    with pytest.raises(UsageError, match="without the prefixes"):
+        tuple(files_of(b"diff --git " + header + b"\n"))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cairn.errors import UsageError
 from cairn.testing.skips import ids
-from cairn.testing.skips.plugin import Matcher
+from cairn.testing.skips.plugin import Match, Matcher
 
 
 def test_an_id_as_pytest_writes_it() -> None:
@@ -131,3 +131,13 @@ def test_what_may_have_been_meant() -> None:
     assert ids.similar("test_nn.py::TestNN::test_prin", known) == "did you mean test_print?"
     assert ids.similar("test_nn.py::TestNN::test_far_away", known) == ""
     assert "no test was collected from test_x.py" in ids.similar("test_x.py::test_a", known)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_patterns_the_first_matches(order: int) -> None:
+    compiled = [ids.compile_pattern(text) for text in ("test_a.py::*", "test_a.py::test_out_*")[::order]]
+    patterns = [{"prefix": one.prefix, "regex": one.regex} for one in compiled]
+    plans = [{"tests": [], "modules": [], "patterns": [one]} for one in patterns]
+    assert Matcher(plans).find("test_a.py::test_out_add") == Match(entry=0, pattern=0)
+    together = {"tests": [], "modules": [], "patterns": patterns}
+    assert Matcher([together]).find("test_a.py::test_out_add") == Match(entry=0, pattern=0)
