@@ -27,6 +27,7 @@ _PLACES = {
 }
 # Checkouts and work folders beside a stack.toml; git ignores them.
 _WORK = {"pytorch", "pytorch_audio", "pytorch_vision", "triton", ".cairn"}
+_TRIALS = {("tree", "benchmarks"), ("tree", "tests")}
 _DATE = (2000, 1, 1, 0, 0, 0)
 
 
@@ -34,14 +35,14 @@ def of_checkout(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each file, of a checkout of Cairn.
 
     The scripts with upstream's names are none of them: they import Cairn, and a repository of one's own has
-    the program.
+    the program. Nor are the pages beside them, and TorchDevice's tests, which are for the checkout.
     """
     yield "constraints.txt", root / "constraints.txt"
     for name, place in _PLACES.items():
         for path in sorted((root / place).rglob("*")):
             inner = path.relative_to(root / place)
-            script = len(inner.parts) == 1 and path.suffix == ".py"
-            if path.is_file() and not script and inner.parts[0] not in _WORK and not _is_compiled(path):
+            left_out = (len(inner.parts) == 1 and path.suffix in (".md", ".py")) or inner.parts[:2] in _TRIALS
+            if path.is_file() and not left_out and inner.parts[0] not in _WORK and not _is_compiled(path):
                 yield f"{name}/{inner.as_posix()}", path
 
 
