@@ -48,6 +48,7 @@ VALUES = {
     "ROCM_INDEX_URL": "https://rocm.example/simple/",
     "ROCM_SDK_VERSION": "7.10.0",
     "ROCM_VERSION": "7.10.0",
+    "REFS": "torch=my-branch",
     "TEST_CONFIG": "default",
     "SHARD": "1",
     "RESULTS": "success",
@@ -200,6 +201,7 @@ def runs(job: Mapping[str, Any], results: Mapping[str, str]) -> bool:
     condition = condition.replace("success()", success).replace("failure()", failure)
     context: dict[str, object] = {f"needs.{name}.result": result for name, result in results.items()}
     context["needs.*.result"] = list(results.values())
+    context["needs.freeze.outputs.to"] = "nightly"
     return bool(evaluate(condition, context))
 
 

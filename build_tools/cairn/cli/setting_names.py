@@ -33,7 +33,7 @@ output output-dir output-path
 platform platforms pre project projects python-version pytorch-audio-dir pytorch-build-number
 pytorch-dir pytorch-rocm-arch pytorch-version pytorch-vision-dir
 quiet
-release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir rows
+refs release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir rows
 split stack submodules summary
 targets test-config test-timeout time-limit timeout times times-key title torch-dir tries trigger
 triton-dir

@@ -26,6 +26,7 @@ from cairn.interpreters import Interpreter
 from cairn.output import console
 from cairn.output.wording import short_id
 from cairn.pipeline.night import build as night_build
+from cairn.pipeline.night import plan
 from cairn.release import rebuilds
 from cairn.release.index import keys
 from cairn.release.index.generation import now
@@ -212,6 +213,7 @@ def build(
         env_dir=request.work_dir / "envs",
         python=prepared.python,
         split=split,
+        version_suffix=plan.version_suffix(request.stack, frozen, wheel_set.targets),
         frozen=None if instead else frozen,
     )
     preflight.targets(build_job)

@@ -59,6 +59,7 @@ class FreezeOptions:
         work_dir: where the checkouts are made.
         build_env: variables for the builds, as the user wrote them.
         as_of: the moment whose sources are taken; None takes the newest.
+        refs: what is built in place of the line's commits, as the user wrote it; such a night goes to `dev`.
     """
 
     staging: str = option("where sets wait (default: %(default)s)", metavar="CHANNEL", default="staging")
@@ -78,6 +79,12 @@ class FreezeOptions:
     work_dir: Path = _work_dir("checkouts, environments and logs")
     build_env: tuple[str, ...] = build_env()
     as_of: datetime | None = as_of()
+    refs: str = option(
+        "build these in place of the line's commits, such as torch=my-branch, or torch=URL@REF of a fork; a "
+        "branch, a tag, a commit or #N for a pull request. Needs --to dev, where the sets stay",
+        metavar="PROJECT=REF,…",
+        default="",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -185,6 +185,7 @@ def _list(request: ListNights) -> Answer:
             "night": one.plan.night,
             "stack": one.plan.stack,
             "line": one.plan.line,
+            "refs": one.plan.refs,
             "to": one.plan.release,
             "frozen": one.plan.frozen,
             "manifest_sha256": one.plan.manifest_sha256,
@@ -196,7 +197,7 @@ def _list(request: ListNights) -> Answer:
         for one in nights
     ]
     rows = (
-        (one.plan.night, one.plan.line, one.plan.frozen[:16], one.plan.release, one.words, one.plan.log)
+        (one.plan.night, one.plan.sources, one.plan.frozen[:16], one.plan.release, one.words, one.plan.log)
         for one in nights
     )
     late = [Note(f"late in {one.plan.night}: {text}") for one in nights for text in one.late]

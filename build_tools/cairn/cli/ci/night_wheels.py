@@ -31,7 +31,7 @@ class Freeze(night_options.NightOptions):
 
     A night of that id that is there already goes on, with the manifest that it has. Outputs of the step,
     under GitHub Actions: `night`, `to`, `image` (of its manifest), `build` (the builds that are yet to be
-    made, for a matrix) and `build_count`.
+    made, for a matrix) and `build_count`; `to` is empty where sets stay where they are staged.
 
         cairn ci night freeze --night 2026-01-31 --stack sample --store ./store
         --matrix matrix.json
@@ -86,10 +86,10 @@ def _freeze(request: Freeze) -> Answer:
     if request.how.image and not request.dry_run and image != request.how.image:
         note = f"builds run in {image or 'no container'}, as the manifest says, not in {request.how.image}"
         console.current().warn(note)
-    begun = {"night": night.night, "to": night.release, "image": image}
+    begun = {"night": night.night, "to": "" if night.is_open else night.release, "image": image}
     github.write_outputs({**begun, **night_options.outputs("build", builds)})
     text = (
-        f"night {night.night}: {night.stack}, {night.line}, manifest {short_id(night.manifest_sha256)}",
+        f"night {night.night}: {night.stack}, {night.sources}, manifest {short_id(night.manifest_sha256)}",
         Table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood]),
     )
     more = {"missing": [leg.id for leg in night.legs if leg.id in missing], "build": builds}

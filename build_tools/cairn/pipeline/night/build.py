@@ -191,6 +191,7 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
         compiler_cache=request.compiler_cache,
         shared_cache=request.shared_cache,
         split=request.build.split,
+        version_suffix=plan.version_suffix(stack, frozen, plan.targets_of(request.build)),
         frozen=frozen,
     )
 

@@ -33,6 +33,7 @@ from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.pipeline.night.step_run import StepEnd, StepJob
 from cairn.pipeline.night.steps import NightStep, Settings
 from cairn.pipeline.pipeline_options import FreezeOptions
+from cairn.release.index import keys
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.testing.gpus import kernel
@@ -147,7 +148,7 @@ def planned(request: DriveRequest) -> tuple[NightStep, ...]:
             line=request.stack.line,
             frozen="1970-01-01T00:00:00Z",
             manifest_sha256="",
-            staging=request.freeze_options.staging,
+            staging=keys.DEV if request.freeze_options.refs else request.freeze_options.staging,
             release=request.freeze_options.release,
             legs=request.legs,
         )
@@ -206,7 +207,7 @@ def _freeze_arguments(how: FreezeOptions) -> tuple[str, ...]:
     """Return the options of `cairn ci night freeze` that say the same."""
     return (
         *("--staging", how.staging, "--to", how.release, "--like", how.like, "--work-dir", str(how.work_dir)),
-        *("--rocm-index-url", how.rocm_index_url),
+        *("--rocm-index-url", how.rocm_index_url, "--refs", how.refs),
         *(("--rocm-version", how.rocm_version) if how.rocm_version else ()),
         *(("--as-of", how.as_of.isoformat()) if how.as_of else ()),
         *(word for value in how.build_env for word in ("--build-env", value)),

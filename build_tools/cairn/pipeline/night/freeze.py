@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 from packaging.version import Version
@@ -14,7 +14,7 @@ from cairn.build.inputs import variables
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Build, Leg, builds_of
-from cairn.output import Progress, github, silent, wording
+from cairn.output import Progress, console, github, silent, wording
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightPlan
 from cairn.pipeline.pipeline_options import FreezeOptions
@@ -23,8 +23,11 @@ from cairn.release.index.generation import MIRRORED, now
 from cairn.release.index.snapshot import Index
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
+from cairn.sources.checkout.checkout_options import CheckoutOptions
+from cairn.sources.checkout.describe import Checkout
+from cairn.sources.git import url
 from cairn.sources.manifest import manifest, restore
-from cairn.sources.manifest.manifest import Manifest
+from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.targets import CPU, in_order
@@ -64,6 +67,7 @@ def freeze(
             the gate asks for.
         SourceError: a checkout has what its origin does not.
     """
+    refs = _refs(request)
     if (night := plan.find(store, request.night)) is not None:
         _refuse_other(night, request)
         return night
@@ -75,19 +79,18 @@ def freeze(
         raise UsageError(
             f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
         )
-    frozen = plan.begun_manifest(store, request.night)
-    if frozen is None or not _is_for(frozen, request):  # it is, where an attempt was ended between two writes
-        frozen = _frozen_again(store, request) if request.like else _or_earlier(store, request, say)
+    frozen = _manifest(store, request, refs, say)
     new_plan = NightPlan(
         night=plan.check_id(request.night),
         stack=request.stack.name,
         line=request.stack.line,
         frozen=now(),
         manifest_sha256=frozen.digest(),
-        staging=request.staging,
+        staging=keys.DEV if frozen.off_line else request.staging,
         release=request.release,
         legs=request.legs,
         log=github.run_url(),
+        refs=tuple(_ref(request.stack, one) for one in frozen.projects if one.name in frozen.off_line),
     )
     _refuse_versions(store, new_plan, request.stack, frozen, say)
     if dry_run:
@@ -102,13 +105,80 @@ def freeze(
     return new_plan
 
 
+def _manifest(
+    store: Store, request: FreezeRequest, refs: Mapping[str, CheckoutOptions], say: Progress
+) -> Manifest:
+    frozen = plan.begun_manifest(store, request.night)
+    # There is one where an attempt was ended between two writes.
+    if frozen is None or not _is_for(frozen, request) or {*frozen.off_line} != refs.keys():
+        frozen = _frozen_again(store, request) if request.like else _or_earlier(store, request, refs, say)
+    if frozen.off_line:
+        _refuse_channel(request, frozen.off_line)
+    return frozen
+
+
+def _refs(request: FreezeRequest) -> dict[str, CheckoutOptions]:
+    """Read which commits are asked for in place of the line's, by project.
+
+    Raises:
+        UsageError: something is no ref of a project, or the night goes elsewhere than such nights do.
+    """
+    refs: dict[str, CheckoutOptions] = {}
+    for word in re.split(r"[,\s]+", request.refs.strip()) if request.refs.strip() else ():
+        left, _, right = word.partition("=")
+        origin, _, hashtag = right.rpartition("@") if "://" in right else ("", "", right)
+        if not hashtag or "://" in hashtag or ("://" in right and "/" not in origin.partition("://")[2]):
+            raise UsageError(
+                f"{url.without_credentials(word)[:100]!r} names no ref of a project",
+                tip="write torch=my-branch, or torch=https://github.com/me/pytorch@my-branch for a fork",
+            )
+        if (name := request.stack.project(left).name) in refs:
+            raise UsageError(f"{name} has two refs: a night has one commit of it")
+        refs[name] = CheckoutOptions(origin=origin, hashtag=hashtag)
+    if refs:
+        _refuse_channel(request, tuple(refs))
+    if refs and request.like:
+        raise UsageError(
+            f"the night {request.like} has its own commits", tip="leave out --refs, or --like to freeze anew"
+        )
+    return refs
+
+
+def _refuse_channel(request: FreezeRequest, off_line: Sequence[str]) -> None:
+    """Refuse to bring what is not of a line to where the line's sets go."""
+    if request.release != keys.DEV:
+        raise UsageError(
+            f"{request.release} is for commits of the line {request.stack.line}, and that of"
+            f" {' and '.join(off_line)} is not",
+            tip=f"such sets stay in a channel of their own: --to {keys.DEV}",
+        )
+
+
+def _ref(stack: Stack, source: ProjectSource) -> str:
+    own = checkout_stack.origin_of(stack.project(source.name))
+    fork = "" if url.identity(own) == url.identity(source.origin) else source.origin
+    return _spelt(source.name, fork, source.hashtag)
+
+
+def _spelt(name: str, fork: str, hashtag: str) -> str:
+    """Return how a user writes a ref; one of a fork has its origin."""
+    return f"{name}={url.without_credentials(fork)}@{hashtag}" if fork else f"{name}={hashtag}"
+
+
 def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
-    expected = (request.stack.name, request.stack.line, request.staging, request.release)
+    staging = night.staging if night.is_open else request.staging
+    expected = (request.stack.name, request.stack.line, staging, request.release)
     if (night.stack, night.line, night.staging, night.release) != expected:
         raise UsageError(
             f"the night {night.night} is of {night.stack}, line {night.line}, from {night.staging} to"
             f" {night.release}, and not of {', '.join(expected)}",
             tip="give it what it was begun with, or begin one under a different id",
+        )
+    named = {_spelt(name, one.origin, one.hashtag) for name, one in _refs(request).items()}
+    if not named <= set(night.refs):
+        raise UsageError(
+            f"the night {night.night} is of {night.sources}",
+            tip="leave out --refs, or begin one under another id",
         )
 
 
@@ -187,7 +257,7 @@ def _refuse_versions(
 
 def _channels_of(leg: Leg, night: NightPlan) -> tuple[str, ...]:
     """Return the channels that a leg's set goes to if nothing fails."""
-    if leg.ends == "staged":
+    if leg.ends == "staged" or night.is_open:
         return (night.staging,)
     is_untested = leg.ends == "untested" and not leg.bypass_tests
     return night.staging, keys.UNTESTED if is_untested else night.release
@@ -195,10 +265,7 @@ def _channels_of(leg: Leg, night: NightPlan) -> tuple[str, ...]:
 
 def _versions_of(leg: Leg, stack: Stack, frozen: Manifest) -> dict[str, str]:
     """Return the version of each distribution of a leg that is known before it is built."""
-    if stack.sdk is None or plan.targets_of(leg) == (CPU,):
-        suffix = stack.version_suffix or ""
-    else:
-        suffix = rocm_version.suffix(str(frozen.sdk_version))
+    suffix = plan.version_suffix(stack, frozen, plan.targets_of(leg))
     return {source.distribution: source.version + suffix for source in frozen.projects if source.version}
 
 
@@ -239,13 +306,15 @@ def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
     return frozen
 
 
-def _or_earlier(store: Store, request: FreezeRequest, say: Progress) -> Manifest:
+def _or_earlier(
+    store: Store, request: FreezeRequest, refs: Mapping[str, CheckoutOptions], say: Progress
+) -> Manifest:
     """Return the manifest of the current sources, or the last night's if nothing has changed since.
 
     Each set of a manifest is built once. A new manifest that differed only in its families or Pythons would
     build the same versions again, which no index accepts.
     """
-    frozen, legs = _freeze(request, say), request.legs
+    frozen, legs = _freeze(request, refs, say), request.legs
     own = (request.stack.name, request.stack.line, request.release)
     earlier = [night for night in plan.every(store) if (night.stack, night.line, night.release) == own]
     for night in sorted(earlier, key=lambda night: night.frozen, reverse=True)[:1]:
@@ -271,20 +340,23 @@ def _lacking(frozen: Manifest, legs: Sequence[Leg]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*pythons, *platforms, *targets]))
 
 
-def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
+def _freeze(request: FreezeRequest, refs: Mapping[str, CheckoutOptions], say: Progress) -> Manifest:
     stack, legs = request.stack, (*request.legs, *request.others)
     checkouts = checkout_stack.checkout_stack(
         stack,
         [
-            CheckoutRequest(
+            CheckoutRequest.of(
+                replace(refs.get(project.name, CheckoutOptions()), as_of=request.as_of),
                 project=project,
                 checkout_dir=request.work_dir.absolute() / "src" / project.checkout_dir,
-                as_of=request.as_of,
             )
             for project in stack.projects
         ],
         say=say,
     )
+    for one in checkouts:
+        if one.project.name in refs:
+            _show_ref(one)
     if problems := (*restore.missing_at_origins(checkouts, say=say), *restore.local_work(checkouts)):
         raise SourceError(
             f"no runner could build this: {'; '.join(problems)}", tip="push the commits to their origins"
@@ -303,7 +375,22 @@ def _freeze(request: FreezeRequest, say: Progress) -> Manifest:
         build_env=variables.parse_build_env(request.build_env, stack),
         # The compilers of each leg are those of its image: what one runner has says nothing of the others.
         toolchain={"image": request.image} if request.image else {},
+        off_line=tuple(refs),
     )
+
+
+def _show_ref(checkout: Checkout) -> None:
+    """Say what a ref came to, before anything is built of it."""
+    name, commit = checkout.project.name, wording.short_id(checkout.commit)
+    what = commit if checkout.hashtag == checkout.commit else f"{checkout.hashtag} ({commit})"
+    console.current().info(f"{name} is at {what} of {checkout.origin}, and not at the line's commit")
+    for note in checkout.notes:
+        console.current().warn(f"{name}: {note}")
+    if checkout.hashtag == checkout.commit and not url.is_local(checkout.origin):
+        console.current().warn(
+            f"{name}: a host such as GitHub gives out the commits of forks by their ids, too: see whose "
+            f"{commit} is"
+        )
 
 
 def _sdk_version(request: FreezeRequest, say: Progress) -> str | None:

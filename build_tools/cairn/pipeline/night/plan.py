@@ -28,6 +28,7 @@ from cairn.release.trust.signers import Trust
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.store.protocol import MissingKeyError, Store
+from cairn.wheels.metadata import rocm_version
 
 Stage = Literal["build", "stage", "test", "promote"]
 STAGES: tuple[Stage, ...] = ("build", "stage", "test", "promote")
@@ -49,6 +50,8 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
         release: the channel that they are promoted to.
         legs: what is expected: a set for each of them (`cairn.matrix`).
         log: a URL where the run can be read, or None.
+        refs: what was chosen in place of the line's commits: `torch=my-branch`, `torch=URL@my-branch` of a
+            fork.
 
     Raises:
         UsageError: `frozen` is not a moment.
@@ -63,6 +66,7 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
     release: str
     legs: tuple[Leg, ...]
     log: str | None = None
+    refs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -85,6 +89,16 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
             f"the night {self.night} has no leg {name!r}",
             tip=f"its legs are: {', '.join(leg.id for leg in self.legs)}",
         )
+
+    @property
+    def sources(self) -> str:
+        """Its line, and what was chosen in place of commits of that."""
+        return ", ".join((self.line, *self.refs))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its sets are staged where they go: they are tested there, and no gate lets them further."""
+        return self.staging == self.release
 
     @property
     def builds(self) -> tuple[Build, ...]:
@@ -173,6 +187,18 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
 def targets_of(leg: Leg | Build) -> tuple[str, ...]:
     """Return the targets of a leg or a build as a tuple."""
     return targets.parse_targets(leg.targets)
+
+
+def version_suffix(stack: Stack, frozen: Manifest, of: tuple[str, ...]) -> str:
+    """Return what the versions of wheels for these targets have behind the versions of their sources.
+
+    Commits that are not the line's are named first (`+git1a2b3c4d.rocm7.10.0`, as upstream's are): the wheels
+    share no version with those of the line, and sort below them.
+    """
+    for_cpu = stack.sdk is None or of == (targets.CPU,)
+    usual = stack.version_suffix or "" if for_cpu else rocm_version.suffix(str(frozen.sdk_version))
+    chosen = [f"git{one.commit[:8]}" for one in frozen.projects if one.name in frozen.off_line]
+    return f"+{'.'.join((*chosen, *usual[1:].split()))}" if chosen else usual
 
 
 def index_of(leg: Leg, channel: str) -> str:

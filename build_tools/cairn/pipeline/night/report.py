@@ -225,6 +225,7 @@ def _write_history(store: Store, night: NightPlan, ended: Sequence[Night]) -> No
             leg.id: night_history.leg_end(one, log=night.log)
             for leg, one in zip(night.legs, ended, strict=True)
         },
+        refs=night.refs,
     )
     names = {
         leg.id: LegName(line=leg.line, family=leg.family, python=leg.python, platform=leg.platform)
@@ -339,7 +340,7 @@ def markdown(
     heads = ("legs", "outcome", "why", "log", "last good")
     about = (counts(ended), nights.cost(ended), f"manifest `{wording.short_id(night.manifest_sha256)}`.")
     lines = (
-        f"## Night {night.night}: {night.stack}, {night.line}",
+        f"## Night {night.night}: {night.stack}, {night.sources}",
         "",
         "; ".join(filter(None, about)),
         *(("", *safe_text.markdown_table(heads, rows)) if rows else ()),

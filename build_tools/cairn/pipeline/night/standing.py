@@ -69,9 +69,8 @@ def look(run: NightRun, leg: Leg) -> Standing:
 
 def _look(run: NightRun, leg: Leg) -> Standing:
     night = run.plan
-    if (promoted := plan.set_of(run.index(leg, night.release), night, leg)) is not None:
-        if promoted.yanked is not None:
-            return _when_yanked(leg, promoted)
+    promoted = None if night.is_open else plan.set_of(run.index(leg, night.release), night, leg)
+    if promoted is not None:
         return _promoted(leg, promoted)
     staged = plan.set_of(run.index(leg, night.staging), night, leg)
     if staged is None:
@@ -86,6 +85,9 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         set_records=records.read(run.store, staged.set_id, trust=run.trust),
     )
     state, reason, bypass = _weigh(leg, gate.weigh(case))
+    if night.is_open and state in ("ready", "held"):  # it is where it goes
+        caveat = bypass.reason if bypass else None
+        return Standing(leg=leg, state="promoted", set_id=staged.set_id, caveat=caveat, is_tested=not bypass)
     if state == "ready" and bypass is not None:
         # Such a set may not replace one of the night's channel that was tested.
         elsewhere = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
@@ -95,6 +97,8 @@ def _look(run: NightRun, leg: Leg) -> Standing:
 
 
 def _promoted(leg: Leg, entry: IndexSet, where: str = "") -> Standing:
+    if entry.yanked is not None:
+        return _when_yanked(leg, entry)
     return Standing(
         leg=leg,
         state="promoted",

@@ -43,11 +43,15 @@ _PAGES = tuple(
 _WRITES: Mapping[str, tuple[str, ...]] = {
     "FREEZE": ("nights/*",),
     "BUILD": (),
-    "STAGE": ("files/*", "sets/*", "staging/*", "ledger/*", keys.LANDING, keys.CHOOSER, "nights/*/steps/*"),
+    # Of a commit that is not the line's, sets are staged in the channel of what developers try.
+    "STAGE": (
+        *("files/*", "sets/*", "staging/*", f"{keys.DEV}/*", "ledger/*", keys.LANDING, keys.CHOOSER),
+        "nights/*/steps/*",
+    ),
     # The ledger has every record, and staging says of a set that one stands against it.
     "TEST": (
         *("sets/*/records/*", "sets/*/results/*", "nights/*/steps/*", "nights/*/shards/*"),
-        *("ledger/entries/*", "ledger/sets/*", keys.LEDGER_HEAD, "staging/*"),
+        *("ledger/entries/*", "ledger/sets/*", keys.LEDGER_HEAD, "staging/*", f"{keys.DEV}/*"),
     ),
     "PROMOTE": (
         *_CHANNELS,

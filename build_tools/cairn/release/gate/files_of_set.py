@@ -137,6 +137,7 @@ class _Manifest(msgspec.Struct, frozen=True):
     pythons: tuple[str, ...]
     targets: tuple[str, ...]
     platforms: tuple[str, ...] = ()
+    off_line: tuple[str, ...] = ()
 
 
 def not_of_stack(case: Case) -> Iterator[str]:
@@ -205,6 +206,11 @@ def not_of_manifest(case: Case) -> Iterator[str]:
         yield f"its manifest is not for Python {made.python}"
     if lacking := [name for name in made.targets if name not in manifest.targets]:
         yield f"its manifest is not for {', '.join(lacking)}"
+    if manifest.off_line and keys.is_gated(case.target.index.name):
+        yield (
+            f"the commit of {' and '.join(manifest.off_line)} is not that of {made.line}: somebody chose it "
+            f"for a night whose sets stay in {keys.DEV}"
+        )
 
 
 def not_of_store(case: Case, files: Files) -> Iterator[str]:

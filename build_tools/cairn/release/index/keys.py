@@ -44,7 +44,10 @@ from cairn.output import wording
 UNTESTED = "untested"
 """The channel of sets that nobody tested on hardware, and that may not replace those that somebody did."""
 
-CHANNELS = ("staging", "release", "dev", "nightly", "prerelease", UNTESTED)
+DEV = "dev"
+"""The channel of what developers try: no gate is before it, and commits that are not a line's stay there."""
+
+CHANNELS = ("staging", "release", DEV, "nightly", "prerelease", UNTESTED)
 """Every channel that there can be, so that a mistyped name never begins a new one."""
 
 GATED = frozenset({"release", "prerelease", "nightly", UNTESTED})

@@ -67,6 +67,7 @@ class PastNight(datafile.Value):
             could not be frozen, and has no legs.
         log: a URL where the run can be read, or None.
         legs: how each leg ended, by id.
+        refs: what was chosen in place of the line's commits, such as `torch=my-branch`.
     """
 
     night: str
@@ -77,6 +78,7 @@ class PastNight(datafile.Value):
     manifest_sha256: str
     log: str | None
     legs: Mapping[str, LegEnd]
+    refs: tuple[str, ...] = ()
 
 
 class History(datafile.Value, tag_field="schema", tag="cairn.nights/1"):

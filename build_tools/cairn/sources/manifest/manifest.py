@@ -100,6 +100,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         toolchain: versions of the tools that make the bytes, by name.
         build_env: variables given to the builds, by `NAME` or `project:NAME`, besides those of the stack.
         downloads: files that upstream's builds would fetch by themselves.
+        off_line: the projects of which somebody chose a commit that is not the line's, by name.
         platforms: every platform of a night that is built on several; empty where `platform` is the only one.
     """
 
@@ -114,6 +115,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     build_env: Mapping[str, str] = msgspec.field(default_factory=dict)
     platforms: tuple[str, ...] = ()
     downloads: tuple[DownloadSource, ...] = ()
+    off_line: tuple[str, ...] = ()
 
     @property
     def every_platform(self) -> tuple[str, ...]:
@@ -128,7 +130,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         """The manifest in one spelling: keys sorted, no white space, UTF-8."""
         plain = datafile.to_plain(self)
         # Sealed sets name digests of manifests that were written before these fields existed.
-        for field in ("build_env", "platforms", "downloads"):
+        for field in ("build_env", "platforms", "downloads", "off_line"):
             if not plain[field]:
                 del plain[field]
         for project in plain["projects"]:
@@ -151,6 +153,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
     build_env: Mapping[str, str] | None = None,
     platforms: Sequence[str] = (),
     downloads: Sequence[DownloadSource] = (),
+    off_line: Sequence[str] = (),
 ) -> Manifest:
     """Freeze the inputs of a build; the arguments are the fields of `Manifest`."""
     return Manifest(
@@ -165,6 +168,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
         build_env=dict(build_env or {}),
         platforms=tuple(platforms),
         downloads=tuple(downloads),
+        off_line=tuple(off_line),
     )
 
 

@@ -12,7 +12,7 @@ from cairn.pipeline.night import promote, report
 from cairn.pipeline.night.standing import Standing
 from cairn.release.history import yank
 from cairn.release.history.rollback import rollback
-from cairn.release.index.snapshot import Change
+from cairn.release.index.snapshot import Change, read_set
 from cairn.release.publish import wheel_set
 from cairn.testing.record import Counts
 from helpers.night import FROZEN, MakeNight, Night, leg_of
@@ -50,6 +50,35 @@ def test_a_staged_set_without_a_record_is_untested(night: Night) -> None:
 def test_only_one_that_has_passed_on_its_gpu_is_ready(night: Night, said: dict[str, Any], state: str) -> None:
     found = look(night, said)
     assert (found.state, found.bypass) == (state, None)
+
+
+@pytest.mark.parametrize(
+    ("leg", "said", "state"),
+    [
+        ({}, [], "untested"),
+        ({}, [{"verdict": "failed", "reason": "1 failed", **ON_GPU}], "failed"),
+        ({}, [ON_GPU], "promoted"),
+        ({"push_on_success": False}, [ON_GPU], "promoted"),  # there is nowhere to push it
+        ({"test_runs_on": ()}, [], "promoted"),  # nor is there a channel of the untested
+    ],
+)
+def test_what_is_staged_where_it_goes_is_there_once_it_is_tested(
+    night_of: MakeNight, leg: dict[str, Any], said: list[dict[str, Any]], state: str
+) -> None:
+    night = night_of(leg_of("gfx94X-dcgpu", **leg))
+    open_plan = msgspec.structs.replace(night.run.plan, staging="dev", release="dev")
+    night = dataclasses.replace(night, run=dataclasses.replace(night.run, plan=open_plan))
+    night.build()
+    (staged,) = night.stage()
+    for changes in said:
+        night.record(read_set(night.run.store, str(staged.set_id)), **changes)
+    standing = night.standing()
+    assert (standing.state, standing.is_tested) == (state, bool(said) or state == "untested")
+    (ended,) = promote.promote_night(night.run).legs
+    assert ended.promoted is (state == "promoted")
+    (shown,) = report.of_night(night.run)
+    outcomes = {"promoted": "good" if said else "untested"}
+    assert shown.outcome == outcomes.get(state, "failed")
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def may_write(role: str, key: str) -> bool:
     [
         ("torch/nights/7/night.json", {"FREEZE"}),
         ("torch/staging/gfx110X-all/state.json", {"STAGE", "TEST"}),
+        ("torch/dev/gfx110X-all/state.json", {"STAGE", "TEST", "PROMOTE"}),
         ("torch/ledger/names/torch.json", {"STAGE", "PROMOTE"}),
         (f"torch/files/aa/{D}/torch.whl", {"STAGE"}),
         (f"torch/sets/{D}/records/{D}.json", {"STAGE", "TEST"}),

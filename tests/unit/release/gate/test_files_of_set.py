@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from cairn.release.gate import files_of_set
 from cairn.release.gate.case import Case, opened
+from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index
 from cairn.release.publish import distribution
@@ -90,3 +93,14 @@ def test_a_set_is_of_what_its_manifest_froze(
     assert list(files_of_set.not_of_manifest(case_of(store, made))) == []
     changed = case_of(store, msgspec.structs.replace(made, **change))
     assert list(files_of_set.not_of_manifest(changed)) == [problem.format(made)]
+
+
+def test_what_is_not_of_the_line_goes_into_no_channel_of_it(store: MemoryStore, made: WheelSet) -> None:
+    """A branch may have a higher version than the line: neither its version nor its name keeps it out."""
+    key = keys.set_key(made.id, "manifest.json")
+    data = json.dumps(json.loads(store.read(key).data) | {"off_line": ["torch"]}).encode()
+    store.write(key, data)
+    other = msgspec.structs.replace(made, manifest_sha256=hashlib.sha256(data).hexdigest())
+    (problem,) = files_of_set.not_of_manifest(case_of(store, other))
+    assert problem.startswith(f"the commit of torch is not that of {made.line}")
+    assert list(files_of_set.not_of_manifest(case_of(store, other, target="dev"))) == []
