@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cairn.pipeline.night import plan
+from cairn.release.index.snapshot import Index
 from helpers import act
 from helpers.act import Run
 from helpers.buckets import Server
@@ -55,3 +57,45 @@ def test_a_build_that_failed_holds_all_of_it(nightly: Nightly) -> None:
     nightly.runner.kill = "-"
     ended = {"freeze": ["success"], "build": ["failure"], "report": ["failure"], "notify": ["success"]}
     assert done.results() == ended, str(done)
+
+
+CALLER = f"""on: workflow_dispatch
+jobs:
+  rocm:
+    runs-on: ubuntu-24.04
+    outputs:
+      version: ${{{{ steps.publish.outputs.version }}}}
+    steps:
+      - id: publish
+        run: echo "version=7.10.0" >> "$GITHUB_OUTPUT"
+  pytorch:
+    needs: rocm
+    uses: ./.github/workflows/nightly.yml
+    permissions: {{ actions: write, contents: read, id-token: write, issues: write }}
+    secrets: inherit
+    with:
+      line: {LINE}
+      families: {A}
+      to: prerelease
+      rocm-version: ${{{{ needs.rocm.outputs.version }}}}
+"""
+
+
+def test_a_workflow_that_has_built_rocm_calls_a_night(nightly: Nightly) -> None:
+    (nightly.runner.repository / ".github/workflows/rocm.yml").write_text(CALLER)
+    done = nightly.runner.run("rocm.yml", "workflow_dispatch", run_id="5")
+    assert done.code == 0, str(done)
+    assert done.results()["freeze"] == done.results()["promote"] == done.results()["report"] == ["success"]
+    night = plan.read(nightly.store, "5")
+    assert (night.line, night.release) == (LINE, "prerelease")
+    assert plan.manifest_of(nightly.store, night).sdk_version == "7.10.0"
+
+
+def test_a_dispatch_for_a_commit_of_ones_own_stays_in_dev(nightly: Nightly) -> None:
+    done = nightly.run("workflow_dispatch", run_id="6", families=A, refs="torchaudio=release/2.9")
+    assert done.code == 0, str(done)
+    assert "promote" not in {name for name, results in done.results().items() if "success" in results}
+    night = plan.read(nightly.store, "6")
+    assert (night.staging, night.release, night.refs) == ("dev", "dev", ("audio=release/2.9",))
+    (made,) = Index(nightly.store, f"dev/{A}").load().sets()
+    assert all("+git" in version for version in made.projects.values())

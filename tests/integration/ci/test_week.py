@@ -24,6 +24,7 @@ import pytest
 
 import cairn.pipeline.night
 from cairn import datafile
+from cairn import stack as stacks
 from cairn.formats import cyclonedx
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.build import set_folder
@@ -139,13 +140,19 @@ class Week:
             subprocess.run(["git", *who, *words], cwd=self.folder / "origin", check=True)
 
     def freeze(
-        self, night: str, line: str = "nightly", code: int = 0, families: str = "all", pythons: str = "all"
+        self,
+        night: str,
+        line: str = "nightly",
+        *more: object,
+        code: int = 0,
+        families: str = "all",
+        pythons: str = "all",
     ) -> Shown:
         stack, matrix = self.folder / "stack", self.folder / "matrix.json"
         chosen = ("--lines", line, "--families", families, "--pythons", pythons)
         found = self.cairn("matrix", "--stack", stack, "--trigger", "nightly", *chosen, "--json")
         matrix.write_text(found.out)
-        words = ("--line", line, "--matrix", matrix, "--work-dir", self.folder / "freezing")
+        words = ("--line", line, "--matrix", matrix, "--work-dir", self.folder / "freezing", *more)
         return self.job("freeze", *words, night=night, code=code)
 
     def build(self, night: str, *families: str, failing: str = "", python: str = "") -> None:
@@ -167,15 +174,17 @@ class Week:
             if failing:
                 continue
             source = frozen.projects[0]
+            suffix = plan.version_suffix(stacks.load(self.folder / "stack"), frozen, (leg.targets,))
+            version = f"{source.version}{suffix}"
             bill = cyclonedx.document(
-                "torch", str(source.version), rocm_version=None,
+                "torch", version, rocm_version=None,
                 sources=[cyclonedx.Source(name="torch", commit=source.commit)],
             )  # fmt: skip
             members = {
                 "torch/__init__.py": f"FAMILY = {leg.family!r}\n",
-                f"torch-{source.version}.dist-info/{cyclonedx.NAME}": bill,
+                f"torch-{version}.dist-info/{cyclonedx.NAME}": bill,
             }
-            wheel = packing.write_wheel(folder, "torch", str(source.version), members)
+            wheel = packing.write_wheel(folder, "torch", version, members)
             made = make_set(
                 [wheel], family=leg.family, targets=leg.targets.split(","), python=leg.python,
                 platform=leg.platform,
@@ -199,7 +208,7 @@ class Week:
         leg = next(one for one in of.legs if one.family == family)
         began, start = now(), Clock.moment
         Clock.moment += dt.timedelta(hours=hours)
-        staged = plan.set_of(Index(self.store, plan.index_of(leg, "staging")), of, leg)
+        staged = plan.set_of(Index(self.store, plan.index_of(leg, of.staging)), of, leg)
         assert staged is not None
         work = self.folder / "tests" / night / family
         (work / "smoke").mkdir(parents=True)
@@ -222,14 +231,21 @@ class Week:
         self.job("promote", night=night, code=code)
 
     def report(
-        self, night: str, name: str, *, code: int = 0, results: str = "", line: str = "nightly"
+        self,
+        night: str,
+        name: str,
+        *,
+        code: int = 0,
+        results: str = "",
+        line: str = "nightly",
+        to: str = "nightly",
     ) -> None:
         summary = self.folder / f"{name}.md"
         self.patch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-        words = ("--line", line, "--to", "nightly", "--results", results)
+        words = ("--line", line, "--to", to, "--results", results)
         shown = self.job("report", *words, night=night, code=code)
         self.patch.delenv("GITHUB_STEP_SUMMARY")
-        shutil.copytree(self.folder / "store" / "nightly", self.folder / name)
+        shutil.copytree(self.folder / "store" / to, self.folder / name)
         self.mornings[name] = Morning(shown, summary.read_text(), self.folder / name)
 
     def _log(self, night: str) -> str:
@@ -347,6 +363,16 @@ def weekend(week: Week) -> None:
     week.at(22, 14)
     week.promote("1008")
     week.report("1008", "sunday")
+    # A developer has a branch built for one family, whose version is above the line's, and its tests fail.
+    week.commit("2.12.0a0", "my-branch")
+    week.at(22, 15)
+    week.freeze("1009", "nightly", "--refs", "torch=my-branch", "--to", "dev", families=RX7000)
+    week.build("1009", RX7000)
+    week.stage("1009")
+    week.test("1009", RX7000, failing="1 of 6 tests failed: test_branch")
+    week.at(22, 21)
+    week.promote("1009")
+    week.report("1009", "branch", to="dev")
 
 
 @pytest.fixture
@@ -374,6 +400,15 @@ def shown(morning: Morning) -> list[str]:
     return [" ".join(one.text.split()) for one in found if "hidden" not in one.attributes]
 
 
+def what_a_developer_had_built_is_apart(week: Week) -> None:
+    assert week.mornings["branch"].summary.startswith("## Night 1009: torch, nightly, torch=my-branch\n")
+    branch = (week.mornings["branch"].pages / "nights.html").read_text()
+    assert "<code>torch=my-branch</code>" in branch
+    assert "1009" not in (week.folder / "store/nightly/nights.html").read_text()
+    assert not any("2.12.0a0" in key for key in keys_of(week.store, "nightly/"))
+    assert "torch=my-branch" in (week.mornings["branch"].pages / "nights.atom").read_text()
+
+
 @pytest.mark.by_hand
 def test_what_each_morning_says(week: Week) -> None:
     monday_to_wednesday(week)
@@ -392,7 +427,7 @@ def test_what_each_morning_says(week: Week) -> None:
     assert "(<https://github.com/me/wheels/actions/runs/1002>) | 2026-11-16 06:00 |" in row
     rows = [line for line in told["wednesday"].splitlines() if "**failed**" in line]
     assert "gfx94X-dcgpu 3.12 | **failed** in build, new | ninja: error: no space left on device" in rows[0]
-    assert "gfx110X-all 3.12 | **failed** in test, since 2026-11-17" in rows[1]
+    assert "gfx110X-all 3.12 | **failed** in test, not good since 2026-11-17" in rows[1]
     # Builds were good, and their wheels lie there: an outage is no failure of a build.
     assert "the job stage failed before it came to this: run the failed jobs again" in told["thursday"]
     assert "in build" not in told["thursday"]
@@ -401,7 +436,7 @@ def test_what_each_morning_says(week: Week) -> None:
     assert "began 30 hours ago" in week.watched.err
     assert week.unchanged.out.count("promoted") == 3  # nothing is built, and nothing tested
     assert "2 good, 1 untested; manifest" in told["saturday"]
-    (late,) = (line for line in week.under_way.out.splitlines() if "late in 1008" in line)
+    (late,) = (line for line in week.under_way.err.splitlines() if "late in 1008" in line)
     assert late.endswith(
         ": 9 h 43 min, usually 4 h 43 min; its tests have not ended on a runner (linux-mi300)"
     )
@@ -413,18 +448,18 @@ def test_what_each_morning_says(week: Week) -> None:
     assert pages["monday"] == [untested]
     assert [text.partition("UTC")[0][:48] for text in pages["wednesday"]] == [
         "✗ failed in build new gfx94X-dcgpu 3.12ninja: er",
-        "✗ failed in test since 2026-11-17 01:17 ",
+        "✗ failed in test not good since 2026-11-17",
         untested[:48],
     ]
     assert len(pages["thursday"]) == 2
-    assert (
-        "since 2026-11-17 01:17 UTC gfx110X-all 3.12; gfx94X-dcgpu 3.12the job stage" in pages["thursday"][1]
-    )
+    since = "not good since 2026-11-17 01:17 UTC, some for less long"
+    assert f"{since} gfx110X-all 3.12; gfx94X-dcgpu 3.12the job stage" in pages["thursday"][1]
     assert pages["friday"][0] == "! No night on 2026-11-20: it could not be frozen (log)."
     assert [text[:25] for text in pages["sunday"] if text.startswith("! late")] == [
         "! late gfx94X-dcgpu 3.121",
         "! late gfx120X-all 3.129 ",
     ]
+    what_a_developer_had_built_is_apart(week)
     # Whoever reads a page that nobody has written anew is told so by its script.
     friday = parse((week.mornings["friday"].pages / "nights.html").read_bytes())
     assert friday.one("p", data_due="2026-11-20T13:17:00+00:00").attributes["hidden"] is None
@@ -449,7 +484,7 @@ def test_what_each_morning_says(week: Week) -> None:
     ]
     assert entries["nightly, 2026-11-18: 2 failed, 1 untested"] == (
         "failed in build, new: gfx94X-dcgpu 3.12: ninja: error: no space left on device\n"
-        "failed in test, since 2026-11-17: gfx110X-all 3.12: 1 of 6 tests failed: test_matmul[bf16]"
+        "failed in test, not good since 2026-11-17: gfx110X-all 3.12: 1 of 6 tests failed: test_matmul[bf16]"
     )
 
 

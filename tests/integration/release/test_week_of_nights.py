@@ -206,7 +206,7 @@ def test_what_is_new_is_told_from_what_fails_since(week: Nights) -> None:
     assert ends(week, "8000", GOOD) == [("good", "nothing known")] * 2
     assert ends(week, "8000", ALONE) == [("untested", "nothing known")] * 2
     assert ends(week, "8003", BROKEN) == [("failed", "new")] * 2
-    assert ends(week, "8004", BROKEN) == [("failed", f"since {day(3)}")] * 2
+    assert ends(week, "8004", BROKEN) == [("failed", f"not good since {day(3)}")] * 2
     assert ends(week, "8006", GOOD) == [("cancelled", "nothing known")] * 2
     assert {outcome for outcome, _ in ends(week, "8006", BROKEN)} == {"expected"}
     assert ends(week, "8007", BROKEN) == [("failed", "new")] * 2  # its last day has passed
@@ -218,7 +218,7 @@ def test_the_summary_says_each_reason_once_with_who_it_is_and_when_it_was_good(w
     rows = [row for row in week.summaries["8004"].splitlines() if row.startswith("| gfx")]
     row, untested = rows
     assert untested.startswith(f"| {ALONE} 3.11, 3.12 | untested | no runner has its hardware |")
-    assert f"{BROKEN} 3.11, 3.12 | **failed** in build, since {day(3)}" in row
+    assert f"{BROKEN} 3.11, 3.12 | **failed** in build, not good since {day(3)}" in row
     assert "[log](<https://github.com/me/cairn/actions/runs/8004/job/3>)" in row
     assert row.rstrip(" |").endswith(f"{FIRST + timedelta(days=2, hours=5):%Y-%m-%d %H:%M}")
     assert "2 good, 2 untested, 2 failed (new)" in week.summaries["8003"]

@@ -326,7 +326,7 @@ def markdown(
     rows = []
     for trouble in troubles(ended, every=True):
         one = trouble.first
-        outcome = f"**{one.outcome}** in {one.stage}, {one.age}" if one.is_bad else one.outcome
+        outcome = f"**{one.outcome}** in {one.stage}, {trouble.age}" if one.is_bad else one.outcome
         log = templates.web_address(one.log or "") if one.stage else ""
         link = f"[log](<{log}>)" if log and not set(log) & set("<>|`\\") and log.isascii() else ""
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
@@ -352,7 +352,7 @@ def markdown(
 def sentences(ended: Iterable[Night], *, only_bad: bool = False) -> tuple[str, ...]:
     """Say what did not come through, a sentence for each reason, what is new first."""
     return tuple(
-        f"{one.outcome} in {one.stage}, {one.age}: {trouble.who}: {one.reason}"
+        f"{one.outcome} in {one.stage}, {trouble.age}: {trouble.who}: {one.reason}"
         + (f" (last good {_moment(trouble.last_good)})" if trouble.last_good else "")
         for trouble in troubles(ended)
         if (one := trouble.first).is_bad or not only_bad

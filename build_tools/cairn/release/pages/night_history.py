@@ -202,6 +202,8 @@ def columns(nights: Sequence[PastNight], now: datetime) -> tuple[Column, ...]:
         is_last = i + 1 == len(moments)
         # The next one may begin late: half a step, or, if it is still to come, a quarter.
         missing = (now - began) / every - 0.25 if is_last else (moments[i + 1] - began) / every - 0.5
+        if night.refs:  # what somebody has built by hand lets nothing be expected
+            continue
         shown += (Column(when=began + every * (n + 1), night=None) for n in range(min(int(missing), KEPT)))
     for one in nights:  # those that could not be frozen, in place of the gap that each is
         began = datetime.fromisoformat(one.started)

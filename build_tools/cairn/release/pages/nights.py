@@ -94,7 +94,7 @@ class LineView:
         name, anchor: its name, and that of its place on the page.
         columns: its nights.
         newest: the last of them that was frozen.
-        due: when the next one should have been reported, RFC 3339 in UTC.
+        due: when the next one should have been reported, RFC 3339 in UTC; empty where none is expected.
         troubles: what is not good of the last night of each leg.
         counts: its legs by outcome.
         families: its legs.
@@ -213,7 +213,9 @@ def _line(history: History, line: str, rows: Sequence[status.Row], now: datetime
         anchor="line-" + "".join(c if c.isalnum() else "-" for c in line),
         columns=columns,
         newest=frozen[-1] if frozen else None,
-        due=(datetime.fromisoformat(frozen[-1].started) + every * _OVERDUE).isoformat() if frozen else "",
+        due=(datetime.fromisoformat(frozen[-1].started) + every * _OVERDUE).isoformat()
+        if frozen and not frozen[-1].refs
+        else "",
         troubles=troubles(nights, every=True),
         counts={outcome: number[outcome] for outcome in _WORST_FIRST if number[outcome]},
         families=tuple(
@@ -294,7 +296,7 @@ def feed(history: History) -> bytes:
     for one in nights:
         entry = add(root, "entry")
         summary = ", ".join(f"{number} {outcome}" for outcome, number in counts(one).items()) or "not frozen"
-        add(entry, "title", f"{one.line}, {one.started[:10]}: {summary}")
+        add(entry, "title", f"{', '.join((one.line, *one.refs))}, {one.started[:10]}: {summary}")
         identify(entry, one.night)
         add(entry, "updated", one.finished)
         add(entry, "published", one.started)
@@ -306,7 +308,7 @@ def feed(history: History) -> bytes:
             entry,
             "content",
             "\n".join(
-                f"{t.first.outcome} in {t.first.stage}{f', {t.first.age}' if t.first.is_bad else ''}: "
+                f"{t.first.outcome} in {t.first.stage}{f', {t.age}' if t.first.is_bad else ''}: "
                 f"{t.who}: {t.first.why}"
                 for t in of
             )

@@ -87,10 +87,10 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
 
     @property
     def age(self) -> str:
-        """Since when it fails: `new`, or `since 2026-11-20`; of one that was ended, nothing is known."""
+        """Since when: `new`, or `not good since 2026-11-20`; of one that was ended, nothing is known."""
         if self.since is None:
             return "nothing known"
-        return "new" if self.is_new else f"since {self.since[:10]}"
+        return "new" if self.is_new else f"not good since {self.since[:10]}"
 
     def after(self, previous: Night | None) -> Night:
         """Return this run with what depends on the run before it: `last_good` and `since`."""
@@ -123,6 +123,16 @@ class Trouble:
     def first(self) -> Night:
         """One of them, which stands for all in outcome, stage, reason and age."""
         return self.nights[0]
+
+    @property
+    def varies(self) -> bool:
+        """Whether some were good for longer than the first: an outage meets those that fail, and others."""
+        return len({(one.since or "")[:10] for one in self.nights}) > 1
+
+    @property
+    def age(self) -> str:
+        """Since when they are not good."""
+        return f"{self.first.age}, some for less long" if self.varies else self.first.age
 
     @property
     def who(self) -> str:

@@ -168,7 +168,7 @@ def test_what_broke_since_the_last_night_is_told_from_what_failed_before(run: Ni
     )
     plan.create(run.store, tomorrow.plan, FROZEN)
     second = report.of_night(tomorrow)
-    assert [one.age for one in second] == [f"since {run.plan.frozen[:10]}", "new"]
+    assert [one.age for one in second] == [f"not good since {run.plan.frozen[:10]}", "new"]
     assert report.counts(second) == "2 failed (1 of them new)"
     rows = [line for line in report.markdown(tomorrow.plan, second).splitlines() if "**failed**" in line]
     assert ["gfx110X-all" in row for row in rows] == [True, False]

@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pytest
 
 from cairn.release.index import generation
@@ -60,6 +61,9 @@ def test_a_night_that_did_not_happen_is_a_gap(days: tuple[float, ...], now: floa
     if now < 100:
         assert [(one.when - BEGAN).days for one in shown if one.night is None] == gaps
     assert len(shown) <= night_history.KEPT
+    by_hand = [msgspec.structs.replace(past(day), refs=("torch=my-branch",)) for day in days]
+    shown = night_history.columns(by_hand, BEGAN + timedelta(days=now))
+    assert all(one.night is not None for one in shown)
 
 
 @pytest.mark.parametrize(
@@ -94,9 +98,9 @@ def test_legs_that_failed_for_one_reason_are_told_once_and_what_is_new_comes_fir
     told = troubles(
         (one("a", "3.11", old), one("b", "3.11", new), one("b", "3.12", new), one("a", "3.12", old))
     )
-    assert [(trouble.who, trouble.first.age) for trouble in told] == [
+    assert [(trouble.who, trouble.age) for trouble in told] == [
         ("b 3.11, 3.12", "new"),
-        ("a 3.11, 3.12", "since 2026-11-01"),
+        ("a 3.11, 3.12", "not good since 2026-11-01"),
     ]
 
 
