@@ -51,7 +51,7 @@ class FreezeOptions:
     """How a night begins; a text that is empty says nothing.
 
     Attributes:
-        staging, release: the channels that its sets go through.
+        release: the channel that its sets go to.
         like: the id of a night whose manifest is taken again, with the image that it names.
         rocm_version: the exact version of the ROCm SDK, also in place of that of `like`.
         rocm_index_url: where the newest ROCm SDK is asked for, where the stack does not name a version.
@@ -62,7 +62,6 @@ class FreezeOptions:
         refs: what is built in place of the line's commits, as the user wrote it; such a night goes to `dev`.
     """
 
-    staging: str = option("where sets wait (default: %(default)s)", metavar="CHANNEL", default="staging")
     release: str = option(
         "where they go (default: %(default)s)", "--to", metavar="CHANNEL", default="nightly"
     )

@@ -148,7 +148,7 @@ def planned(request: DriveRequest) -> tuple[NightStep, ...]:
             line=request.stack.line,
             frozen="1970-01-01T00:00:00Z",
             manifest_sha256="",
-            staging=keys.DEV if request.freeze_options.refs else request.freeze_options.staging,
+            staging=keys.DEV if request.freeze_options.refs else keys.STAGING,
             release=request.freeze_options.release,
             legs=request.legs,
         )
@@ -206,7 +206,7 @@ def _freeze(request: DriveRequest, variables: Mapping[str, str]) -> None:
 def _freeze_arguments(how: FreezeOptions) -> tuple[str, ...]:
     """Return the options of `cairn ci night freeze` that say the same."""
     return (
-        *("--staging", how.staging, "--to", how.release, "--like", how.like, "--work-dir", str(how.work_dir)),
+        *("--to", how.release, "--like", how.like, "--work-dir", str(how.work_dir)),
         *("--rocm-index-url", how.rocm_index_url, "--refs", how.refs),
         *(("--rocm-version", how.rocm_version) if how.rocm_version else ()),
         *(("--as-of", how.as_of.isoformat()) if how.as_of else ()),

@@ -73,8 +73,7 @@ def freeze(
         return night
     _refuse_legs(request)
     _refuse_tests(request)
-    for channel in (request.staging, request.release):
-        keys.checked_index(channel)
+    keys.checked_index(request.release)
     if request.image and not _BY_DIGEST.fullmatch(request.image):
         raise UsageError(
             f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
@@ -86,7 +85,7 @@ def freeze(
         line=request.stack.line,
         frozen=now(),
         manifest_sha256=frozen.digest(),
-        staging=keys.DEV if frozen.off_line else request.staging,
+        staging=keys.DEV if frozen.off_line else keys.STAGING,
         release=request.release,
         legs=request.legs,
         log=github.run_url(),
@@ -166,12 +165,11 @@ def _spelt(name: str, fork: str, hashtag: str) -> str:
 
 
 def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
-    staging = night.staging if night.is_open else request.staging
-    expected = (request.stack.name, request.stack.line, staging, request.release)
-    if (night.stack, night.line, night.staging, night.release) != expected:
+    expected = (request.stack.name, request.stack.line, request.release)
+    if (night.stack, night.line, night.release) != expected:
         raise UsageError(
-            f"the night {night.night} is of {night.stack}, line {night.line}, from {night.staging} to"
-            f" {night.release}, and not of {', '.join(expected)}",
+            f"the night {night.night} is of {night.stack}, line {night.line}, to {night.release}, and not of"
+            f" {', '.join(expected)}",
             tip="give it what it was begun with, or begin one under a different id",
         )
     named = {_spelt(name, one.origin, one.hashtag) for name, one in _refs(request).items()}

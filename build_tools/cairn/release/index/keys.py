@@ -44,10 +44,13 @@ from cairn.output import wording
 UNTESTED = "untested"
 """The channel of sets that nobody tested on hardware, and that may not replace those that somebody did."""
 
+STAGING = "staging"
+"""The channel in which sets wait for their tests and the gate."""
+
 DEV = "dev"
 """The channel of what developers try: no gate is before it, and commits that are not a line's stay there."""
 
-CHANNELS = ("staging", "release", DEV, "nightly", "prerelease", UNTESTED)
+CHANNELS = (STAGING, "release", DEV, "nightly", "prerelease", UNTESTED)
 """Every channel that there can be, so that a mistyped name never begins a new one."""
 
 GATED = frozenset({"release", "prerelease", "nightly", UNTESTED})

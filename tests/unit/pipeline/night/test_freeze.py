@@ -54,7 +54,7 @@ def test_a_dry_run_begins_nothing_and_what_is_there_goes_on(run: NightRun, reque
         ({"legs": (leg_of("gfx94X-dcgpu", line="nightly"),)}, "is of the line nightly"),
         ({"legs": (leg_of("gfx94X-dcgpu", python="3.12"),)}, "and not for 3.12"),
         ({"night": "../7"}, "cannot name a night"),
-        ({"night": "7", "release": "nightly"}, "from staging to release, and not of"),
+        ({"night": "7", "release": "nightly"}, "line main, to release, and not of"),
         ({"release": "nightyl"}, "'nightyl' is not a channel"),
         ({"image": "ghcr.io/me/build:latest"}, "another one tomorrow"),
         ({"image": "ghcr.io/me/build@sha256:latest"}, "another one tomorrow"),
