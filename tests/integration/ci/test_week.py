@@ -448,7 +448,7 @@ def test_what_each_morning_says(week: Week) -> None:
     assert pages["monday"] == [untested]
     assert [text.partition("UTC")[0][:48] for text in pages["wednesday"]] == [
         "✗ failed in build new gfx94X-dcgpu 3.12ninja: er",
-        "✗ failed in test not good since 2026-11-17",
+        "✗ failed in test not good since 2026-11-17 01:17",
         untested[:48],
     ]
     assert len(pages["thursday"]) == 2
