@@ -24,7 +24,7 @@ from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import MARKS, STATE
 from cairn.release.trust.metadata import TIMESTAMP, MetadataError, Timestamp, expiry, opened
-from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, etag_of
+from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject
 from cairn.wheels.wheelset import PARAMETERS
 
 _STATE_KEY = re.compile(r"(.+)/state\.json")
@@ -75,7 +75,7 @@ class SignedStore:
             number, digest = _custom(target)["number"], target.hashes["sha256"]
             pointer = Pointer(generation=number, digest=digest, rendered=number, rendered_digest=digest)
             data = encode(pointer)
-            return StoredObject(data=data, etag=etag_of(data))
+            return StoredObject(data=data)
         return self._reader.read(key)
 
     def file(self, index: str, filename: str) -> SignedFile | None:

@@ -465,7 +465,11 @@ def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[s
             for snapshot, projects in ((old, before), (new, after))
         ]
         files_before, files_after = ({file.filename: file for file in state.files} for state in states)
+        around = [(state.status, state.status_reason) for state in states]
+        is_same = around[0] == around[1] and old.generation.sets.keys() == new.generation.sets.keys()
         for filename in files_before.keys() | files_after.keys():
+            if is_same and files_before.get(filename) == files_after.get(filename):
+                continue
             one = _target(files_after.get(filename), new, states[1])
             if one != _target(files_before.get(filename), old, states[0]):
                 path = f"{index}/{filename}"
