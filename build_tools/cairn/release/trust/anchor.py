@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from cairn import files
 from cairn.errors import UsageError
-from cairn.release.trust.metadata import MetadataError, Root, key_of, opened
+from cairn.release.trust.metadata import SOON, MetadataError, Root, expired, key_of, opened
 from cairn.store import opening
 from cairn.store.protocol import MissingKeyError, Reader, Store, attempts_at, read_or_none
 
@@ -148,6 +148,18 @@ def anchor(reader: Reader) -> Anchor | None:
     is_new = not (text or before)
     root = _newest(reader, folder, first)
     return Anchor(folder=folder, first=first, root=root, is_new=is_new)
+
+
+def warning(reader: Reader) -> str | None:
+    """That the root of a store counts no more soon, and what to type; None where that is far, or none is."""
+    trusted = anchor(reader)
+    if trusted is None or not expired(trusted.root, SOON):
+        return None
+    until, needed = trusted.root.expires[:10], trusted.root.roles["root"].threshold
+    return (
+        f"the root of {reader.url} counts until {until}, and no client takes the store after that: {needed} "
+        f"of its keys sign the next one, by cairn trust change --store {reader.url} --root-key FILE"
+    )
 
 
 def _named(reader: Reader, text: str) -> tuple[Path, bytes]:

@@ -23,7 +23,7 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import MARKS, STATE
-from cairn.release.trust.metadata import TIMESTAMP, MetadataError, Timestamp, expiry, opened
+from cairn.release.trust.metadata import TIMESTAMP, MetadataError, Timestamp, expired, expiry, opened
 from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject
 from cairn.wheels.wheelset import PARAMETERS
 
@@ -127,9 +127,11 @@ class SignedStore:
             raise MetadataError(f"{self.url}: {error}", tip=_HINT) from error
         except exceptions.ExpiredMetadataError as error:
             stamp = opened(self._reader.read(TIMESTAMP).data, Timestamp, {}, name=TIMESTAMP, threshold=0)
+            of = [("root", self.anchor.root), ("timestamp", stamp)]
+            until = [f"its {name} counts until {one.expires}, and" for name, one in of if expired(one)]
             raise MetadataError(
-                f"{self.url}: {error}: its timestamp counts until {stamp.expires}, and the clock of this "
-                f"machine says {expiry(timedelta())}; this is an old copy, or nobody keeps the store fresh",
+                f"{self.url}: {error}: {' '.join(until[:1])} the clock of this machine says "
+                f"{expiry(timedelta())}; this is an old copy, or nobody keeps the store fresh",
                 tip=f"set the clock, if it is wrong; else {_HINT}",
             ) from error
         except exceptions.BadVersionNumberError as error:

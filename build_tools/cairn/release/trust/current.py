@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from cairn import datafile
+from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import digest_of
@@ -47,6 +48,8 @@ STATE = "generation.json"
 
 DECISIONS = frozenset({"ban", "lift", "withdraw", "readmit", "answer"})
 """The events that a promoter alone may note."""
+
+_AT_ONCE = 16  # requests side by side
 
 _DECISIONS = f"{LEDGER}/decisions.json"
 
@@ -181,6 +184,21 @@ class SignedMetadata:
         """The current metadata of an index, or of `LEDGER`; None where nothing of it is signed."""
         entry = now.meta.get(f"{role_of(name)}.json")
         return self.read(role_of(name), entry.version, Targets) if entry else None
+
+    def ending(self, now: Current) -> dict[str, metadata.Signed]:
+        """What of the snapshot and all below it counts no more soon, by file name.
+
+        Raises:
+            MetadataError: something is lost, or nobody who may has signed it.
+        """
+
+        def read(name: str) -> metadata.Signed:
+            kind = metadata.Snapshot if name == "snapshot.json" else Targets
+            return self.read(name.removesuffix(".json"), now.versions[name], kind)
+
+        names = list(now.versions) if now.timestamp else []
+        every = zip(names, side_by_side(read, names, jobs=_AT_ONCE), strict=True)
+        return {name: made for name, made in every if metadata.expired(made, metadata.SOON)}
 
     def require_entry(self, last: tuple[int, str] | None) -> None:
         """Refuse a ledger that has lost its entry of this number and digest, or any before it.

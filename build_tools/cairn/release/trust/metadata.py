@@ -32,6 +32,9 @@ TIMESTAMP = "metadata/timestamp.json"
 FRESH, SLOW, BINS = timedelta(days=7), timedelta(days=90), timedelta(days=365)
 """For how long a timestamp counts; the snapshot, and which index is in which state; the files of an index."""
 
+SOON = timedelta(days=30)
+"""Whoever signs is warned, or signs again what is below the root, so long before it counts no more."""
+
 _RESTORE = "restore metadata/ from a copy of the store"
 
 
@@ -235,6 +238,6 @@ def expiry(after: timedelta) -> str:
     return f"{datetime.now(UTC) + after:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def expired(value: Signed) -> bool:
-    """Whether metadata does not count any more."""
-    return datetime.fromisoformat(value.expires) <= datetime.now(UTC)
+def expired(value: Signed, after: timedelta = timedelta()) -> bool:
+    """Whether metadata does not count any more, now or after so long."""
+    return datetime.fromisoformat(value.expires) <= datetime.now(UTC) + after

@@ -14,6 +14,7 @@ somebody who can write to the store and has no key of the root's; nothing is bui
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections import defaultdict
@@ -235,14 +236,31 @@ class Promoter(SignedMetadata):
             return None
 
     def refresh(self) -> str:
-        """Sign the timestamp again, so that it goes on counting; return until when it does."""
+        """Sign the timestamp again, so that it goes on counting; return until when it does.
+
+        A promoter's key also signs again what counts no more soon of all below it.
+        """
         for _ in attempts_at(TIMESTAMP):
             now = self._to_sign("timestamp", late=True)
             if now.timestamp is None:
                 raise StoreError(f"{self.store.url} has nothing signed yet", tip="cairn trust init")
-            if made := self._stamp(now, now.timestamp.meta["snapshot.json"].version):
+            made = None
+            with contextlib.suppress(MetadataError):  # which `index check` tells
+                made = self._renewed(now) if self.can_sign else None
+            if made := made or self._stamp(now, now.timestamp.meta["snapshot.json"].version):
                 return made.expires
         raise AssertionError  # `attempts_at` raises
+
+    def _renewed(self, now: Current) -> Timestamp | None:
+        """Sign again what counts no more soon; None where nothing does, or another writer was first."""
+        ending = self.ending(now)
+        meta = {}
+        for name, old in ending.items():
+            if isinstance(old, Targets):
+                life = BINS if name == "targets.json" or ".bin-" in name else SLOW
+                new = msgspec.structs.replace(old, expires=expiry(life))
+                meta[name] = Version(version=self._put(name.removesuffix(".json"), new, old.version).version)
+        return self._lead_to(now, meta, []) if ending else None
 
     def _promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
         """The metadata by which a promoter meant the current generation to be current."""
@@ -306,8 +324,8 @@ class Promoter(SignedMetadata):
             **{f"{name}.json": Version(version=one) for name, one in zip(changes, written, strict=True)},
         }
 
-    def _lead_to(self, now: Current, meta: Mapping[str, Version], indexes: Sequence[str]) -> bool:
-        """Step 4; return whether the timestamp leads to it, or another writer was first.
+    def _lead_to(self, now: Current, meta: Mapping[str, Version], indexes: Sequence[str]) -> Timestamp | None:
+        """Step 4; return the timestamp that leads to it, or None if another writer was first.
 
         Args:
             now: what there is.
@@ -320,7 +338,7 @@ class Promoter(SignedMetadata):
             whole["targets.json"] = Version(version=top.version)
         above = now.timestamp.meta["snapshot.json"].version if now.timestamp else 0
         shot = self._put("snapshot", metadata.Snapshot(version=1, expires=expiry(SLOW), meta=whole), above)
-        return self._stamp(now, shot.version) is not None
+        return self._stamp(now, shot.version)
 
     def _write_bin(
         self, name: str, changes: Mapping[str, File | None], meta: Mapping[str, Version], *, fresh: bool

@@ -13,12 +13,13 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.release import gc
+from cairn.release.audit import audit
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, digest_of, encode
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance.reader import Recorder
-from cairn.release.trust import anchor, metadata, root
+from cairn.release.trust import anchor, metadata, online, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import SignedMetadata
 from cairn.release.trust.metadata import TIMESTAMP, MetadataError, key_of, sealed
@@ -247,6 +248,51 @@ def test_nothing_is_built_on_a_timestamp_that_is_older_by_one_than_the_writers_o
         store.write(TIMESTAMP, sealed(older, TIMEKEEPER))
         with pytest.raises(MetadataError, match="was set back"):
             publish(store, entries(1, 1))
+
+
+def test_what_counts_no_more_soon_is_named_and_a_promoters_refresh_signs_it_again(
+    store: MemoryStore, trusted: Anchor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with acting_as(tmp_path, PROMOTER), monkeypatch.context() as patch:
+        for life in ("SLOW", "BINS"):
+            patch.setattr(online, life, timedelta(days=20))
+        publish(store, entries(300))
+
+    def ending() -> set[str]:
+        signed = SignedMetadata(store, trusted)
+        return set(signed.ending(signed.current()))
+
+    every = {"snapshot.json", "targets.json", "release.json", *(f"release.bin-{n}.json" for n in range(4))}
+    assert ending() == every
+    assert any("7 lists of metadata/ count until" in one.said for one in audit.audit(store).problems)
+    with acting_as(tmp_path, TIMEKEEPER):
+        Promoter(store, trusted).refresh()
+    assert ending() == every
+    with acting_as(tmp_path, PROMOTER):
+        Promoter(store, trusted).refresh()
+        before = dict(store.objects)
+        assert not ending()
+        Promoter(store, trusted).refresh()
+    assert store.objects.keys() == before.keys()  # nothing is signed twice
+    fresh = somebody_new(store, trusted, tmp_path / "fresh", monkeypatch)
+    assert fresh.file("release", "torch-1.7-py3-none-any.whl") is not None
+
+
+def test_whoever_signs_is_told_a_month_before_the_root_counts_no_more(
+    store: MemoryStore, trusted: Anchor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert anchor.warning(store) is None
+    assert anchor.warning(MemoryStore()) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(root, "YEAR", timedelta(days=29))
+        root.publish(store, root.following(trusted.root, OFFLINE[:2]))
+    text = anchor.warning(store) or ""
+    assert "2 of its keys sign the next one, by cairn trust change --store" in text
+    assert text in [one.said for one in audit.audit(store).problems]
+    newest = anchor.anchor(store)
+    assert newest is not None
+    root.publish(store, root.following(newest.root, OFFLINE[:2]))
+    assert anchor.warning(store) is None
 
 
 def test_a_version_of_a_role_is_not_taken_for_an_earlier_one(
