@@ -78,6 +78,10 @@ class Anchor:
         """How the first root is named."""
         return fingerprint(self.first)
 
+    def history(self, version: int) -> Path:
+        """Where a root that follows the first is kept once it was verified."""
+        return _history(self.folder, version)
+
     def seen(self) -> Seen | None:
         """The highest versions that were seen here; None where the store never was."""
         blob = read_or_none(*self._memory())
@@ -199,10 +203,9 @@ def _first(reader: Reader) -> bytes:
 def _newest(reader: Reader, folder: Path, first: bytes) -> Root:
     """The newest root, each signed by enough keys of the one before it, and of its own."""
     root = opened(first, Root, {}, name="the root", threshold=0)
-    history = folder / "root_history"
     _follow(root, first, f"version {root.version} of the root")
     for version in range(root.version + 1, root.version + _MOST_ROOTS):
-        path = history / f"{version}.root.json"
+        path = _history(folder, version)
         if path.is_file():  # verified before it was kept
             root = opened(path.read_bytes(), Root, {}, name=str(path), threshold=0)
             continue
@@ -216,6 +219,10 @@ def _newest(reader: Reader, folder: Path, first: bytes) -> Root:
             raise MetadataError(f"{name} is version {root.version}")
         files.write_bytes(path, data)
     return root
+
+
+def _history(folder: Path, version: int) -> Path:
+    return folder / "root_history" / f"{version}.root.json"  # where python-tuf keeps them, too
 
 
 def _follow(root: Root, data: bytes, name: str) -> Root:

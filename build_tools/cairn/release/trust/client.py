@@ -23,7 +23,15 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import MARKS, STATE
-from cairn.release.trust.metadata import TIMESTAMP, MetadataError, Timestamp, expired, expiry, opened
+from cairn.release.trust.metadata import (
+    TIMESTAMP,
+    MetadataError,
+    Timestamp,
+    expired,
+    expiry,
+    opened,
+    require_of,
+)
 from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject
 from cairn.wheels.wheelset import PARAMETERS
 
@@ -112,7 +120,7 @@ class SignedStore:
                 self._updater = Updater(
                     str(self.anchor.folder),
                     "metadata/",
-                    fetcher=_Fetcher(self._reader),
+                    fetcher=_Fetcher(self._reader, self.anchor.fingerprint),
                     config=UpdaterConfig(prefix_targets_with_hash=False),
                     bootstrap=self.anchor.first,
                 )
@@ -203,14 +211,17 @@ def _signed_offer(
 
 
 class _Fetcher(FetcherInterface):
-    """Metadata from whatever has the objects."""
+    """Metadata from whatever has the objects, if it is of the store with this root."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, fingerprint: str) -> None:
+        self._reader, self._fingerprint = reader, fingerprint
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         try:
-            yield self._reader.read(url).data
+            data = self._reader.read(url).data
+            # A next root follows from the one before it by signatures, not by a name.
+            is_root = url.endswith(".root.json")
+            yield data if is_root else require_of(data, self._fingerprint, name=url)
         except MissingKeyError as error:
             raise exceptions.DownloadHTTPError(str(error), 404) from error
         except StoreError as error:

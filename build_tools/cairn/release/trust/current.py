@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -35,6 +35,9 @@ from cairn.release.trust.metadata import (
     role_of,
 )
 from cairn.store.protocol import MissingKeyError, Store, read_or_none
+
+if TYPE_CHECKING:
+    from cairn.release.trust.signers import PublicKey
 
 MARKS = ("yanked", "failed", "untested", "status")
 """What is signed of a file for people: why it was yanked, what failed of it, on what it is untested, and what
@@ -128,7 +131,7 @@ class SignedMetadata:
             empty = Targets(version=0, expires=metadata.expiry(metadata.BINS), targets={})
             return Current(timestamp=None, etag=None, meta={}, top=empty)
         where = f"{self.store.url}/{TIMESTAMP}"
-        stamp = opened(blob.data, Timestamp, self._stamps, name=where)
+        stamp = self._opened(blob.data, Timestamp, self._stamps, name=where)
         version = Seen(stamp.version, stamp.meta["snapshot.json"].version)
         self.require_version(version, seen)
         if metadata.expired(stamp) and not late:
@@ -175,10 +178,16 @@ class SignedMetadata:
             raise MetadataError(
                 f"{self.store.url}/{key} is lost", tip="restore metadata/ from a copy of the store"
             ) from error
-        made = opened(data, kind, self._keys, name=f"{self.store.url}/{key}")
+        made = self._opened(data, kind, self._keys, name=f"{self.store.url}/{key}")
         if made.version != version:
             raise MetadataError(f"{self.store.url}/{key} is version {made.version} of {role}")
         return made
+
+    def _opened(
+        self, data: bytes, kind: type[metadata.M], trusted: Mapping[str, PublicKey], *, name: str
+    ) -> metadata.M:
+        """Metadata of this very store, by one of these keys."""
+        return opened(metadata.require_of(data, self.anchor.fingerprint, name=name), kind, trusted, name=name)
 
     def role(self, now: Current, name: str) -> Targets | None:
         """The current metadata of an index, or of `LEDGER`; None where nothing of it is signed."""

@@ -38,6 +38,10 @@ SOON = timedelta(days=30)
 _RESTORE = "restore metadata/ from a copy of the store"
 
 
+class _OfStore(msgspec.Struct):
+    store: str = ""
+
+
 class MetadataError(StoreError):
     """Metadata that nobody who may has signed, or that is not what it should be."""
 
@@ -95,8 +99,14 @@ class Delegations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Signed(msgspec.Struct, frozen=True, kw_only=True, tag_field="_type", omit_defaults=True):
-    """The fields of every kind of metadata."""
+    """The fields of every kind of metadata.
 
+    Attributes:
+        store: the fingerprint of the first root, so that what a key signed for one store counts in no other;
+            a root has none.
+    """
+
+    store: str = ""
     version: int
     expires: str
     spec_version: str = msgspec.field(default_factory=lambda: SPEC_VERSION)  # written, though a default
@@ -217,6 +227,21 @@ def opened(data: bytes, kind: type[M], keys: Mapping[str, PublicKey], *, name: s
         return datafile.decode(body, kind)
     except (msgspec.DecodeError, ValueError, KeyError) as error:
         raise MetadataError(f"{name} cannot be read: {error}", tip=_RESTORE) from error
+
+
+def require_of(data: bytes, fingerprint: str, *, name: str) -> bytes:
+    """The file of metadata that is given, if it says that it is of the store with this root.
+
+    Raises:
+        MetadataError: it is another store's.
+    """
+    try:
+        of = datafile.decode(bytes(datafile.decode(data, _File).signed), _OfStore).store
+    except msgspec.DecodeError as error:
+        raise MetadataError(f"{name} cannot be read: {error}", tip=_RESTORE) from error
+    if of != fingerprint:
+        raise MetadataError(f"{name} was signed for another store: {of or 'it names none'}", tip=_RESTORE)
+    return data
 
 
 def _holds(one: _Signature, body: bytes, keys: Mapping[str, PublicKey]) -> bool:

@@ -231,7 +231,7 @@ class Promoter(SignedMetadata):
         entry = now.meta.get(f"{role_of(name)}.json")
         blob = read_or_none(self.store, key_of(role_of(name), entry.version)) if entry else None
         try:
-            return metadata.opened(blob.data, Targets, self._own, name=name) if blob else None
+            return self._opened(blob.data, Targets, self._own, name=name) if blob else None
         except MetadataError:
             return None
 
@@ -365,6 +365,7 @@ class Promoter(SignedMetadata):
 
     def _stamp(self, now: Current, snapshot: int) -> Timestamp | None:
         stamp = Timestamp(
+            store=self.anchor.fingerprint,
             version=now.timestamp.version + 1 if now.timestamp else 1,
             expires=expiry(FRESH),
             meta={"snapshot.json": Version(version=snapshot)},
@@ -382,7 +383,7 @@ class Promoter(SignedMetadata):
         """Write metadata under the next version that nobody has taken; return it."""
         signer = self._signer("targets")
         for version in itertools.count(above + 1):
-            numbered = msgspec.structs.replace(made, version=version)
+            numbered = msgspec.structs.replace(made, version=version, store=self.anchor.fingerprint)
             if self.store.write_if(key_of(role, version), sealed(numbered, signer), etag=None):
                 return numbered
         raise AssertionError  # it counts without end

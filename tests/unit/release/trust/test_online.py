@@ -176,6 +176,20 @@ def test_two_offline_keys_of_three_are_lost_and_replaced_one_after_the_other(sto
     }
 
 
+def test_a_next_root_brings_back_those_before_it_that_a_copy_lacks(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        store.objects.pop(key_of("root", 2), None)
+        trusted = anchor.anchor(store)
+        assert trusted is not None
+        root.publish(store, root.following(trusted.root, OFFLINE[:2]))
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "fresh"))
+    seen = anchor.anchor(store)
+    assert seen is not None
+    assert seen.root.version == 3
+
+
 def test_a_timestamps_key_keeps_an_index_fresh_and_can_do_nothing_else(
     store: MemoryStore, trusted: Anchor, tmp_path: Path
 ) -> None:
