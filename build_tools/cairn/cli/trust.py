@@ -164,7 +164,7 @@ def _change(request: Change) -> Answer:
     trusted, named = _trusted(store), dict(request.adopt)
     keys = [signers.signer(path) for path in request.root_key]
     if request.draft is not None and request.draft.is_file():
-        data = root.with_signatures(request.draft.read_bytes(), keys)
+        data = metadata.more_signed(request.draft.read_bytes(), keys)
     else:
         new = trusted.root
         for role, name in request.add:

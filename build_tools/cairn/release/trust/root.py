@@ -63,11 +63,6 @@ def following(new: Root, root_signers: Sequence[Signer]) -> bytes:
     return sealed(msgspec.structs.replace(new, version=new.version + 1, expires=expiry(YEAR)), *root_signers)
 
 
-def with_signatures(draft: bytes, root_signers: Sequence[Signer]) -> bytes:
-    """Add signatures to a draft of a root."""
-    return metadata.more_signed(draft, root_signers)
-
-
 def missing(old: Root, draft: bytes) -> str | None:
     """The signatures that a draft still needs, in words; None if it needs none.
 

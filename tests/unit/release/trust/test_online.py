@@ -165,7 +165,7 @@ def test_two_offline_keys_of_three_are_lost_and_replaced_one_after_the_other(sto
         signers = [OFFLINE[2], OFFLINE[1] if place == 0 else signer(40), fresh]
         draft = root.following(changed, signers[:1])
         assert "more of the keys" in str(root.missing(trusted.root, draft))
-        draft = root.with_signatures(draft, signers[1:])
+        draft = metadata.more_signed(draft, signers[1:])
         assert root.missing(trusted.root, draft) is None
         root.publish(store, draft)
     trusted = anchor.anchor(store)
