@@ -433,27 +433,6 @@ class Promoter(SignedMetadata):
         return signer
 
 
-def note(store: Store, events: Sequence[Event]) -> None:
-    """Note events of sets in the ledger, and sign them where a promoter does it.
-
-    With what a promoter notes of a set, the failures that it has by then are signed too, so that nobody can
-    have them forgotten.
-
-    Raises:
-        UsageError: they are decisions, and there is no key of a promoter.
-    """
-    ledger, trusted = Ledger(store), anchors.anchor(store)
-    assert trusted is not None  # noqa: S101 - its caller has looked
-    promoter = Promoter(store, trusted)
-    if any(event.kind in DECISIONS for event in events):
-        promoter.require_key()
-    news = ledger.add(events=events)
-    if promoter.can_sign:
-        of_sets = dict.fromkeys(event.set_id for event in events)
-        failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
-        promoter.decide([*failures, *(event for event in news if event.kind != "record")])
-
-
 def _targets(targets: Mapping[str, File]) -> Targets:
     return Targets(version=0, expires=expiry(BINS), targets=targets)
 
