@@ -10,7 +10,8 @@ start-up included: `cairn index publish` of one wheel into a folder, and dumb-py
 written of the store by the one more wheel is counted too.
 
 Only the gate lets wheels into an index that is signed: the one more signed wheel is a commit into `release`
-as the gate makes it once it has judged, in a program of its own: without a root, and with one.
+as the gate makes it once it has judged, in a program of its own (`index_one_more.py`): without a root, and
+with one.
 """
 
 from __future__ import annotations
@@ -148,16 +149,6 @@ def compare(projects: int, files: int, work: Path) -> None:
     report(whole_peer, measured([*cairn, "index", "repair", *at]), peer_name="dumb-pypi")
 
 
-def one_more(folder: Path, version: str) -> None:
-    """Commit one more file into `release`; it is signed if the store has a root."""
-    name, digest = f"project7-{version}-py3-none-any.whl", hashlib.sha256(version.encode()).hexdigest()
-    new = FileEntry(filename=name, sha256=digest, size=123_456, version=version, build=PUBLISHED)
-    for attempt in attempts(Index(LocalStore(folder), "release")):
-        project = attempt.before.project("project7").with_files((new,))
-        if attempt.commit(Change(projects={"project7": project}), "promote"):
-            break
-
-
 def compare_signed(projects: int, files: int, work: Path, peer: Cost) -> None:
     """One more wheel in `release`, without a root and with one."""
     from cairn.release.trust import root, signers  # noqa: PLC0415 - which the commit that is measured does not load
@@ -165,7 +156,7 @@ def compare_signed(projects: int, files: int, work: Path, peer: Cost) -> None:
     store = LocalStore(work / "released")
     os.environ["CAIRN_CACHE_DIR"] = str(work / "cache")
     filled(store, projects, files, index="release")
-    command = [sys.executable, __file__, "--one-more", str(store.path)]
+    command = [sys.executable, str(Path(__file__).with_name("index_one_more.py")), str(store.path)]
     print("one more wheel that the gate let in, without a root")
     report(peer, median([measured([*command, f"3.{n}.0"]) for n in range(RUNS)]), peer_name="dumb-pypi")
     signers.create(work / "keys")
@@ -183,11 +174,7 @@ def main() -> int:
     parser.add_argument(
         "--wheels", type=int, default=100_000, help="in the index before (default: %(default)s)"
     )
-    parser.add_argument("--one-more", nargs=2, metavar=("STORE", "VERSION"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.one_more:
-        one_more(Path(options.one_more[0]), options.one_more[1])
-        return 0
     for projects in (options.wheels // 20, 20):
         with tempfile.TemporaryDirectory(prefix="cairn-bench-") as folder:
             compare(projects, options.wheels // projects, Path(folder))

@@ -7,10 +7,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cairn import process
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -50,6 +52,11 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEF
     A failure, or an interrupt, ends the programs that run for other items, at whatever depth such calls are
     within each other, and is raised; what has not begun is dropped.
     """
+    every = tuple(items)
+    if len(every) < 2:  # noqa: PLR2004 - a thread helps nobody
+        return tuple(map(work, every))
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - which most commands do without
+
     # A part of a larger piece of work, called in one of its threads, joins that work's group.
     group = getattr(_of_thread, "group", None) or _TaskGroup()
 
@@ -62,7 +69,7 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEF
 
     pool = ThreadPoolExecutor(max(1, jobs), initializer=group.join)
     try:
-        return _results([pool.submit(one, item) for item in items], group)
+        return _results([pool.submit(one, item) for item in every], group)
     except BaseException as error:
         group.fail(error)
         raise
@@ -92,7 +99,7 @@ def wait_for(futures: Collection[Future[Any]]) -> None:
     Python looks for signals before it begins to wait, and again when one wakes it. A signal that comes
     between that look and the system's wait wakes nobody, so the main thread must not wait for long at once.
     """
-    ended = queue.SimpleQueue[Future[Any]]()
+    ended: queue.SimpleQueue[Future[Any]] = queue.SimpleQueue()
     for future in futures:
         future.add_done_callback(ended.put)
     left = len(futures)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import functools
 import re
+from typing import TYPE_CHECKING
 
-from packaging.markers import Marker
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+
+if TYPE_CHECKING:  # an index asks for names alone, and packaging's parser takes its time to load
+    from packaging.requirements import Requirement
+    from packaging.specifiers import SpecifierSet
 
 _SHOWN = 200  # characters of a text in the message about it
 _REMEMBERED = 1 << 15  # commands look at the requirements of a wheel several times
@@ -45,6 +47,8 @@ def specifiers(text: str) -> SpecifierSet:
     Raises:
         ValueError: it is not one by PEP 440.
     """
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - see above
+
     try:
         specifiers = SpecifierSet(text)
         _try(specifiers)
@@ -60,6 +64,8 @@ def requirement(text: str) -> Requirement:
     Raises:
         ValueError: it is not one by PEP 508.
     """
+    from packaging.requirements import Requirement  # noqa: PLC0415 - see above
+
     try:
         requirement = Requirement(text)
         _try(requirement.specifier)
@@ -92,4 +98,6 @@ def _try(specifiers: SpecifierSet) -> None:
 
 @functools.lru_cache
 def _try_marker(text: str) -> None:
+    from packaging.markers import Marker  # noqa: PLC0415 - see above
+
     Marker(text).evaluate(_NO_EXTRA)

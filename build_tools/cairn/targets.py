@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import re
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -295,6 +294,8 @@ def _data() -> dict[str, Any]:
 
 
 def _table(name: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - most commands look up no target
+
     return tomllib.loads(importlib.resources.files("cairn").joinpath(name).read_text(encoding="utf-8"))
 
 

@@ -164,7 +164,7 @@ def _change(request: Change) -> Answer:
     trusted, named = _trusted(store), dict(request.adopt)
     keys = [signers.signer(path) for path in request.root_key]
     if request.draft is not None and request.draft.is_file():
-        data = root.with_signatures(request.draft.read_bytes(), keys)
+        data = metadata.more_signed(request.draft.read_bytes(), keys)
     else:
         new = trusted.root
         for role, name in request.add:
@@ -222,7 +222,8 @@ class Refresh(signing.SignOptions, common.StoreOptions):
 
     A timestamp counts for a week, so that nobody can keep an old state before users for longer. Each release
     signs it again; where a week may pass without one, a timer runs this with the timestamp's key. With a
-    promoter's key, it also signs what testers and rebuilders have added since: pages say so from then on.
+    promoter's key, it also signs what ends within a month, and what testers and rebuilders have added since:
+    pages say so from then on.
 
     With --adopt, the promoter vouches for an index that was changed without a promoter's key, by an older
     Cairn or by hand: look at it first (`cairn release log`, `cairn index check --hashes`). With a builder's
@@ -241,7 +242,7 @@ class Refresh(signing.SignOptions, common.StoreOptions):
 
 def _refresh(request: Refresh) -> Answer:
     from cairn.release import records
-    from cairn.release.trust import root, signers
+    from cairn.release.trust import anchor, root, signers
     from cairn.release.trust.online import Promoter
 
     store = request.open_existing_store()
@@ -255,7 +256,9 @@ def _refresh(request: Refresh) -> Answer:
     until = promoter.refresh()
     if promoter.can_sign:
         records.finish(store)
-    return Answer({"expires": until}, [f"what {store.url} says counts until {until}"])
+    text = anchor.warning(store)
+    shown = (f"what {store.url} says counts until {until}", *((Warn(text),) if text else ()))
+    return Answer({"expires": until, "warning": text}, shown)
 
 
 def _acting(
@@ -309,6 +312,8 @@ def _text(
     states: Sequence[Snapshot],
     version: Seen,
 ) -> Iterator[Piece]:
+    from cairn.release.trust import anchor
+
     root: Root = trusted.root
     yield f"{trusted.fingerprint}"
     yield Note(
@@ -318,6 +323,8 @@ def _text(
     for role, ids in keys_of.items():
         needs = f", {root.roles['root'].threshold} of which sign the next root" if role == "root" else ""
         yield f"{role:10} {', '.join(one[:16] for one in ids)}{needs}"
+    if text := anchor.warning(store):
+        yield Warn(text)
     if trusted.is_new:
         yield Warn(
             "this machine has met that root for the first time: compare its fingerprint with the releaser's"

@@ -16,8 +16,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from cairn.platforms import landlock
-
 if TYPE_CHECKING:
     from cairn.platforms import OwnGroup
 
@@ -176,13 +174,19 @@ def guarding() -> Iterator[None]:
 
 def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
     """See `System.confined`; of the systems here, Linux can."""
-    return landlock.start_confined(start, hidden) if sys.platform == "linux" else start()
+    if sys.platform != "linux":
+        return start()
+    from cairn.platforms import landlock  # noqa: PLC0415 - ctypes, which takes a tenth of a start
+
+    return landlock.start_confined(start, hidden)
 
 
 def exposed() -> str:
     """See `System.exposed`."""
     if sys.platform != "linux":
         return "Cairn and of those who called it"
+    from cairn.platforms import landlock  # noqa: PLC0415 - as above
+
     return "" if landlock.keeps_apart() else "those who called Cairn, such as the shell of a job"
 
 

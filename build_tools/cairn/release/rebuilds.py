@@ -16,9 +16,6 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
@@ -168,14 +165,7 @@ def decode(payload: bytes, *, name: str) -> tuple[Rebuild, PublicKey]:
     try:
         read = datafile.convert(datafile.parse_json(payload, name=name), in_toto.TestResultStatement)
         rebuild, key = _read(read)
-    except (
-        UsageError,
-        msgspec.ValidationError,
-        KeyError,
-        TypeError,
-        ValueError,
-        UnsupportedAlgorithm,
-    ) as error:
+    except (UsageError, msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
         raise SignatureError(f"{name} is not the verdict of a rebuilder: {error}") from error
     if (read.predicate.result == _PASSED) != rebuild.is_identical:
         raise SignatureError(f"{name} contradicts itself: {read.predicate.result[:20]} beside its digests")
@@ -187,9 +177,7 @@ def _read(read: in_toto.TestResultStatement) -> tuple[Rebuild, PublicKey]:
         raise UsageError(f"it is of the types {read.type[:100]}, {read.predicate_type[:100]}")
     configuration = {resource.name: resource for resource in read.predicate.configuration}
     about = configuration[_SET].annotations
-    key = load_pem_public_key(datafile.convert(about["key"], str).encode())
-    if not isinstance(key, Ed25519PublicKey):
-        raise UsageError("its key is not an Ed25519 key")
+    key = PublicKey.of_pem(datafile.convert(about["key"], str).encode(), "its key")
     rebuild = Rebuild(
         set_id=configuration[_SET].digest["sha256"],
         manifest_sha256=configuration[_MANIFEST].digest["sha256"],
@@ -203,7 +191,7 @@ def _read(read: in_toto.TestResultStatement) -> tuple[Rebuild, PublicKey]:
         finished=datafile.convert(about["finished"], str),
         machine=datafile.convert(about.get("machine", {}), dict[str, str]),
     )
-    return rebuild, PublicKey(key)
+    return rebuild, key
 
 
 def keep(

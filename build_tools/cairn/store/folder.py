@@ -57,7 +57,7 @@ class LocalStore:
         """See `Store.read`."""
         with self.open(key) as stream:
             data = stream.read()
-        return StoredObject(data=data, etag=etag_of(data))
+        return StoredObject(data=data)
 
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""

@@ -52,7 +52,7 @@ class MemoryStore:
             data = self.objects[valid_key(key)]
         except KeyError as error:
             raise MissingKeyError(f"{self.url} holds no {key}") from error
-        return StoredObject(data=data, etag=etag_of(data))
+        return StoredObject(data=data)
 
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""

@@ -56,11 +56,16 @@ class StoredObject:
 
     Attributes:
         data: all of its bytes.
-        etag: an opaque name of exactly these bytes, for `Store.write_if`.
+        bucket_etag: what a bucket calls exactly these bytes; None where that is `etag_of` them.
     """
 
     data: bytes
-    etag: str
+    bucket_etag: str | None = None
+
+    @functools.cached_property
+    def etag(self) -> str:
+        """An opaque name of exactly these bytes, for `Store.write_if`."""
+        return self.bucket_etag or etag_of(self.data)
 
 
 @dataclass(frozen=True, kw_only=True)

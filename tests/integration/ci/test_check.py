@@ -14,6 +14,7 @@ import boto3
 import pytest
 
 from cairn.pipeline.repository import aws
+from cairn.release.trust import signers
 from helpers.buckets import Server
 from helpers.http_proxy import proxy
 from helpers.program import Cairn
@@ -147,6 +148,24 @@ def test_nothing_is_missing_and_nothing_is_left_in_the_bucket(
         assert [one["check"] for one in found if one["level"] != "ok"] == ["roles in AWS"], found
     assert "conditional writes" in {one["check"] for one in found}
     assert "Contents" not in s3_server.client.list_objects_v2(Bucket=bucket.split("/")[2])
+
+
+def test_a_store_with_a_root_asks_for_where_its_promoters_remember(
+    cairn: Cairn, repository: Path, github: GitHub, bucket: str, tmp_path: Path
+) -> None:
+    signers.create(tmp_path / "keys")
+    cairn("trust", "init", "--store", bucket, "--root-key", tmp_path / "keys" / signers.PRIVATE_NAME)
+    names = {"variable CAIRN_ROOT", "variable CAIRN_TRUST_STORE"}
+    assert lacking(cairn, repository).keys() == names
+    variables = github.answers[f"{REPOSITORY}/actions/variables"]["variables"]
+    memory = {"name": "CAIRN_TRUST_STORE", "value": bucket}
+    variables += [{"name": "CAIRN_ROOT", "value": f"sha256:{'0' * 64}"}, memory]
+    github.write()
+    (text,) = lacking(cairn, repository).values()
+    assert "names the store that is signed" in text
+    memory["value"] = "s3://trust"
+    github.write()
+    assert not lacking(cairn, repository, code=0)
 
 
 def test_a_server_that_ignores_conditions_is_unfit(

@@ -245,12 +245,15 @@ def _stage(request: Stage) -> Answer:
 
 def _promote(request: Promote) -> Answer:
     from cairn.pipeline.night.promote import promote_night
+    from cairn.release.trust import anchor
 
     with (
         request.attested_run() as run,
         console.current().stage(f"promote the night {run.plan.night}") as stage,
     ):
         promotion = promote_night(run, whole=request.whole, say=stage.update)
+        if ending := anchor.warning(run.store):
+            console.current().warn(ending)
     return _promotion(promotion, run.plan.night)
 
 

@@ -17,6 +17,8 @@ from cairn.pipeline.doctor.model import Finding, missing, note, ok, warning
 from cairn.pipeline.repository import aws, github, init, pinned, workflows
 from cairn.pipeline.repository.choices import Choices, Lock
 from cairn.pipeline.repository.github import Unanswered
+from cairn.release.trust import anchor
+from cairn.release.trust.metadata import key_of
 from cairn.stack.read import load
 from cairn.store import opening
 from cairn.store.folder import LocalStore
@@ -73,7 +75,7 @@ def check(repository: Repository) -> Iterator[Finding]:
         return
     values = {str(one["name"]): str(one["value"]) for one in variables}
     yield from _variables(repository, values)
-    yield from _store(repository, values.get("CAIRN_STORE") or repository.choices.store)
+    yield from _store(repository, values.get("CAIRN_STORE") or repository.choices.store, values)
     yield from _trust(repository)
     yield from _roles(repository, values)
     yield from _environments(repository)
@@ -126,13 +128,17 @@ def _variables(repository: Repository, values: Mapping[str, str]) -> Iterator[Fi
         yield missing(f"variable {workflows.ENDPOINT}", f"is {values[workflows.ENDPOINT]}", fix=line)
 
 
-def _store(repository: Repository, url: str | None) -> Iterator[Finding]:
-    """Open the store, and try whether it does what conditional writes ask."""
+def _store(
+    repository: Repository, url: str | None, values: Mapping[str, str] | None = None
+) -> Iterator[Finding]:
+    """Open the store, and try whether it does what conditional writes ask; see what its root asks for."""
     if not url:
         yield missing("store", "none is named", fix="cairn ci init --store s3://bucket/prefix")
         return
     try:
         store = opening.open_store(url, endpoint_url=repository.choices.endpoint_url)
+        if values is not None and store.exists(key_of("root", 1)):
+            yield from _signed(repository, store.url, values)
         if isinstance(store, LocalStore):
             yield ok("store", f"{url} is a folder: every job needs a runner that has it")
             return
@@ -150,6 +156,23 @@ def _store(repository: Repository, url: str | None) -> Iterator[Finding]:
         yield missing("conditional writes", f"{url} is unfit: {error}", fix=error.tip)
     else:
         yield ok("conditional writes", "of two writers at once one wins, and the other one is told")
+
+
+def _signed(repository: Repository, url: str, values: Mapping[str, str]) -> Iterator[Finding]:
+    """Look for what the jobs of a store with a root need to sign."""
+    for name, what in (
+        (anchor.VARIABLE, "its fingerprint: cairn trust show"),
+        (anchor.MEMORY, "a store that promote alone may write to, where the jobs that sign remember"),
+    ):
+        line = f"gh variable set {name} --repo {repository.expected.repository} --body …"
+        if not (value := values.get(name)):
+            text = f"is not set, and {url} has a root: {what}; without it promote signs nothing"
+            yield missing(f"variable {name}", text, fix=line)
+        elif name == anchor.MEMORY and value.rstrip("/") == url.rstrip("/"):
+            text = "names the store that is signed: whoever can write there must not write here"
+            yield missing(f"variable {name}", text, fix=line)
+        else:
+            yield ok(f"variable {name}", value)
 
 
 def _trust(repository: Repository) -> Iterator[Finding]:

@@ -198,9 +198,19 @@ def check_signed(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
         now = signed.current()
         role = signed.role(now, LEDGER)
         yield from _decisions(decisions_of(role), tuple(Ledger(store).events())) if role else ()
+        ending = signed.ending(now)
     except (CairnError, OSError) as error:
         yield Problem(code="signature", index=None, where="metadata/", said=str(error))
         return
+    if text := anchor.warning(store):
+        yield Problem(code="signature", index=None, where="metadata/root.json", said=text)
+    if ending:
+        until, name = min((made.expires[:10], name) for name, made in ending.items())
+        text = (
+            f"{len(ending)} lists of metadata/ count until {until} ({name}) or little longer, and no client "
+            f"takes them after that; a promoter signs them again: cairn trust refresh --store {store.url}"
+        )
+        yield Problem(code="signature", index=None, where=name, said=text)
     for name in filter(keys.is_gated, names):
         try:
             texts = tuple(_unsigned(Index(store, name).load(), signed, signed.role(now, name)))

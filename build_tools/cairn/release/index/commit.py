@@ -54,6 +54,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event
 from cairn.release.trust import anchor
+from cairn.release.trust.current import DECISIONS
 from cairn.store.protocol import Store, attempts_at, write_once
 
 if TYPE_CHECKING:
@@ -201,13 +202,28 @@ def may_sign(store: Store) -> bool:
 
 
 def note(store: Store, events: Sequence[Event]) -> None:
-    """Note events of sets in the ledger, signed where the store has a root: see `trust.online.note`."""
-    if anchor.anchor(store) is None:
-        Ledger(store).add(events=events)
-        return
-    from cairn.release.trust import online  # noqa: PLC0415 - as above
+    """Note events of sets in the ledger; where the store has a root, a promoter signs them.
 
-    online.note(store, events)
+    With what a promoter notes of a set, the failures that it has by then are signed too, so that nobody can
+    have them forgotten.
+
+    Raises:
+        UsageError: they are decisions, and there is no key of a promoter.
+    """
+    ledger, trusted = Ledger(store), anchor.anchor(store)
+    if trusted is None:
+        ledger.add(events=events)
+        return
+    from cairn.release.trust.online import Promoter  # noqa: PLC0415 - as above
+
+    promoter = Promoter(store, trusted)
+    if any(event.kind in DECISIONS for event in events):
+        promoter.require_key()
+    news = ledger.add(events=events)
+    if promoter.can_sign:
+        of_sets = dict.fromkeys(event.set_id for event in events)
+        failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
+        promoter.decide([*failures, *(event for event in news if event.kind != "record")])
 
 
 def render_all(index: Index) -> tuple[str, ...]:

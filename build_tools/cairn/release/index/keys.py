@@ -101,7 +101,6 @@ _KINDS = {
     rf"|INDEX/((index|status)\.html|(targets|trends)\.json|{_LOCKS}|{_STATUS})",
 }
 _INDEX = rf"(?:{'|'.join(CHANNELS)})(?:/[A-Za-z0-9-]+)?"
-_OWN = {kind: re.compile(pattern.replace("INDEX", _INDEX)) for kind, pattern in _KINDS.items()}
 _PLAIN = re.compile("[A-Za-z0-9_.+!/-]+")
 _GENERATION = re.compile(rf"{_INDEX}/generations/([0-9]{{8}})-({_DIGEST})\.json")
 
@@ -147,7 +146,12 @@ def scope_of(index: str) -> str:
 
 def kind_of(key: str) -> str | None:
     """The kind of object under a key: `file`, `page` …; None for a key that is not one of ours."""
-    return next((kind for kind, pattern in _OWN.items() if pattern.fullmatch(key)), None)
+    return next((kind for kind, pattern in _own().items() if pattern.fullmatch(key)), None)
+
+
+@functools.cache
+def _own() -> dict[str, re.Pattern[str]]:
+    return {kind: re.compile(pattern.replace("INDEX", _INDEX)) for kind, pattern in _KINDS.items()}
 
 
 def index_of(key: str) -> str | None:

@@ -21,7 +21,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.release.index import keys
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
-from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, etag_of, valid_key
+from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, valid_key
 
 _MOST_BYTES = 1 << 28  # of an object that is read whole; a project of 100,000 files has less
 _MOST_METADATA = 5_000_000  # as python-tuf has it, which looks at the size once all is there
@@ -45,7 +45,7 @@ class WebReader:
         out, url = io.BytesIO(), f"{self.url}/{urllib.parse.quote(valid_key(key))}"
         fetch(url, out=out, most=_MOST_METADATA if key.startswith("metadata/") else _MOST_BYTES)
         data = out.getvalue()
-        return StoredObject(data=data, etag=etag_of(data))
+        return StoredObject(data=data)
 
 
 class Recorder:

@@ -34,7 +34,6 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.rocm_version import sorts_above
 from cairn.wheels.metadata.wheel_info import parse_file_name
-from cairn.wheels.split import completeness
 from cairn.wheels.wheelset import WheelSet
 
 # Fields with values of one line (core metadata specification). The others may be texts, such as a licence.
@@ -302,6 +301,8 @@ def split_problems(
     Raises:
         WheelError: a wheel cannot be read.
     """
+    from cairn.wheels.split import completeness  # noqa: PLC0415 - formats of device code: files have none
+
     versions = {project_of(file.file_name): version_of(file.file_name) for file in wheel_set.closure}
     rocm = next((versions[name] for name in _ROCM if name in versions), None)
     sentences = completeness.problems(

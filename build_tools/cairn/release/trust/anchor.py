@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from cairn import files
 from cairn.errors import UsageError
-from cairn.release.trust.metadata import MetadataError, Root, key_of, opened
+from cairn.release.trust.metadata import SOON, MetadataError, Root, expired, key_of, opened
 from cairn.store import opening
 from cairn.store.protocol import MissingKeyError, Reader, Store, attempts_at, read_or_none
 
@@ -77,6 +77,10 @@ class Anchor:
     def fingerprint(self) -> str:
         """How the first root is named."""
         return fingerprint(self.first)
+
+    def history(self, version: int) -> Path:
+        """Where a root that follows the first is kept once it was verified."""
+        return _history(self.folder, version)
 
     def seen(self) -> Seen | None:
         """The highest versions that were seen here; None where the store never was."""
@@ -150,6 +154,18 @@ def anchor(reader: Reader) -> Anchor | None:
     return Anchor(folder=folder, first=first, root=root, is_new=is_new)
 
 
+def warning(reader: Reader) -> str | None:
+    """That the root of a store counts no more soon, and what to type; None where that is far, or none is."""
+    trusted = anchor(reader)
+    if trusted is None or not expired(trusted.root, SOON):
+        return None
+    until, needed = trusted.root.expires[:10], trusted.root.roles["root"].threshold
+    return (
+        f"the root of {reader.url} counts until {until}, and no client takes the store after that: {needed} "
+        f"of its keys sign the next one, by cairn trust change --store {reader.url} --root-key FILE"
+    )
+
+
 def _named(reader: Reader, text: str) -> tuple[Path, bytes]:
     """The folder and the bytes of the root with this name."""
     match = _FINGERPRINT.fullmatch(text.lower())
@@ -187,10 +203,9 @@ def _first(reader: Reader) -> bytes:
 def _newest(reader: Reader, folder: Path, first: bytes) -> Root:
     """The newest root, each signed by enough keys of the one before it, and of its own."""
     root = opened(first, Root, {}, name="the root", threshold=0)
-    history = folder / "root_history"
     _follow(root, first, f"version {root.version} of the root")
     for version in range(root.version + 1, root.version + _MOST_ROOTS):
-        path = history / f"{version}.root.json"
+        path = _history(folder, version)
         if path.is_file():  # verified before it was kept
             root = opened(path.read_bytes(), Root, {}, name=str(path), threshold=0)
             continue
@@ -204,6 +219,10 @@ def _newest(reader: Reader, folder: Path, first: bytes) -> Root:
             raise MetadataError(f"{name} is version {root.version}")
         files.write_bytes(path, data)
     return root
+
+
+def _history(folder: Path, version: int) -> Path:
+    return folder / "root_history" / f"{version}.root.json"  # where python-tuf keeps them, too
 
 
 def _follow(root: Root, data: bytes, name: str) -> Root:

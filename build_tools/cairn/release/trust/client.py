@@ -23,8 +23,16 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import MARKS, STATE
-from cairn.release.trust.metadata import TIMESTAMP, MetadataError, Timestamp, expiry, opened
-from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, etag_of
+from cairn.release.trust.metadata import (
+    TIMESTAMP,
+    MetadataError,
+    Timestamp,
+    expired,
+    expiry,
+    opened,
+    require_of,
+)
+from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject
 from cairn.wheels.wheelset import PARAMETERS
 
 _STATE_KEY = re.compile(r"(.+)/state\.json")
@@ -75,7 +83,7 @@ class SignedStore:
             number, digest = _custom(target)["number"], target.hashes["sha256"]
             pointer = Pointer(generation=number, digest=digest, rendered=number, rendered_digest=digest)
             data = encode(pointer)
-            return StoredObject(data=data, etag=etag_of(data))
+            return StoredObject(data=data)
         return self._reader.read(key)
 
     def file(self, index: str, filename: str) -> SignedFile | None:
@@ -112,7 +120,7 @@ class SignedStore:
                 self._updater = Updater(
                     str(self.anchor.folder),
                     "metadata/",
-                    fetcher=_Fetcher(self._reader),
+                    fetcher=_Fetcher(self._reader, self.anchor.fingerprint),
                     config=UpdaterConfig(prefix_targets_with_hash=False),
                     bootstrap=self.anchor.first,
                 )
@@ -127,9 +135,11 @@ class SignedStore:
             raise MetadataError(f"{self.url}: {error}", tip=_HINT) from error
         except exceptions.ExpiredMetadataError as error:
             stamp = opened(self._reader.read(TIMESTAMP).data, Timestamp, {}, name=TIMESTAMP, threshold=0)
+            of = [("root", self.anchor.root), ("timestamp", stamp)]
+            until = [f"its {name} counts until {one.expires}, and" for name, one in of if expired(one)]
             raise MetadataError(
-                f"{self.url}: {error}: its timestamp counts until {stamp.expires}, and the clock of this "
-                f"machine says {expiry(timedelta())}; this is an old copy, or nobody keeps the store fresh",
+                f"{self.url}: {error}: {' '.join(until[:1])} the clock of this machine says "
+                f"{expiry(timedelta())}; this is an old copy, or nobody keeps the store fresh",
                 tip=f"set the clock, if it is wrong; else {_HINT}",
             ) from error
         except exceptions.BadVersionNumberError as error:
@@ -201,14 +211,17 @@ def _signed_offer(
 
 
 class _Fetcher(FetcherInterface):
-    """Metadata from whatever has the objects."""
+    """Metadata from whatever has the objects, if it is of the store with this root."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, fingerprint: str) -> None:
+        self._reader, self._fingerprint = reader, fingerprint
 
     def _fetch(self, url: str) -> Iterator[bytes]:
         try:
-            yield self._reader.read(url).data
+            data = self._reader.read(url).data
+            # A next root follows from the one before it by signatures, not by a name.
+            is_root = url.endswith(".root.json")
+            yield data if is_root else require_of(data, self._fingerprint, name=url)
         except MissingKeyError as error:
             raise exceptions.DownloadHTTPError(str(error), 404) from error
         except StoreError as error:

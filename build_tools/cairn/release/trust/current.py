@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from cairn import datafile
+from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import digest_of
@@ -35,6 +36,9 @@ from cairn.release.trust.metadata import (
 )
 from cairn.store.protocol import MissingKeyError, Store, read_or_none
 
+if TYPE_CHECKING:
+    from cairn.release.trust.signers import PublicKey
+
 MARKS = ("yanked", "failed", "untested", "status")
 """What is signed of a file for people: why it was yanked, what failed of it, on what it is untested, and what
 is said of its project (PEP 792); each where there is anything to say."""
@@ -47,6 +51,8 @@ STATE = "generation.json"
 
 DECISIONS = frozenset({"ban", "lift", "withdraw", "readmit", "answer"})
 """The events that a promoter alone may note."""
+
+_AT_ONCE = 16  # requests side by side
 
 _DECISIONS = f"{LEDGER}/decisions.json"
 
@@ -125,7 +131,7 @@ class SignedMetadata:
             empty = Targets(version=0, expires=metadata.expiry(metadata.BINS), targets={})
             return Current(timestamp=None, etag=None, meta={}, top=empty)
         where = f"{self.store.url}/{TIMESTAMP}"
-        stamp = opened(blob.data, Timestamp, self._stamps, name=where)
+        stamp = self._opened(blob.data, Timestamp, self._stamps, name=where)
         version = Seen(stamp.version, stamp.meta["snapshot.json"].version)
         self.require_version(version, seen)
         if metadata.expired(stamp) and not late:
@@ -172,15 +178,36 @@ class SignedMetadata:
             raise MetadataError(
                 f"{self.store.url}/{key} is lost", tip="restore metadata/ from a copy of the store"
             ) from error
-        made = opened(data, kind, self._keys, name=f"{self.store.url}/{key}")
+        made = self._opened(data, kind, self._keys, name=f"{self.store.url}/{key}")
         if made.version != version:
             raise MetadataError(f"{self.store.url}/{key} is version {made.version} of {role}")
         return made
+
+    def _opened(
+        self, data: bytes, kind: type[metadata.M], trusted: Mapping[str, PublicKey], *, name: str
+    ) -> metadata.M:
+        """Metadata of this very store, by one of these keys."""
+        return opened(metadata.require_of(data, self.anchor.fingerprint, name=name), kind, trusted, name=name)
 
     def role(self, now: Current, name: str) -> Targets | None:
         """The current metadata of an index, or of `LEDGER`; None where nothing of it is signed."""
         entry = now.meta.get(f"{role_of(name)}.json")
         return self.read(role_of(name), entry.version, Targets) if entry else None
+
+    def ending(self, now: Current) -> dict[str, metadata.Signed]:
+        """What of the snapshot and all below it counts no more soon, by file name.
+
+        Raises:
+            MetadataError: something is lost, or nobody who may has signed it.
+        """
+
+        def read(name: str) -> metadata.Signed:
+            kind = metadata.Snapshot if name == "snapshot.json" else Targets
+            return self.read(name.removesuffix(".json"), now.versions[name], kind)
+
+        names = list(now.versions) if now.timestamp else []
+        every = zip(names, side_by_side(read, names, jobs=_AT_ONCE), strict=True)
+        return {name: made for name, made in every if metadata.expired(made, metadata.SOON)}
 
     def require_entry(self, last: tuple[int, str] | None) -> None:
         """Refuse a ledger that has lost its entry of this number and digest, or any before it.

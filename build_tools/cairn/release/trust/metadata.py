@@ -32,7 +32,14 @@ TIMESTAMP = "metadata/timestamp.json"
 FRESH, SLOW, BINS = timedelta(days=7), timedelta(days=90), timedelta(days=365)
 """For how long a timestamp counts; the snapshot, and which index is in which state; the files of an index."""
 
+SOON = timedelta(days=30)
+"""Whoever signs is warned, or signs again what is below the root, so long before it counts no more."""
+
 _RESTORE = "restore metadata/ from a copy of the store"
+
+
+class _OfStore(msgspec.Struct):
+    store: str = ""
 
 
 class MetadataError(StoreError):
@@ -92,8 +99,14 @@ class Delegations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Signed(msgspec.Struct, frozen=True, kw_only=True, tag_field="_type", omit_defaults=True):
-    """The fields of every kind of metadata."""
+    """The fields of every kind of metadata.
 
+    Attributes:
+        store: the fingerprint of the first root, so that what a key signed for one store counts in no other;
+            a root has none.
+    """
+
+    store: str = ""
     version: int
     expires: str
     spec_version: str = msgspec.field(default_factory=lambda: SPEC_VERSION)  # written, though a default
@@ -216,6 +229,21 @@ def opened(data: bytes, kind: type[M], keys: Mapping[str, PublicKey], *, name: s
         raise MetadataError(f"{name} cannot be read: {error}", tip=_RESTORE) from error
 
 
+def require_of(data: bytes, fingerprint: str, *, name: str) -> bytes:
+    """The file of metadata that is given, if it says that it is of the store with this root.
+
+    Raises:
+        MetadataError: it is another store's.
+    """
+    try:
+        of = datafile.decode(bytes(datafile.decode(data, _File).signed), _OfStore).store
+    except msgspec.DecodeError as error:
+        raise MetadataError(f"{name} cannot be read: {error}", tip=_RESTORE) from error
+    if of != fingerprint:
+        raise MetadataError(f"{name} was signed for another store: {of or 'it names none'}", tip=_RESTORE)
+    return data
+
+
 def _holds(one: _Signature, body: bytes, keys: Mapping[str, PublicKey]) -> bool:
     return keys[one.keyid].holds(bytes.fromhex(one.sig), body)
 
@@ -235,6 +263,6 @@ def expiry(after: timedelta) -> str:
     return f"{datetime.now(UTC) + after:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def expired(value: Signed) -> bool:
-    """Whether metadata does not count any more."""
-    return datetime.fromisoformat(value.expires) <= datetime.now(UTC)
+def expired(value: Signed, after: timedelta = timedelta()) -> bool:
+    """Whether metadata does not count any more, now or after so long."""
+    return datetime.fromisoformat(value.expires) <= datetime.now(UTC) + after

@@ -14,6 +14,7 @@ somebody who can write to the store and has no key of the root's; nothing is bui
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections import defaultdict
@@ -230,19 +231,36 @@ class Promoter(SignedMetadata):
         entry = now.meta.get(f"{role_of(name)}.json")
         blob = read_or_none(self.store, key_of(role_of(name), entry.version)) if entry else None
         try:
-            return metadata.opened(blob.data, Targets, self._own, name=name) if blob else None
+            return self._opened(blob.data, Targets, self._own, name=name) if blob else None
         except MetadataError:
             return None
 
     def refresh(self) -> str:
-        """Sign the timestamp again, so that it goes on counting; return until when it does."""
+        """Sign the timestamp again, so that it goes on counting; return until when it does.
+
+        A promoter's key also signs again what counts no more soon of all below it.
+        """
         for _ in attempts_at(TIMESTAMP):
             now = self._to_sign("timestamp", late=True)
             if now.timestamp is None:
                 raise StoreError(f"{self.store.url} has nothing signed yet", tip="cairn trust init")
-            if made := self._stamp(now, now.timestamp.meta["snapshot.json"].version):
+            made = None
+            with contextlib.suppress(MetadataError):  # which `index check` tells
+                made = self._renewed(now) if self.can_sign else None
+            if made := made or self._stamp(now, now.timestamp.meta["snapshot.json"].version):
                 return made.expires
         raise AssertionError  # `attempts_at` raises
+
+    def _renewed(self, now: Current) -> Timestamp | None:
+        """Sign again what counts no more soon; None where nothing does, or another writer was first."""
+        ending = self.ending(now)
+        meta = {}
+        for name, old in ending.items():
+            if isinstance(old, Targets):
+                life = BINS if name == "targets.json" or ".bin-" in name else SLOW
+                new = msgspec.structs.replace(old, expires=expiry(life))
+                meta[name] = Version(version=self._put(name.removesuffix(".json"), new, old.version).version)
+        return self._lead_to(now, meta, []) if ending else None
 
     def _promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
         """The metadata by which a promoter meant the current generation to be current."""
@@ -306,8 +324,8 @@ class Promoter(SignedMetadata):
             **{f"{name}.json": Version(version=one) for name, one in zip(changes, written, strict=True)},
         }
 
-    def _lead_to(self, now: Current, meta: Mapping[str, Version], indexes: Sequence[str]) -> bool:
-        """Step 4; return whether the timestamp leads to it, or another writer was first.
+    def _lead_to(self, now: Current, meta: Mapping[str, Version], indexes: Sequence[str]) -> Timestamp | None:
+        """Step 4; return the timestamp that leads to it, or None if another writer was first.
 
         Args:
             now: what there is.
@@ -320,7 +338,7 @@ class Promoter(SignedMetadata):
             whole["targets.json"] = Version(version=top.version)
         above = now.timestamp.meta["snapshot.json"].version if now.timestamp else 0
         shot = self._put("snapshot", metadata.Snapshot(version=1, expires=expiry(SLOW), meta=whole), above)
-        return self._stamp(now, shot.version) is not None
+        return self._stamp(now, shot.version)
 
     def _write_bin(
         self, name: str, changes: Mapping[str, File | None], meta: Mapping[str, Version], *, fresh: bool
@@ -347,6 +365,7 @@ class Promoter(SignedMetadata):
 
     def _stamp(self, now: Current, snapshot: int) -> Timestamp | None:
         stamp = Timestamp(
+            store=self.anchor.fingerprint,
             version=now.timestamp.version + 1 if now.timestamp else 1,
             expires=expiry(FRESH),
             meta={"snapshot.json": Version(version=snapshot)},
@@ -364,7 +383,7 @@ class Promoter(SignedMetadata):
         """Write metadata under the next version that nobody has taken; return it."""
         signer = self._signer("targets")
         for version in itertools.count(above + 1):
-            numbered = msgspec.structs.replace(made, version=version)
+            numbered = msgspec.structs.replace(made, version=version, store=self.anchor.fingerprint)
             if self.store.write_if(key_of(role, version), sealed(numbered, signer), etag=None):
                 return numbered
         raise AssertionError  # it counts without end
@@ -414,27 +433,6 @@ class Promoter(SignedMetadata):
         return signer
 
 
-def note(store: Store, events: Sequence[Event]) -> None:
-    """Note events of sets in the ledger, and sign them where a promoter does it.
-
-    With what a promoter notes of a set, the failures that it has by then are signed too, so that nobody can
-    have them forgotten.
-
-    Raises:
-        UsageError: they are decisions, and there is no key of a promoter.
-    """
-    ledger, trusted = Ledger(store), anchors.anchor(store)
-    assert trusted is not None  # noqa: S101 - its caller has looked
-    promoter = Promoter(store, trusted)
-    if any(event.kind in DECISIONS for event in events):
-        promoter.require_key()
-    news = ledger.add(events=events)
-    if promoter.can_sign:
-        of_sets = dict.fromkeys(event.set_id for event in events)
-        failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
-        promoter.decide([*failures, *(event for event in news if event.kind != "record")])
-
-
 def _targets(targets: Mapping[str, File]) -> Targets:
     return Targets(version=0, expires=expiry(BINS), targets=targets)
 
@@ -465,7 +463,11 @@ def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[s
             for snapshot, projects in ((old, before), (new, after))
         ]
         files_before, files_after = ({file.filename: file for file in state.files} for state in states)
+        around = [(state.status, state.status_reason) for state in states]
+        is_same = around[0] == around[1] and old.generation.sets.keys() == new.generation.sets.keys()
         for filename in files_before.keys() | files_after.keys():
+            if is_same and files_before.get(filename) == files_after.get(filename):
+                continue
             one = _target(files_after.get(filename), new, states[1])
             if one != _target(files_before.get(filename), old, states[0]):
                 path = f"{index}/{filename}"

@@ -63,11 +63,6 @@ def following(new: Root, root_signers: Sequence[Signer]) -> bytes:
     return sealed(msgspec.structs.replace(new, version=new.version + 1, expires=expiry(YEAR)), *root_signers)
 
 
-def with_signatures(draft: bytes, root_signers: Sequence[Signer]) -> bytes:
-    """Add signatures to a draft of a root."""
-    return metadata.more_signed(draft, root_signers)
-
-
 def missing(old: Root, draft: bytes) -> str | None:
     """The signatures that a draft still needs, in words; None if it needs none.
 
@@ -171,6 +166,10 @@ def publish(store: Store, data: bytes) -> Anchor:
     assert trusted is not None  # noqa: S101 - it has one now
     if is_new and version == 1:  # nothing can have been signed before
         trusted.remember(anchor.Seen(0, 0))
+    for number in range(
+        2, trusted.root.version
+    ):  # a copy that was put back may lack some that clients follow
+        store.write_if(key_of("root", number), trusted.history(number).read_bytes(), etag=None)
     store.write("metadata/root.json", store.read(key_of("root", trusted.root.version)).data)
     return trusted
 

@@ -7,6 +7,8 @@ of its public half in DER (SubjectPublicKeyInfo, RFC 8410), so that
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import os
 import re
@@ -14,16 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
 
 from cairn import platforms
 from cairn.errors import UsageError
@@ -31,12 +25,16 @@ from cairn.errors import UsageError
 PRIVATE_NAME, PUBLIC_NAME = "cairn-sign.key", "cairn-sign.pub"
 """The files that `create` writes."""
 
-
 VARIABLE = "CAIRN_SIGN_KEY"
 """Names the file of the private key where no option does."""
 
 TEXT_VARIABLE = "CAIRN_SIGN_PRIVATE_KEY"
 """Is the private key, in PEM, where no option names a file: as jobs get secrets."""
+
+# What stands before the 32 bytes of a key in DER (RFC 8410, section 10). cryptography's readers of all kinds
+# of keys take longer to load than a release takes to sign.
+_PRIVATE = ("PRIVATE", bytes.fromhex("302e020100300506032b657004220420"))
+_PUBLIC = ("PUBLIC", bytes.fromhex("302a300506032b6570032100"))
 
 _WORKFLOW = re.compile(r"github:([A-Za-z0-9-]+/[A-Za-z0-9._-]+)/([A-Za-z0-9._-]+\.ya?ml)(?:@(refs/.+))?")
 
@@ -50,8 +48,7 @@ class PublicKey:
 
     def __init__(self, key: Ed25519PublicKey) -> None:
         self._key = key
-        der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-        self.key_id = hashlib.sha256(der).hexdigest()
+        self.key_id = hashlib.sha256(_PUBLIC[1] + key.public_bytes_raw()).hexdigest()
 
     def holds(self, signature: bytes, message: bytes) -> bool:
         """Whether the private key made this signature of this message."""
@@ -71,11 +68,20 @@ class PublicKey:
     @property
     def raw(self) -> str:
         """The 32 bytes of the key in hex, as TUF's metadata has it."""
-        return self._key.public_bytes(Encoding.Raw, PublicFormat.Raw).hex()
+        return self._key.public_bytes_raw().hex()
+
+    @classmethod
+    def of_pem(cls, data: bytes, name: str) -> PublicKey:
+        """The key in a PEM file; `name` stands for it in errors.
+
+        Raises:
+            UsageError: it is not an Ed25519 key.
+        """
+        return cls(Ed25519PublicKey.from_public_bytes(_raw_of(data, _PUBLIC, name)))
 
     def pem(self) -> bytes:
         """The key as a PEM file."""
-        return self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        return _pem_of(self._key.public_bytes_raw(), _PUBLIC)
 
 
 PublicKeys = Mapping[str, PublicKey]
@@ -104,7 +110,27 @@ class Signer:
 
     def pem(self) -> bytes:
         """The key as a PEM file."""
-        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        return _pem_of(self._key.private_bytes_raw(), _PRIVATE)
+
+
+def _pem_of(raw: bytes, kind: tuple[str, bytes]) -> bytes:
+    text = base64.b64encode(kind[1] + raw).decode()
+    return f"-----BEGIN {kind[0]} KEY-----\n{text}\n-----END {kind[0]} KEY-----\n".encode()
+
+
+def _raw_of(data: bytes, kind: tuple[str, bytes], name: str) -> bytes:
+    """The 32 bytes of a key in a PEM file."""
+    word, before = kind
+    pattern = rf"-----BEGIN {word} KEY-----([A-Za-z0-9+/=\s]+)-----END {word} KEY-----"
+    match = re.search(pattern.encode(), data)
+    try:
+        der = base64.b64decode(match[1]) if match else b""
+    except binascii.Error:
+        der = b""
+    if not der.startswith(before) or len(der) != len(before) + 32:
+        tip = "make one: cairn release key create --output-dir DIR"
+        raise UsageError(f"{name} is not an Ed25519 {word.lower()} key in PEM", tip=tip)
+    return der.removeprefix(before)
 
 
 def create(folder: Path) -> PublicKey:
@@ -141,17 +167,10 @@ def signer(path: Path) -> Signer:
 
 
 def _signer(data: bytes, name: str) -> Signer:
-    try:
-        key = load_pem_private_key(data, password=None)
-    except TypeError as error:
+    if b"ENCRYPTED" in data:
         tip = f"give it without one, from a place that others cannot read: openssl pkey -in {name}"
-        raise UsageError(f"{name} is protected by a passphrase", tip=tip) from error
-    except (ValueError, UnsupportedAlgorithm) as error:
-        tip = "make one: cairn release key create --output-dir DIR"
-        raise UsageError(f"{name} is not a private key in PEM", tip=tip) from error
-    if not isinstance(key, Ed25519PrivateKey):
-        raise UsageError(f"{name} is not an Ed25519 key", tip="make one: cairn release key create")
-    return Signer(key)
+        raise UsageError(f"{name} is protected by a passphrase", tip=tip)
+    return Signer(Ed25519PrivateKey.from_private_bytes(_raw_of(data, _PRIVATE, name)))
 
 
 def chosen_signer(path: Path | None) -> Signer | None:
@@ -176,13 +195,7 @@ def public_key(path: Path) -> PublicKey:
     if b"PRIVATE KEY" in data:
         tip = f"give the public half ({PUBLIC_NAME}), and keep this one to yourself"
         raise UsageError(f"{path} is a private key", tip=tip)
-    try:
-        key = load_pem_public_key(data)
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise UsageError(f"{path} is not a public key in PEM") from error
-    if not isinstance(key, Ed25519PublicKey):
-        raise UsageError(f"{path} is not an Ed25519 key")
-    return PublicKey(key)
+    return PublicKey.of_pem(data, str(path))
 
 
 def public_keys(paths: Sequence[Path]) -> PublicKeys:

@@ -90,7 +90,7 @@ class BucketStore:
         expected = answer.attributes.get(SHA256)
         if expected is not None and hashlib.sha256(data).hexdigest() != expected:
             raise DamagedObjectError.of(f"{self.url}/{key}")
-        return StoredObject(data=data, etag=download.etag_of(self.bucket, answer.meta))
+        return StoredObject(data=data, bucket_etag=download.etag_of(self.bucket, answer.meta))
 
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""

@@ -5,7 +5,6 @@ Sources: the binary distribution format and core metadata specifications of pack
 
 from __future__ import annotations
 
-import configparser
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
@@ -338,6 +337,8 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     path = f"{folder}/entry_points.txt"
     if path not in archive:
         return {}
+    import configparser  # noqa: PLC0415 - few wheels have any
+
     # As the entry points specification reads it: `=` alone, names with their case, no section of defaults.
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, default_section="\0")
     parser.optionxform = str  # type: ignore[method-assign, assignment]

@@ -64,6 +64,19 @@ def test_the_id_is_what_openssl_says(tmp_path: Path) -> None:
     assert hashlib.sha256(der).hexdigest() == made.key_id
 
 
+def test_a_key_is_written_as_cryptography_does_and_read_as_openssl_wraps_it() -> None:
+    made = signers.Signer(PRIVATE)
+    assert made.pem() == _pem(PRIVATE)
+    assert made.public.pem() == PUBLIC
+    for data in (
+        PUBLIC,
+        PUBLIC.replace(b"\n", b"\r\n"),
+        b"of ann\n" + PUBLIC,
+        PUBLIC.replace(b"UD", b"U\nD"),
+    ):
+        assert signers.PublicKey.of_pem(data, "it").key_id == made.key_id
+
+
 def _pem(key: object) -> bytes:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # type: ignore[attr-defined]
 
@@ -75,21 +88,33 @@ CURVE = generate_private_key(SECP256R1())
 PUBLIC = PRIVATE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 CURVE_PUBLIC = CURVE.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 PROTECTED = PRIVATE.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
-OTHER = "not an Ed25519 key"
+OTHER = "not an Ed25519 (private|public) key in PEM"
 
 
 @pytest.mark.parametrize(
     ("use", "data", "said"),
     [
-        (signers.signer, b"", "not a private key"),
-        (signers.signer, PUBLIC, "not a private key"),
+        (signers.signer, b"", OTHER),
+        (signers.signer, PUBLIC, OTHER),
+        (signers.signer, _pem(PRIVATE).replace(b"MC4", b"Mc4"), OTHER),
+        (signers.signer, _pem(PRIVATE).replace(b"MC4C", b"MC4"), OTHER),
         (signers.signer, _pem(CURVE), OTHER),
         (signers.signer, PROTECTED, "protected by a passphrase"),
-        (lambda path: signers.trust_of([str(path)]), b"", "not a public key"),
+        (lambda path: signers.trust_of([str(path)]), b"", "not an Ed25519 public key"),
         (lambda path: signers.trust_of([str(path)]), _pem(PRIVATE), "is a private key"),
         (lambda path: signers.trust_of([str(path)]), CURVE_PUBLIC, OTHER),
     ],
-    ids=["empty", "public", "curve", "passphrase", "trust empty", "trust private", "trust curve"],
+    ids=[
+        "empty",
+        "public",
+        "other bytes",
+        "cut",
+        "curve",
+        "passphrase",
+        "trust empty",
+        "trust private",
+        "trust curve",
+    ],
 )
 def test_what_does_not_sign_or_cannot_be_trusted_is_refused(
     tmp_path: Path, use: Callable[[Path], object], data: bytes, said: str

@@ -15,13 +15,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import datafile
 from cairn.errors import CairnError
 from cairn.release import records
 from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
 from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, ProjectState, digest_of, encode
 from cairn.release.index.snapshot import Change, Index
-from cairn.release.provenance import chain, evidence
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import Event
+from cairn.release.provenance import chain, dsse, evidence
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.trust import anchor, metadata, root
 from cairn.release.trust.client import SignedStore
@@ -29,7 +32,7 @@ from cairn.release.trust.metadata import TIMESTAMP, key_of, sealed
 from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import Signer
 from cairn.store.memory import MemoryStore
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 from helpers.gate import data_of, record_of
 from helpers.provenance import Released, released, signer
 from helpers.release import commit
@@ -235,7 +238,7 @@ def _(scene: Scene) -> None:
     scene.store.write(TIMESTAMP, sealed(msgspec.structs.replace(old, version=10**9), MALLORY))
 
 
-@attack(BUCKET, "makes the timestamp endless", old="error: exceeding")
+@attack(BUCKET, "makes the timestamp endless", old="error: cannot be read")
 def _(scene: Scene) -> None:
     scene.store.write(TIMESTAMP, b'{"signatures":[' + b" " * 10**6)
 
@@ -302,6 +305,70 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     key = keys.set_key(scene.victim.id, f"records/{scene.made.listed.records[0]}.json")
     scene.store.write(key, data_of(msgspec.structs.replace(record_of(scene.victim), set_id="0" * 64)))
+
+
+@attack(BUCKET, "gives the builder's signature of something else", old="error: is not what its signature is")
+def _(scene: Scene) -> None:
+    statement = evidence.of_builder(scene.store, scene.victim).replace(b"sample", b"simple")
+    envelope = dsse.sign(statement, dsse.IN_TOTO, BUILDER)
+    key = keys.set_key(scene.victim.id, evidence.BUILDER_SIGNATURE)
+    scene.store.write(key, datafile.dumps(envelope).encode())
+
+
+@attack(BUCKET, "gives the builder's statement and signature of another set", old="error: builder: ")
+def _(scene: Scene) -> None:
+    other = _elsewhere(scene)
+    for name in (BUILDER_FILE, evidence.BUILDER_SIGNATURE):
+        data = other.store.read(keys.set_key(other.made.id, name)).data
+        scene.store.write(keys.set_key(scene.victim.id, name), data)
+
+
+@attack(BUCKET, "gives the metadata of another store that has the same keys", old="error: another store")
+def _(scene: Scene) -> None:
+    other = _elsewhere(scene)
+    for key, data in other.store.objects.items():
+        if key not in (key_of("root", 1), "metadata/root.json"):
+            scene.store.write(key, data)
+    scene.victim = other.made
+
+
+@attack(
+    BUCKET,
+    "mixes lists of another store that has the same keys into the state",
+    old=SIGNED,
+    new="error: another store",
+)
+def _(scene: Scene) -> None:
+    other = _elsewhere(scene).store
+    for key in [key for key in other.objects if ".release." in key and key in scene.store.objects]:
+        scene.store.write(key, other.objects[key])
+
+
+@attack(BUCKET, "gives the ledger of another store", old=SIGNED)
+def _(scene: Scene) -> None:
+    for key, data in _elsewhere(scene).store.objects.items():
+        if key.startswith("ledger/"):
+            scene.store.write(key, data)
+    with pytest.raises(CairnError, match="cut back or changed"):
+        _released_again(scene, "writer")
+
+
+@attack(BUCKET, "offers his wheel under the name in other case, or in letters that look alike", old="error: ")
+def _(scene: Scene) -> None:
+    for name in ("torch", "Torch", "t\N{CYRILLIC SMALL LETTER O}rch"):
+        wheels = [
+            msgspec.structs.replace(one, file_name=one.file_name.replace("torch", name))
+            for one in scene.made.made.wheels
+        ]
+        scene.victim = msgspec.structs.replace(scene.made.made, wheels=tuple(wheels))
+        assert scene.sees("new").startswith("error: ") == (name != "torch")
+
+
+@attack(BUCKET, "gives the timestamp two bodies, his own behind what was signed", old="error: ")
+def _(scene: Scene) -> None:
+    data = scene.store.read(TIMESTAMP).data
+    his = metadata.canonical(msgspec.structs.replace(_timestamp(scene), version=10**9))
+    scene.store.write(TIMESTAMP, data[:-1] + b',"signed":' + his + b"}")
 
 
 @attack(
@@ -394,6 +461,27 @@ def _(scene: Scene) -> None:
     _sign_state(scene, BUILDER)
 
 
+@attack(MAKER, "delegates every path to himself", old="error: ")
+def _(scene: Scene) -> None:
+    shot = _snapshot(scene)
+    version = shot.meta["targets.json"].version
+    top = metadata.opened(
+        scene.store.read(key_of("targets", version)).data, metadata.Targets, {}, name="it", threshold=0
+    )
+    assert top.delegations is not None
+    role = metadata.Delegated(keyids=(BUILDER.key_id,), name="release", paths=("*",))
+    public = metadata.Key(keytype="ed25519", scheme="ed25519", keyval={"public": BUILDER.public.raw})
+    wider = metadata.Delegations(keys={BUILDER.key_id: public}, roles=(role,))
+    new = msgspec.structs.replace(top, version=version + 1, delegations=wider)
+    scene.store.write(key_of("targets", version + 1), sealed(new, BUILDER))
+    meta = {**shot.meta, "targets.json": metadata.Version(version=version + 1)}
+    scene.store.write(
+        key_of("snapshot", shot.version + 1),
+        sealed(msgspec.structs.replace(_after(shot), meta=meta), BUILDER),
+    )
+    stamp(scene.store, [BUILDER], snapshot=shot.version + 1)
+
+
 JUDGE = "and the tester's key"
 
 
@@ -412,6 +500,15 @@ def _(scene: Scene) -> None:
     evidence.sign_builder(
         scene.store, scene.victim.id, evidence.of_builder(scene.store, scene.victim), TESTER
     )
+
+
+@attack(JUDGE, "lifts the yank, and answers, in the ledger", old=SIGNED)
+def _(scene: Scene) -> None:
+    when = "2026-11-30T00:00:00Z"
+    lifted = Event(kind="lift", set_id=scene.victim.id, who="the promoter", when=when, why="fine")
+    answered = msgspec.structs.replace(lifted, kind="answer", record=scene.made.listed.records[0])
+    Ledger(scene.store).add(events=[lifted, answered])
+    assert Ledger(scene.store).ban_of_set(scene.victim) is not None
 
 
 CHIEF = "and the promoter's key"
@@ -517,6 +614,23 @@ def _with_wheels_of(scene: Scene, one: Signer) -> None:
     for key, data in other.store.objects.items():
         scene.store.write(key, data)
     scene.victim = other.made
+
+
+def _elsewhere(scene: Scene) -> Released:
+    """Another store of the same people, with the same keys: what they try there is not for these users."""
+    wheels = scene.folder / "elsewhere"
+    wheels.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAIRN_CACHE_DIR", str(wheels / "cache"))
+        other = released(wheels, version="2.9.7", attester=KeyAttester(PROMOTER), tested_by=TESTER)
+        statement = evidence.of_builder(other.store, other.made)
+        evidence.sign_builder(other.store, other.made.id, statement, BUILDER)
+        trusted = rooted(other.store, threshold=1)
+        with acting_as(scene.folder, PROMOTER):
+            root.sign_all(other.store, trusted, {})
+            yank(other.store, other.made.id, reason="a try")
+            lift(other.store, other.made.id, by="ann", reason="it was one")
+    return other
 
 
 def _copy_over(scene: Scene, part: str) -> None:

@@ -20,6 +20,7 @@ from cairn.errors import CairnError
 from cairn.pipeline import install
 from cairn.release.pages.targets_file import Machine
 from cairn.release.provenance import evidence
+from cairn.release.trust import metadata
 from cairn.release.trust.signers import PUBLIC_NAME
 from helpers.program import Cairn
 from helpers.provenance import RELEASER, TESTER, Released, released
@@ -108,6 +109,7 @@ def test_a_clock_that_is_wrong_or_a_mirror_that_is_old(
 
     module = types.SimpleNamespace(datetime=Clock, timezone=dt.timezone)
     monkeypatch.setattr(trusted_metadata_set, "datetime", module)
+    monkeypatch.setattr(metadata, "datetime", Clock)
     words = ("index", "verify", made.wheels[-1], "--store", store, "--root", root)
     for machine in ("one that knows it", "new"):
         monkeypatch.setenv("CAIRN_CACHE_DIR", str(place / machine))

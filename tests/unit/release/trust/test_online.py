@@ -13,12 +13,14 @@ import pytest
 
 from cairn.errors import UsageError
 from cairn.release import gc
+from cairn.release.audit import audit
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, digest_of, encode
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance.reader import Recorder
-from cairn.release.trust import anchor, metadata, root
+from cairn.release.trust import anchor, metadata, online, root
+from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import SignedMetadata
 from cairn.release.trust.metadata import TIMESTAMP, MetadataError, key_of, sealed
 from cairn.release.trust.online import Promoter
@@ -73,13 +75,18 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MemoryStore:
     return made
 
 
+@pytest.fixture
+def trusted(store: MemoryStore) -> Anchor:
+    root_of_store = anchor.anchor(store)
+    assert root_of_store is not None
+    return root_of_store
+
+
 def test_bins_grow_with_the_index_and_a_client_that_knew_the_small_one_goes_on(
-    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, trusted: Anchor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(300))
-        trusted = anchor.anchor(store)
-        assert trusted is not None
         client = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
         assert client.file("release", "torch-1.299-py3-none-any.whl") is not None
         monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
@@ -98,12 +105,10 @@ def test_bins_grow_with_the_index_and_a_client_that_knew_the_small_one_goes_on(
 
 
 def test_a_writer_that_dies_anywhere_leaves_the_old_state_or_the_new_one(
-    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, trusted: Anchor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(1))
-        trusted = anchor.anchor(store)
-        assert trusted is not None
         machines = itertools.count()
 
         def another() -> Path:  # which remembers the state before, and not the run that has died
@@ -128,13 +133,11 @@ def test_a_writer_that_dies_anywhere_leaves_the_old_state_or_the_new_one(
 
 
 def test_a_promoters_key_is_revoked_and_wheels_signed_before_still_verify(
-    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, trusted: Anchor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     new = signer(31)
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(2))
-        trusted = anchor.anchor(store)
-        assert trusted is not None
     client = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
     assert client.file("release", "torch-1.1-py3-none-any.whl") is not None
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
@@ -162,7 +165,7 @@ def test_two_offline_keys_of_three_are_lost_and_replaced_one_after_the_other(sto
         signers = [OFFLINE[2], OFFLINE[1] if place == 0 else signer(40), fresh]
         draft = root.following(changed, signers[:1])
         assert "more of the keys" in str(root.missing(trusted.root, draft))
-        draft = root.with_signatures(draft, signers[1:])
+        draft = metadata.more_signed(draft, signers[1:])
         assert root.missing(trusted.root, draft) is None
         root.publish(store, draft)
     trusted = anchor.anchor(store)
@@ -173,13 +176,25 @@ def test_two_offline_keys_of_three_are_lost_and_replaced_one_after_the_other(sto
     }
 
 
+def test_a_next_root_brings_back_those_before_it_that_a_copy_lacks(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        store.objects.pop(key_of("root", 2), None)
+        trusted = anchor.anchor(store)
+        assert trusted is not None
+        root.publish(store, root.following(trusted.root, OFFLINE[:2]))
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "fresh"))
+    seen = anchor.anchor(store)
+    assert seen is not None
+    assert seen.root.version == 3
+
+
 def test_a_timestamps_key_keeps_an_index_fresh_and_can_do_nothing_else(
-    store: MemoryStore, tmp_path: Path
+    store: MemoryStore, trusted: Anchor, tmp_path: Path
 ) -> None:
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(1))
-    trusted = anchor.anchor(store)
-    assert trusted is not None
     with acting_as(tmp_path, TIMEKEEPER):
         Promoter(store, trusted).refresh()
         with pytest.raises(UsageError):
@@ -249,13 +264,58 @@ def test_nothing_is_built_on_a_timestamp_that_is_older_by_one_than_the_writers_o
             publish(store, entries(1, 1))
 
 
-def test_a_version_of_a_role_is_not_taken_for_an_earlier_one(store: MemoryStore, tmp_path: Path) -> None:
+def test_what_counts_no_more_soon_is_named_and_a_promoters_refresh_signs_it_again(
+    store: MemoryStore, trusted: Anchor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with acting_as(tmp_path, PROMOTER), monkeypatch.context() as patch:
+        for life in ("SLOW", "BINS"):
+            patch.setattr(online, life, timedelta(days=20))
+        publish(store, entries(300))
+
+    def ending() -> set[str]:
+        signed = SignedMetadata(store, trusted)
+        return set(signed.ending(signed.current()))
+
+    every = {"snapshot.json", "targets.json", "release.json", *(f"release.bin-{n}.json" for n in range(4))}
+    assert ending() == every
+    assert any("7 lists of metadata/ count until" in one.said for one in audit.audit(store).problems)
+    with acting_as(tmp_path, TIMEKEEPER):
+        Promoter(store, trusted).refresh()
+    assert ending() == every
+    with acting_as(tmp_path, PROMOTER):
+        Promoter(store, trusted).refresh()
+        before = dict(store.objects)
+        assert not ending()
+        Promoter(store, trusted).refresh()
+    assert store.objects.keys() == before.keys()  # nothing is signed twice
+    fresh = somebody_new(store, trusted, tmp_path / "fresh", monkeypatch)
+    assert fresh.file("release", "torch-1.7-py3-none-any.whl") is not None
+
+
+def test_whoever_signs_is_told_a_month_before_the_root_counts_no_more(
+    store: MemoryStore, trusted: Anchor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert anchor.warning(store) is None
+    assert anchor.warning(MemoryStore()) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(root, "YEAR", timedelta(days=29))
+        root.publish(store, root.following(trusted.root, OFFLINE[:2]))
+    text = anchor.warning(store) or ""
+    assert "2 of its keys sign the next one, by cairn trust change --store" in text
+    assert text in [one.said for one in audit.audit(store).problems]
+    newest = anchor.anchor(store)
+    assert newest is not None
+    root.publish(store, root.following(newest.root, OFFLINE[:2]))
+    assert anchor.warning(store) is None
+
+
+def test_a_version_of_a_role_is_not_taken_for_an_earlier_one(
+    store: MemoryStore, trusted: Anchor, tmp_path: Path
+) -> None:
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(1))
         publish(store, entries(1, 1))
     store.write(key_of("release", 1), store.read(key_of("release", 2)).data)
-    trusted = anchor.anchor(store)
-    assert trusted is not None
     with pytest.raises(MetadataError, match="is version 2 of release"):
         SignedMetadata(store, trusted).read("release", 1, metadata.Targets)
 
@@ -284,7 +344,7 @@ def test_a_job_has_its_key_in_a_variable(store: MemoryStore, monkeypatch: pytest
     monkeypatch.setenv("CAIRN_SIGN_PRIVATE_KEY", PROMOTER.pem().decode())
     publish(store, entries(1))
     monkeypatch.setenv("CAIRN_SIGN_PRIVATE_KEY", "no key")
-    with pytest.raises(UsageError, match="CAIRN_SIGN_PRIVATE_KEY is not a private key"):
+    with pytest.raises(UsageError, match="CAIRN_SIGN_PRIVATE_KEY is not an Ed25519 private key"):
         publish(store, entries(1, 1))
 
 
@@ -312,12 +372,10 @@ def test_a_fresh_runner_signs_with_what_the_machines_that_sign_remember_together
 
 
 def test_what_was_replaced_long_ago_is_collected_and_clients_old_and_new_go_on(
-    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, trusted: Anchor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(1))
-        trusted = anchor.anchor(store)
-        assert trusted is not None
         old = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
         assert old.file("release", "torch-1.0-py3-none-any.whl") is not None
         monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
@@ -356,13 +414,11 @@ def test_another_root_under_a_known_address_is_refused(store: MemoryStore) -> No
 
 
 def test_a_mark_with_control_characters_is_signed_as_others_encode_it(
-    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, trusted: Anchor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     odd = msgspec.structs.replace(entries(1)[0], yanked='it "eats"\n\tdata \\ é \x7f')
     with acting_as(tmp_path, PROMOTER):
         publish(store, (odd,))
-        trusted = anchor.anchor(store)
-    assert trusted is not None
     file = somebody_new(store, trusted, tmp_path / "client", monkeypatch).file("release", odd.filename)
     assert file is not None
     assert file.marks == {"yanked": 'it "eats"  data \\ é \x7f'}

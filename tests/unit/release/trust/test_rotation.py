@@ -49,7 +49,7 @@ from helpers.trust import (
 )
 
 PAGE = (ROOT / "docs" / "how-to" / "replace-a-key.md").read_text("utf-8")
-SHOW, LOST_BUILDER, STOLEN_BUILDER, TIMESTAMP, LOST_PROMOTER, SHARE = re.findall(
+SHOW, RENEWED, LOST_BUILDER, STOLEN_BUILDER, TIMESTAMP, LOST_PROMOTER, SHARE = re.findall(
     r"```bash\n(.*?)```", PAGE, re.DOTALL
 )
 PEOPLE: dict[str, Signer] = {
@@ -159,7 +159,7 @@ def test_every_key_of_the_page_is_replaced_and_wheels_signed_before_still_verify
     before = place.verify("old")
     assert (before["good"], before["warnings"]) == (True, [])
     target = of_python_tuf(place, "old")
-    place.type(SHOW, LOST_BUILDER, LOST_BUILDER.replace("builder", "tester"))
+    place.type(SHOW, RENEWED, LOST_BUILDER, LOST_BUILDER.replace("builder", "tester"))
     assert place.verify("old")["good"]
     place.type(TIMESTAMP)
     assert place.verify("old")["good"]
@@ -172,7 +172,7 @@ def test_every_key_of_the_page_is_replaced_and_wheels_signed_before_still_verify
     with place.on("releaser"):
         shown = place.cairn.json("trust", "show", "--store", "store")
         audited = place.cairn("index", "check", "--store", "store", "--index", "release", "--hashes")
-    assert shown["version"] == 6
+    assert shown["version"] == 7
     lost = {PEOPLE[name].key_id for name in ("builder", "tester", "timestamp", "promoter", "carol")}
     assert not lost & {one for ids in shown["keys"].values() for one in ids}
     assert "not trusted" not in audited.err
