@@ -109,18 +109,14 @@ class MemberView:
         self._member = member
         self._observer = observer
         self._observed = 0
-        self._head = bytearray()
         self._rewind()
 
     def read(self, offset: int, size: int) -> bytes:
         """See `View.read`."""
         check_range(offset, size, self.size)
         end = offset + size
-        if end <= _HEAD:
-            while len(self._head) < end:
-                self._go_on()
-            return bytes(memoryview(self._head)[offset:end])
-        if offset < self._starts[0]:
+        begin, stop = self._gone
+        if offset < stop and end > begin:
             self._rewind()
         while self._ahead < end:
             self._go_on(offset)
@@ -149,6 +145,8 @@ class MemberView:
         )(self._member)
         self._ahead = 0  # as far as it is unpacked
         self._starts, self._held = [0], [b""]
+        self._heads = 1  # how many of them are of the first 16 MiB
+        self._gone = (0, 0)  # what is no longer held, between those and the others
 
     def _go_on(self, needed: int = sys.maxsize) -> None:
         """Unpack one more piece, and let go what is far behind and before the offset `needed`."""
@@ -159,13 +157,15 @@ class MemberView:
             )
         self._starts.append(self._ahead)
         self._held.append(piece)
+        if self._ahead < _HEAD:
+            self._heads += 1
         self._ahead = end = self._ahead + len(piece)
-        while len(self._starts) > 1 and self._starts[1] <= min(needed, end - _TAIL):
-            del self._starts[0], self._held[0]
+        first = self._heads  # of those that may go
+        while len(self._starts) > first + 1 and self._starts[first + 1] <= min(needed, end - _TAIL):
+            self._gone = (self._gone[0] or self._starts[first], self._starts[first + 1])
+            del self._starts[first], self._held[first]
         if end > self._observed:  # not when what was unpacked before is unpacked again
             self._observed = end
-            if len(self._head) < _HEAD:
-                self._head += piece
             if self._observer is not None:
                 self._observer(piece)
 

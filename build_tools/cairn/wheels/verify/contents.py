@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cairn.errors import WheelError
 from cairn.formats import kpack, macho
-from cairn.formats.view import MemberView
+from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import ArchiveError, Member
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import system_libraries
@@ -27,6 +27,7 @@ from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _HEAD = 64  # bytes by which a script, or a pointer of Git LFS, is known
 _MAGIC = 8  # bytes by which binaries are known
+_SMALL = 1 << 18  # bytes of a member that is looked at whole, as nearly all of torch's 12,000 are
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _LARGEST_MODULE = 4 << 20  # bytes of a module that is parsed
 _LONGEST_POINTER = 1024  # bytes (git-lfs, docs/spec.md)
@@ -45,6 +46,7 @@ _UNREAD = {
     b"\x01\xdf": "libraries of AIX",
     b"\x01\xf7": "libraries of AIX",
 }
+_KNOWN = (*_UNREAD, _POINTER)
 # What Windows starts by its ending, so that it needs no run bits even where it begins with `#!`.
 _OF_WINDOWS = (".ps1", ".psm1", ".bat", ".cmd")
 _PROGRAM_FOLDERS = ("bin", "libexec", "sbin")
@@ -90,14 +92,12 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     unread: dict[str, list[str]] = {}
     findings: list[Finding] = []
     limited = info is not None and any(tag.split("-")[1] == "abi3" for tag in info.tags)
+    needles = {text: os.fsencode(text) for text in expected.forbidden_strings if text}
     for member in archive.members:
         if not member.is_dir:
             row = None if member.name in own else rows.get(member.name)
-            reader = _MemberReader(member, row, expected.forbidden_strings)
-            # Python may import these; of a large library the symbols would take long to read.
-            file = member.name.rpartition("/")[2]
-            module = limited or (file.endswith(".so") and not file.startswith("lib")) or MODULE.search(file)
-            parts = reader.read(archive, python=bool(module))
+            reader = _MemberReader(member, row, needles)
+            parts = reader.read(archive, limited=limited)
             read += parts
             if reader.unread:
                 unread.setdefault(reader.unread, []).append(member.name)
@@ -120,41 +120,48 @@ class _MemberReader:
         digest: its hash, of the kind that RECORD uses for it; None where it could not be unpacked to the end.
     """
 
-    def __init__(self, member: Member, row: RecordRow | None, forbidden: Sequence[str]) -> None:
+    def __init__(self, member: Member, row: RecordRow | None, needles: Mapping[str, bytes]) -> None:
         self.head = b""
         self.unread = ""
         self.findings: list[Finding] = []
         self.digest: bytes | None = None
         algorithm = row.algorithm if row and row.algorithm else ""
-        self._hash = hashlib.new(algorithm if is_strong(algorithm) else "sha256")
+        self._hash = getattr(hashlib, algorithm if is_strong(algorithm) else "sha256")()
         self._member = member
-        self._needles = {text: os.fsencode(text) for text in forbidden if text}
-        self._overlap = max((len(needle) for needle in self._needles.values()), default=1) - 1
+        self._needles = needles
+        self._overlap = max(map(len, needles.values()), default=1) - 1
         self._tail = b""
-        self._blank = bool(_LIBRARY.search(member.name))  # nothing but zeros, as far as it was read
+        self._library = bool(_LIBRARY.search(member.name))
+        self._blank = self._library  # nothing but zeros, as far as it was read
         self._hit: set[str] = set()
         self._secrets = secrets.Scanner(member.name)
 
-    def read(self, archive: Archive, *, python: bool) -> tuple[Binary, ...]:
-        """Stream the member; what it is as a binary, once for each machine that it is for."""
+    def read(self, archive: Archive, *, limited: bool) -> tuple[Binary, ...]:
+        """Stream the member; what it is as a binary, once for each machine that it is for.
+
+        Args:
+            archive: the wheel.
+            limited: whether it promises to keep within Python's limited API.
+        """
         parts: tuple[Binary, ...] = ()
-        view = MemberView(archive, self._member, observer=self._observe)
-        name = self._member.name
+        name, size = self._member.name, self._member.size
         try:
-            head = view.read(0, min(_MAGIC, self._member.size))
-            checker = CodeObjectChecker(name)
-            kind = format_of(name, self._member.size, head)
+            view = self._whole(archive) if size <= _SMALL else self._streamed(archive)
+            head = view.read(0, min(_MAGIC, size))
+            kind = format_of(name, size, head)
             binary = bool(kind) or macho.is_macho(head)
-            if binary:
-                parts = self._read_binary(view, kind, checker, python=python)
+            if binary or is_named_like_code(name):
+                checker = CodeObjectChecker(name)
+                parts = self._read_binary(view, kind, checker, limited=limited) if binary else ()
                 # The symbols of a library for debuggers lie in a folder of its own, under its name.
-                if not (parts or self.findings or ".dSYM/" in name) and _LIBRARY.search(name):
+                if binary and self._library and not (parts or self.findings or ".dSYM/" in name):
                     reason = "it is named as a library, and is a Mach-O file of another kind"
                     self._find(FindingCode.BINARY_MALFORMED, reason, "build it again")
-            if any(part.is_device_code for part in parts) or is_named_like_code(name):
-                checker.look_at_file(view)
-            self.findings += checker.findings
-            view.drain()
+                if any(part.is_device_code for part in parts) or is_named_like_code(name):
+                    checker.look_at_file(view)
+                self.findings += checker.findings
+            if isinstance(view, MemberView):
+                view.drain()
             self.digest = self._hash.digest()
             if not binary:
                 self._judge_content()
@@ -170,11 +177,25 @@ class _MemberReader:
             self._find(FindingCode.SECRET, f"it contains what looks like {secret}", "remove and revoke it")
         return parts
 
+    def _streamed(self, archive: Archive) -> MemberView:
+        return MemberView(archive, self._member, observer=self._observe)
+
+    def _whole(self, archive: Archive) -> BytesView:
+        pieces = []
+        for piece in archive.stream(self._member):
+            self._observe(piece)
+            pieces.append(piece)
+        return BytesView(b"".join(pieces))
+
     def _read_binary(
-        self, view: MemberView, kind: Format | None, checker: CodeObjectChecker, *, python: bool
+        self, view: View, kind: Format | None, checker: CodeObjectChecker, *, limited: bool
     ) -> tuple[Binary, ...]:
         watched = system_libraries.watched_symbols()
         name = self._member.name
+        # Python may import these; of a large library the symbols would take long to read.
+        file = name.rpartition("/")[2]
+        module = MODULE.search(file) or (file.endswith(".so") and not file.startswith("lib"))
+        python = limited or bool(module)
         try:
             if kind is None:
                 return read_macho(view, name, python=python)
@@ -196,15 +217,14 @@ class _MemberReader:
         """What is not a binary may be named as one, or stand in place of a file that was never fetched."""
         member = self._member
         # Cheap questions first: a torch wheel has 12,000 members, and nearly all are text.
-        library = bool(_LIBRARY.search(member.name))
-        known = self.head.startswith((*_UNREAD, _POINTER))
-        if not (library or known) or is_of_tests(member.name):
+        known = self.head.startswith(_KNOWN)
+        if not (self._library or known) or is_of_tests(member.name):
             return
         self.unread = next((kind for magic, kind in _UNREAD.items() if self.head.startswith(magic)), "")
         problem = None
         if self.head.startswith(_POINTER) and member.size <= _LONGEST_POINTER:
             problem = "it is a pointer of Git LFS, not the file that this stands for"
-        elif library and not self.unread and not _LINKER_SCRIPT.match(self.head):
+        elif self._library and not self.unread and not _LINKER_SCRIPT.match(self.head):
             is_what = f"begins with {self.head[:_MAGIC]!r}"
             is_what = "is empty" if not member.size else "is nothing but zeros" if self._blank else is_what
             problem = f"it is named as a library and {is_what}: no system loads it"
