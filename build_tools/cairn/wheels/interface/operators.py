@@ -66,7 +66,7 @@ class OperatorReader:
     def feed(self, piece: bytes) -> None:
         """Look at the next piece, of any length."""
         if _is_code(piece[:_SAMPLE]) and _is_code(piece[-_SAMPLE:]):  # four fifths of libtorch_cpu
-            self._held = piece[-_LONGEST:]
+            self._held = (self._held + piece[-_LONGEST:])[-_LONGEST:]
             return
         text = self._held + piece
         self._schemas.update(_strings_with(text, b"-> "))
@@ -86,9 +86,10 @@ class OperatorReader:
 def _is_code(part: bytes) -> bool:
     """Whether it is machine code of x86-64, by bytes that are every few dozen there, and nowhere else.
 
-    `48 89` (mov) in most of it; `0F` (jcc, setcc), the prefix `C5` of AVX or that of AVX-512 in the rest.
+    Of less than a sample one byte would tell. `48 89` (mov) in most of it; `0F` (jcc, setcc), the prefix `C5` of AVX or that of AVX-512 in the rest.
     """
-    return any(sum(map(part.count, marks)) * apart > len(part) for apart, marks in _OF_CODE)
+    enough = len(part) == _SAMPLE
+    return enough and any(sum(map(part.count, marks)) * apart > _SAMPLE for apart, marks in _OF_CODE)
 
 
 def _strings_with(text: bytes, mark: bytes) -> Iterator[bytes]:

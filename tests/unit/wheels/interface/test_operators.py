@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cairn.wheels.interface.operators import Operator, OperatorReader
@@ -48,12 +48,24 @@ def test_operators_are_the_schemas_among_the_constants() -> None:
     }
 
 
+@example([b"f(Tensor x) -> Tensor", b"\x0f"])  # one byte of code in 22
 @given(st.lists(st.binary(max_size=80) | st.sampled_from([b"f(Tensor x) -> Tensor", b"-> ", b"::", b"\0"])))
 def test_any_bytes_are_read(parts: list[bytes]) -> None:
     found = operators_in([b"".join(parts), b"\0", b"\0".join(parts) + b"\0"])
     assert all(isinstance(one, Operator) for one in found)
     if b"f(Tensor x) -> Tensor" in parts:  # behind `A` and `::` it gets a namespace
         assert ("f", "(Tensor x) -> Tensor") in {(one.name, one.schema) for one in found}
+
+
+@given(st.lists(st.integers(1, 9000), min_size=1, max_size=12), st.integers(0, 9000))
+def test_a_piece_of_any_size_hides_no_text(sizes: list[int], before: int) -> None:
+    """A short piece of code between two of text, and a text of which one piece has only the end."""
+    library = CODE[:before] + b"\0" + CONSTANTS + b"\0" + CODE[:7000] + b"\0f(int x) -> int\0" + CODE[:7000]
+    pieces, at = [], 0
+    for size in (*sizes, len(library)):
+        pieces.append(library[at : at + size])
+        at += size
+    assert {one.name for one in operators_in(pieces)} >= {"f", "nms", "add.Tensor", "both.x"}
 
 
 CODE = bytes.fromhex("4889e5554889f84883ec10") * 30_000
