@@ -61,8 +61,8 @@ def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answe
     if judgement.breaks:
         names = sorted({one.consumer for one in judgement.breaks})
         error = TestsFailedError(
-            f"{len(judgement.breaks)} things that {wording.some(names)} had of {old_place} are not in "
-            f"{new_place}",
+            f"{new_place} lacks {wording.count(judgement.breaks, 'thing')} that {wording.some(names)} had of "
+            f"{old_place}",
             tip="mend the set, or tell those who look after the consumers before it is promoted",
         )
     elif judgement.unknown:
@@ -100,7 +100,7 @@ def _text(judgement: Judgement) -> Iterator[Piece]:
     for one in judgement.breaks:
         yield "failed", str(one)
     broken = {one.consumer for one in judgement.breaks}
-    yield f"{len(judgement.consumers)} wheels of consumers looked at, {len(broken)} consumers break"
+    yield f"{wording.count(judgement.consumers, 'wheel')} of consumers looked at, {len(broken)} broken"
     for text in judgement.unread:
         yield Warn(f"not looked at: {text}")
     for name, why in judgement.unknown.items():

@@ -32,7 +32,7 @@ def test_it_names_what_breaks_and_fails(tmp_path: Path, capsys: pytest.CaptureFi
         ("user", "import", "demo.gone")
     ]
     assert main(["diff", "--consumers", str(old), str(old), "--consumer", str(tmp_path / "users")]) == 0
-    assert "1 wheels of consumers looked at, 0 consumers break" in capsys.readouterr().out
+    assert "1 wheel of consumers looked at, 0 broken" in capsys.readouterr().out
 
 
 def test_it_takes_the_consumers_of_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

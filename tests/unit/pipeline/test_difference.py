@@ -104,11 +104,16 @@ def test_the_command_takes_wheels_sets_and_manifests(
     [
         (("WHEEL", "SET"), "compare two wheels, two manifests"),
         (("WHEEL", "nowhere"), "there is no file nowhere"),
+        (("WHEEL", "EMPTY"), "has no set.json, compat.json or manifest.json"),
         (("OTHER", "OTHER"), "neither a wheel nor a manifest.json, a set.json or a compat.json"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(
-    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str], words: tuple[str, str], reason: str
+    folders: tuple[Path, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, str],
+    reason: str,
 ) -> None:
     other = folders[0] / "notes.txt"
     other.write_text("{}")
@@ -116,6 +121,7 @@ def test_what_cannot_be_compared_is_refused(
         "WHEEL": str(next(folders[0].glob("torch-*.whl"))),
         "SET": str(folders[0] / SET_FILE),
         "OTHER": str(other),
+        "EMPTY": str(tmp_path),
     }
     assert main(["diff", *(places.get(word, word) for word in words)]) == 2
     assert reason in capsys.readouterr().err
