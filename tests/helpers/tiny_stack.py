@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from cairn import interpreters
+from helpers.trail import cairn
 
 HERE = interpreters.own()
 
@@ -64,10 +67,35 @@ def write(folder: Path) -> Path:
     for name, text in _FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text.replace("ORIGIN", str(folder / "origin")), encoding="utf-8")
-    for words in (
-        ("init", "--quiet", "--initial-branch", "main"),
-        ("add", "."),
-        ("-c", "user.name=A", "-c", "user.email=a@example.invalid", "commit", "--quiet", "-m", "Begin"),
-    ):
-        subprocess.run(["git", *words], cwd=folder / "origin", check=True)
+    _git(folder, "init", "--quiet", "--initial-branch", "main")
+    commit(folder, "Begin")
     return folder
+
+
+def commit(stack: Path, subject: str) -> str:
+    """Commit what was changed in the origin of its project; the commit."""
+    _git(stack, "add", ".")
+    _git(stack, "-c", "user.name=A", "-c", "user.email=a@example.invalid", "commit", "-qm", subject)
+    return _git(stack, "rev-parse", "HEAD").strip()
+
+
+def stage(stack: Path, out: Path, store: Path, *, env: Mapping[str, str]) -> str:
+    """Check it out, build it into a folder, and publish that into the store's staging; the id of the set."""
+    place = ("--stack", stack, "--root-checkout-dir", out.with_name("src"))
+    _cairn(env, "checkout", "all", *place)
+    _cairn(env, "build", *place, "--output-dir", out)
+    into = ("--set", out / "set.json", "--store", store, "--index", "staging")
+    _cairn(env, "index", "publish", *sorted(out.glob("*.whl")), *into)
+    return str(json.loads((out / "set.json").read_text("utf-8"))["set_id"])
+
+
+def _cairn(env: Mapping[str, str], *words: str | Path) -> None:
+    done = cairn(*words, env=env)
+    assert done.returncode == 0, done.stderr
+
+
+def _git(stack: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", *words], cwd=stack / "origin", check=True, stdout=subprocess.PIPE, text=True
+    )
+    return done.stdout

@@ -107,13 +107,15 @@ def _kind_of(text: str, request: Diff) -> Kind:
             f"{text} is neither a wheel nor a manifest.json, a set.json or a compat.json",
             tip="name two of a kind, or give --store and --index for sets and nights",
         )
-    if path.is_dir():
-        raise UsageError(
-            f"the folder {text} has no set.json, compat.json or manifest.json",
-            tip="name one of its wheels; with --consumer two folders of wheels are compared",
-        )
     if request.store is None:
-        raise UsageError(f"there is no file {text}", tip="for the sets of a store give --store and --index")
+        raise UsageError(
+            f"the folder {text} has no set.json, compat.json or manifest.json"
+            if path.is_dir()
+            else f"there is no file {text}",
+            tip="name one of its wheels; with --consumer two folders of wheels are compared"
+            if path.is_dir()
+            else "for the sets of a store give --store and --index",
+        )
     return "stored"
 
 

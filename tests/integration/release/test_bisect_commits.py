@@ -19,7 +19,6 @@ from helpers.trail import cairn, clean_environment
 
 pytestmark = pytest.mark.slow
 
-GIT = ("git", "-c", "user.name=A", "-c", "user.email=a@example.invalid")
 COMMITS, FAULT, BROKEN = 8, 5, 6  # the commit after the fault cannot be built
 TRIED = {4: "good", BROKEN: "skip", FAULT: "bad"}
 CHECK = "import sys, tiny; sys.exit(tiny.ANSWER != 42)"
@@ -40,47 +39,12 @@ class Nights:
         return cairn("bisect", *place, "--json", *words, env=self.env)
 
 
-def commit(origin: Path, subject: str) -> str:
-    subprocess.run([*GIT, "add", "."], cwd=origin, check=True)
-    subprocess.run([*GIT, "commit", "--quiet", "-m", subject], cwd=origin, check=True)
-    done = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=origin, check=True, capture_output=True, text=True
-    )
-    return done.stdout.strip()
-
-
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     folder = tmp_path_factory.mktemp("commits")
     stack, env = tiny_stack.write(folder / "stack"), clean_environment(folder / "cache")
-    origin, source, store = stack / "origin", folder / "src", folder / "store"
-    sets: list[str] = []
-
-    def stage(name: str) -> None:
-        out = folder / name
-        for words in (
-            ("checkout", "all", "--stack", stack, "--root-checkout-dir", source),
-            ("build", "--stack", stack, "--root-checkout-dir", source, "--output-dir", out),
-        ):
-            done = cairn(*words, env=env)
-            assert done.returncode == 0, done.stderr
-        wheels = sorted(out.glob("*.whl"))
-        words = (
-            "index",
-            "publish",
-            *wheels,
-            "--set",
-            out / "set.json",
-            "--store",
-            store,
-            "--index",
-            "staging",
-        )
-        done = cairn(*words, env=env)
-        assert done.returncode == 0, done.stderr
-        sets.append(json.loads((out / "set.json").read_text())["set_id"])
-
-    stage("good")
+    origin, store = stack / "origin", folder / "store"
+    good = tiny_stack.stage(stack, folder / "good", store, env=env)
     commits = []
     project = (origin / "pyproject.toml").read_text()
     for number in range(1, COMMITS + 1):
@@ -91,9 +55,9 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
             (origin / "tiny" / "__init__.py").write_text("ANSWER = 41\n")
             letters = random.Random(1).choices("abcdefghij", k=60_000)  # noqa: S311 - does not deflate to nothing
             (origin / "tiny" / "table.py").write_text(f"TABLE = {''.join(letters)!r}\n")
-        commits.append(commit(origin, f"Change number {number}"))
-    stage("bad")
-    return Nights(stack=stack, store=store, sets=(sets[0], sets[1]), commits=tuple(commits), env=env)
+        commits.append(tiny_stack.commit(stack, f"Change number {number}"))
+    bad = tiny_stack.stage(stack, folder / "bad", store, env=env)
+    return Nights(stack=stack, store=store, sets=(good, bad), commits=tuple(commits), env=env)
 
 
 def test_a_command_leads_to_the_one_commit_and_what_is_not_to_be_built_is_passed_over(

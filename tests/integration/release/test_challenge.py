@@ -53,24 +53,10 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     folder = tmp_path_factory.mktemp("challenge")
     stack, env = tiny_stack.write(folder / "stack"), clean_environment(folder / "cache")
     (stack / "origin" / "setup.py").write_text(SETUP)
-    git = ("git", "-c", "user.name=A", "-c", "user.email=a@example.invalid")
-    subprocess.run([*git, "add", "."], cwd=stack / "origin", check=True)
-    subprocess.run([*git, "commit", "--quiet", "-m", "Leave traces"], cwd=stack / "origin", check=True)
-    source, out, store = folder / "src", folder / "out", folder / "store"
-    for words in (
-        ("checkout", "all", "--stack", stack, "--root-checkout-dir", source),
-        ("build", "--stack", stack, "--root-checkout-dir", source, "--output-dir", out),
-    ):
-        done = cairn(*words, env=env)
-        assert done.returncode == 0, done.stderr
-    wheels = sorted(out.glob("*.whl"))
-    done = cairn(
-        *("index", "publish", *wheels, "--set", out / "set.json", "--store", store, "--index", "staging"),
-        env=env,
-    )
-    assert done.returncode == 0, done.stderr
-    shutil.rmtree(source)
-    set_id = json.loads((out / "set.json").read_text())["set_id"]
+    tiny_stack.commit(stack, "Leave traces")
+    store = folder / "store"
+    set_id = tiny_stack.stage(stack, folder / "out", store, env=env)
+    shutil.rmtree(folder / "src")
     return Staged(stack=stack, folder=store, set_id=set_id, env=env)
 
 

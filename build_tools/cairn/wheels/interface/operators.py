@@ -86,7 +86,8 @@ class OperatorReader:
 def _is_code(part: bytes) -> bool:
     """Whether it is machine code of x86-64, by bytes that are every few dozen there, and nowhere else.
 
-    Of less than a sample one byte would tell. `48 89` (mov) in most of it; `0F` (jcc, setcc), the prefix `C5` of AVX or that of AVX-512 in the rest.
+    `48 89` (mov) in most of it; `0F` (jcc, setcc), the prefix `C5` of AVX or that of AVX-512 in the rest.
+    What is shorter than a sample is taken for text, since one byte would tell there.
     """
     enough = len(part) == _SAMPLE
     return enough and any(sum(map(part.count, marks)) * apart > _SAMPLE for apart, marks in _OF_CODE)

@@ -150,15 +150,13 @@ class _MemberReader:
             head = view.read(0, min(_MAGIC, size))
             kind = format_of(name, size, head)
             binary = bool(kind) or macho.is_macho(head)
-            if binary or is_named_like_code(name):
+            if binary:
                 checker = CodeObjectChecker(name)
-                parts = self._read_binary(view, kind, checker, limited=limited) if binary else ()
-                # The symbols of a library for debuggers lie in a folder of its own, under its name.
-                if binary and self._library and not (parts or self.findings or ".dSYM/" in name):
-                    reason = "it is named as a library, and is a Mach-O file of another kind"
-                    self._find(FindingCode.BINARY_MALFORMED, reason, "build it again")
-                if any(part.is_device_code for part in parts) or is_named_like_code(name):
-                    checker.look_at_file(view)
+                parts = self._read_binary(view, kind, checker, limited=limited)
+                self.findings += checker.findings
+            if is_named_like_code(name) or any(part.is_device_code for part in parts):
+                checker = CodeObjectChecker(name)
+                checker.look_at_file(view)
                 self.findings += checker.findings
             if isinstance(view, MemberView):
                 view.drain()
@@ -197,14 +195,19 @@ class _MemberReader:
         module = MODULE.search(file) or (file.endswith(".so") and not file.startswith("lib"))
         python = limited or bool(module)
         try:
-            if kind is None:
-                return read_macho(view, name, python=python)
-            return (read_view(view, name, kind, look_for=watched, python=python, checker=checker),)
+            if kind is not None:
+                return (read_view(view, name, kind, look_for=watched, python=python, checker=checker),)
+            parts = read_macho(view, name, python=python)
         except ArchiveError:  # nothing is known of the binary: its member does not unpack
             raise
         except WheelError as error:
             self._find(FindingCode.BINARY_MALFORMED, str(error), "build it again")
             return ()
+        # The symbols of a library for debuggers lie in a folder of its own, under its name.
+        if self._library and not parts and ".dSYM/" not in name:
+            reason = "it is named as a library, and is a Mach-O file of another kind"
+            self._find(FindingCode.BINARY_MALFORMED, reason, "build it again")
+        return parts
 
     def _judge_urls(self, archive: Archive) -> None:
         """A password in a URL is an example where it stands in docstrings alone."""
