@@ -275,7 +275,7 @@ class Budget(datafile.Value):
         targets_lost: targets that it has no device code for any more.
         kernels_lost: kernels that it lost, each counted once for each target that it still has code for.
         symbols_lost: symbols that its libraries no longer export.
-        namespaces: of C++, such as `at` or `c10`: only symbols in one of these count; all where it is empty.
+        namespaces: of C++, such as `at` or `c10::cuda`: only symbols in one count; all where it is empty.
         new_requirements: distributions that it did not require.
         loosened_requirements: distributions of which it required an exact version, and takes others now.
         import_seconds: that its import takes in the smoke test, in the fastest of its runs.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import graphlib
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,6 +29,7 @@ FILE = "stack.toml"
 _LINE = "{line}"  # in a hashtag: the name of the release line
 # No ref may have these characters (git help check-ref-format), so that no line has a pattern for its name.
 _PATTERN = re.compile(r"[*?\[]")
+_NAMESPACE = re.compile(r"[A-Za-z_]\w*(::[A-Za-z_]\w*)*", re.ASCII)
 _KEY_ID = re.compile("[0-9a-f]{64}")
 _VERSION_OF = re.compile(r"\{version:([A-Za-z0-9_-]+)\}")  # see cairn.build.inputs.variables
 # A platform tag (PEP 425) without the version of glibc or macOS, which is a matter of who installs.
@@ -247,6 +249,7 @@ def _check(stack: Stack, path: Path) -> None:
     _check_places(stack, path)
     _check_versions(stack, path)
     _check_gate(stack, path)
+    _check_budgets(stack, path)
     _check_users(stack, path)
     _check_device_wheels(stack, path)
     _check_order(stack, path)
@@ -305,13 +308,25 @@ def _check_gate(stack: Stack, path: Path) -> None:
         )
 
 
-def _check_users(stack: Stack, path: Path) -> None:
+def _check_budgets(stack: Stack, path: Path) -> None:
     names = [project.name for project in stack.projects]
     if unknown := next((name for name in stack.budgets if name not in names), None):
         raise UsageError(
             f"{path}: a budget is for the project {unknown!r}, which the stack does not have",
             tip=wording.did_you_mean(unknown, names, what="its projects are"),
         )
+    for name, budget in stack.budgets.items():
+        for field, value in msgspec.structs.asdict(budget).items():
+            if isinstance(value, int | float) and not 0 <= value < math.inf:
+                raise UsageError(f"{path}: the budget {field} of {name!r} is {value}", tip="0 is the least")
+        for text in budget.namespaces:
+            if not _NAMESPACE.fullmatch(text):
+                raise UsageError(
+                    f"{path}: {text!r} is not a namespace of C++", tip="write it as `at` or `at::native`"
+                )
+
+
+def _check_users(stack: Stack, path: Path) -> None:
     for consumer in stack.consumers:
         if not requirements.is_project_name(consumer.name):
             raise UsageError(f"{path}: {requirements.shown(consumer.name)} cannot be the name of a consumer")

@@ -52,7 +52,7 @@ def _changes(budget: Budget, old: Interface, new: Interface) -> Iterator[tuple[s
     before, after = ({(kernel.name, kernel.target) for kernel in wheel.kernels} for wheel in (old, new))
     kernels = sorted(f"{name} for {target}" for name, target in before - after if target not in targets)
     yield "kernels_lost", kernels, f"kernels lost since {old.version}"
-    parts = "|".join(f"{len(part)}{re.escape(part)}" for part in budget.namespaces)
+    parts = "|".join("".join(f"{len(part)}{part}" for part in name.split("::")) for name in budget.namespaces)
     counted = re.compile(f"{_MANGLED}(?:{parts})" if parts else "")
     symbols = sorted(name for name in old.exported - new.exported if counted.match(name))
     yield "symbols_lost", symbols, f"symbols lost since {old.version}"

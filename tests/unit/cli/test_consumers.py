@@ -49,6 +49,13 @@ def test_it_takes_the_consumers_of_a_stack(tmp_path: Path, capsys: pytest.Captur
     ("lines", "problem"),
     [
         ("[budgets.nobody]\nspills = 1", "a budget is for the project 'nobody'"),
+        *(
+            (f"[budgets.tiny]\nnamespaces = ['{name}']", f"'{name}' is not a namespace")
+            for name in ("c10::", "::at", "at.native", "at ", "2at", "at::native<int>")
+        ),
+        ("[budgets.tiny]\nspills = -1", "the budget spills of 'tiny' is -1"),
+        ("[budgets.tiny]\nimport_seconds = nan", "the budget import_seconds of 'tiny' is nan"),
+        ("[budgets.tiny]\nimport_seconds = inf", "the budget import_seconds of 'tiny' is inf"),
         ('[[consumers]]\nname = "-r"', "cannot be the name of a consumer"),
         ('[[consumers]]\nname = "a"\nwheels = ["a.whl"]\nrequirement = "a==1"', "has wheels of its own"),
         ('[[consumers]]\nname = "a"\nindex = "release"\nrequirement = "a==1"', "has wheels of its own"),
