@@ -4,9 +4,9 @@
 
 Each program of `programs` is written as the library's own examples are, and prints what it computed. It runs
 on the CPU without TorchDevice, then as code that says "cuda" in `redirect` and in `strict`, in this
-interpreter; the values are to be the same. `requirements.txt` has the versions. timm brings a torchvision,
-and where it is not the one for this torch, no library can be imported: uninstall it, and have TORCHVISION name
-a folder with one, for timm alone (`pip install --no-deps --target FOLDER torchvision`).
+interpreter; the values are to be the same. `requirements.txt` has the versions. timm brings a torchvision.
+Where that is not the one for this torch, half of the libraries cannot be imported: uninstall it, and name a
+folder with it for timm alone as TORCHVISION (`pip install --no-deps --target FOLDER torchvision`).
 """
 
 from __future__ import annotations

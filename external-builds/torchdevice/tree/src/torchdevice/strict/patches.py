@@ -338,7 +338,7 @@ def _step(original: Function) -> Function:
 
 
 def _layer(original: Function) -> Function:
-    """A layer of torch's in Python: looked at once, as a whole, where all that it computes with is on one device."""
+    """A layer of torch's in Python: looked at once, as a whole, where all its tensors are on one device."""
 
     @functools.wraps(original)
     def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:

@@ -53,7 +53,6 @@ def _from(value: Any) -> torch.device:
     return RealDevice("cuda", int(value)) if translation.is_ordinal(value) else RealDevice(value)
 
 
-
 def physical(device: torch.device) -> torch.device:
     """Where a tensor of a device really is."""
     return CPU if device.type in GPUS else device
