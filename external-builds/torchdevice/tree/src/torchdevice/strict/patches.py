@@ -348,8 +348,8 @@ def _layer(original: Function) -> Function:
         torch._C._pop_torch_function_stack()
         try:
             found = places.tensors((args, kwargs, list(self._parameters.values())))
-            there, mixed = places.common(found)
-            if there is not None and not mixed and all(tensor.dim() for tensor in found):
+            there = places.device_of(found[0]) if found else places.CPU
+            if places.all_at(there, found):
                 result = original(self, *args, **kwargs)
                 places.put_new(result, there)
                 return result
