@@ -154,3 +154,18 @@ def test_gradients_that_a_function_made_on_its_way_are_where_its_inputs_are() ->
         labels = torch.zeros(8, dtype=torch.long, device="cuda")
         nn.functional.linear_cross_entropy(data, weight, labels, options=options).backward()
         assert (data.grad.device, weight.grad.device) == (data.device, weight.device)
+
+
+def test_what_mixes_devices_imports_no_compiler(run: Callable[..., str]) -> None:
+    code = """
+import sys, torch
+assert (torch.ones(2, device="cuda") * torch.tensor(2.0)).tolist() == [2, 2]
+try:
+    torch.ones(2, device="cuda") + torch.ones(2)
+except RuntimeError as error:
+    print(error)
+print("torch._dynamo" in sys.modules)
+"""
+    printed = run(code, "-m", "torchdevice", "--to=cpu", "--strict", "SCRIPT")
+    assert printed.splitlines()[-1] == "False"
+    assert "two devices, cuda:0 and cpu" in printed
