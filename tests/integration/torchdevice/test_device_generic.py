@@ -1,8 +1,7 @@
 """PyTorch's own tests of its operations, on "cuda" in TorchDevice's `strict`, against the same on the CPU.
 
 CAIRN_TEST_PYTORCH_TESTS names the folder `test` of a PyTorch tree (2.7 was tried with the wheel of 2.13), and
-CAIRN_TEST_TORCH_PYTHON an interpreter with torch, pytest, numpy, scipy, hypothesis and expecttest. It takes
-half an hour.
+CAIRN_TEST_TORCH_PYTHON an interpreter with what `requirements.txt` names. It takes half an hour.
 """
 
 import os

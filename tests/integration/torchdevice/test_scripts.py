@@ -3,7 +3,7 @@
 A mistake about devices that is planted in one of them (`mistakes.toml`) ends it under `strict`, at its line.
 
 CAIRN_TEST_SCRIPTS names a folder with a clone of each repository that `scripts.toml` pins, as `owner/name`,
-and CAIRN_TEST_TORCH_PYTHON an interpreter with torch, numpy and scipy.
+and CAIRN_TEST_TORCH_PYTHON an interpreter with what `requirements.txt` names.
 """
 
 import os

@@ -26,6 +26,7 @@ GPUS = frozenset({"cuda", "hip", "mps", "mtia", "xpu"})
 # Before anything is patched: `torch.device` and `torch.Generator` are stand-ins later.
 RealDevice = torch.device
 RealGenerator = torch.Generator
+named_device = functools.cache(RealDevice)  # of a text, and of a type and an ordinal: asked for all the time
 
 
 class _State:
@@ -53,7 +54,7 @@ def is_strict() -> bool:
 
 def shown(index: int) -> torch.device:
     """What a tensor on the GPU of an ordinal says of where it is."""
-    return RealDevice("cuda", index) if is_strict() else RealDevice(translate("cuda"))
+    return named_device("cuda", index) if is_strict() else RealDevice(translate("cuda"))
 
 
 def translate(value: Any) -> Any:

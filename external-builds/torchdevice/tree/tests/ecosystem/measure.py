@@ -4,8 +4,9 @@
 
 Each program of `programs` is written as the library's own examples are, and prints what it computed. It runs
 on the CPU without TorchDevice, then as code that says "cuda" in `redirect` and in `strict`, in this
-interpreter; the values are to be the same. `requirements.txt` has the versions. timm wants a torchvision
-beside them: TORCHVISION names the folder of one.
+interpreter; the values are to be the same. `requirements.txt` has the versions. timm brings a torchvision.
+Where that is not the one for this torch, half of the libraries cannot be imported: uninstall it, and name a
+folder with it for timm alone as TORCHVISION (`pip install --no-deps --target FOLDER torchvision`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import importlib.metadata
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -88,7 +90,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[[], *LIBRARIES], metavar="NAME")
     parser.add_argument("--page", type=Path)
     options = parser.parse_args()
-    rows = [row(name) for name in options.names or LIBRARIES]
+    with ThreadPoolExecutor(os.cpu_count()) as programs:
+        rows = list(programs.map(row, options.names or LIBRARIES))
     if options.page:
         python, torch = sys.version.split()[0], importlib.metadata.version("torch")
         text = PAGE.format(python=python, torch=torch, rows="\n".join(rows))

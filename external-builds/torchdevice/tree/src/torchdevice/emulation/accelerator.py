@@ -25,7 +25,7 @@ _accelerator_getMemoryInfo = memory.mem_get_info  # noqa: N816
 
 def _accelerator_getAccelerator() -> torch.device:  # noqa: N802 - torch's name
     """A device without an ordinal, as torch gives it."""
-    return torch.device(translation.shown(0).type)
+    return translation.named_device(translation.shown(0).type)
 
 
 _get_accelerator = _accelerator_getAccelerator

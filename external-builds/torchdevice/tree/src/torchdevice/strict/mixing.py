@@ -76,6 +76,11 @@ def _compare(name: str, found: list[torch.device]) -> None:
 
 
 class _Looking(TorchDispatchMode):  # type: ignore[misc]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Or torch imports its compiler before the first call, for a second; `strict` has it switched off."""
+        return False
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import types
 from typing import Any
 
@@ -90,12 +91,13 @@ class StrictMode(TorchFunctionMode):  # type: ignore[misc]
         found = places.tensors(args)
         if kwargs:
             found += places.tensors(kwargs)
-        first, mixed = places.common(found)
-        if in_python and (mixed or first is None):
+        device, mixed = places.common(found)
+        if in_python and (mixed or device is None):
             return self.body(func, args, kwargs)
-        device, kwargs = _asked(first, kwargs) if kwargs else (first, kwargs)
-        if "pin_memory" in kwargs:
-            return self._make(func, args, {**kwargs, "device": device})
+        if kwargs:
+            device, kwargs = _asked(device, kwargs)
+            if "pin_memory" in kwargs:
+                return self._make(func, args, {**kwargs, "device": device})
         if mixed:
             return mixing.run(func, args, kwargs)
         result = func(*args, **kwargs)
@@ -127,8 +129,10 @@ def _asked(device: torch.device | None, kwargs: dict[str, Any]) -> tuple[torch.d
 class _Unasked(dict[str, Any]):
     """The globals of a function, except that nobody overrides it."""
 
-    def __init__(self, real: dict[str, Any]) -> None:
+    def __init__(self, real: dict[str, Any], names: tuple[str, ...]) -> None:
         super().__init__(dict.fromkeys(_QUESTIONS, _no), __builtins__=real["__builtins__"])
+        # Or each `isinstance` would be looked for in vain first, by an exception.
+        self.update((n, getattr(builtins, n)) for n in names if n not in real and hasattr(builtins, n))
         self._real = real
 
     def __missing__(self, name: str) -> Any:
@@ -151,7 +155,8 @@ def without_question(func: types.FunctionType) -> Any:
     """
     found = _bodies.get(func)
     if found is None:
-        code, globals_ = func.__code__, _Unasked(func.__globals__)
+        code = func.__code__
+        globals_ = _Unasked(func.__globals__, code.co_names)
         made = types.FunctionType(code, globals_, func.__name__, func.__defaults__, func.__closure__)
         made.__kwdefaults__ = func.__kwdefaults__
         found = _bodies[func] = made

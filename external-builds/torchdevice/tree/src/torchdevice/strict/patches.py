@@ -91,6 +91,9 @@ def install(log: interceptor.UndoLog) -> None:
         log.replace(module, name, _step(vars(module)[name]))
         optimizer = vars(module)[module.__all__[0]]
         log.replace(optimizer, "_init_group", _gathered(optimizer._init_group))
+    log.replace(torch.overrides, "_pop_mode_temporarily", _Popped)
+    for layer in (torch.nn.RNN, torch.nn.LSTM, torch.nn.GRU):  # they ask for many sizes
+        log.replace(layer, "forward", _layer(layer.forward))
     for owner in (torch.optim.Optimizer, torch.nn.Module):
         log.replace(owner, "zero_grad", _unseen(owner.zero_grad))
     log.replace(torch.autograd, "_make_grads", _first_gradients(torch.autograd._make_grads))
@@ -108,6 +111,19 @@ def install(log: interceptor.UndoLog) -> None:
     # As with PYTORCH_JIT=0: what TorchScript computes by itself says nothing about devices.
     log.replace(torch.jit._state._enabled, "enabled", False)
     enter()
+
+
+class _Popped:
+    """What torch makes of a generator for each call of a function in Python, which takes twice as long."""
+
+    __slots__ = ("mode",)
+
+    def __enter__(self) -> Any:
+        self.mode = torch.overrides._pop_mode()
+        return self.mode
+
+    def __exit__(self, *_error: object) -> None:
+        torch.overrides._push_mode(self.mode)
 
 
 def _device(real: Any, *args: Any, **kwargs: Any) -> Any:
@@ -201,10 +217,15 @@ def _apply(original: Function) -> Function:
 
     @functools.wraps(original)
     def wrapper(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        is_seen = torch._C._len_torch_function_stack()
         result = original(cls, *args, **kwargs)
         with torch._C.DisableTorchFunction():
             made = places.tensors(result)
             given = [places.device_of(arg) if isinstance(arg, torch.Tensor) else None for arg in args]
+            # Inside an operator of `torch.library` nothing says where it is: where its tensors are.
+            there = None if is_seen else next(filter(None, given), None)
+            if there is not None:
+                places.put_new(result, there)
             for tensor in made:
                 if isinstance(tensor.grad_fn, torch.autograd.function.BackwardCFunction):
                     setattr(tensor.grad_fn, places.KEPT, ([places.device_of(other) for other in made], given))
@@ -306,9 +327,7 @@ def _step(original: Function) -> Function:
         with torch._C.DisableTorchFunction():
             found = places.tensors(args)
             there = places.device_of(found[0]) if found else places.CPU
-            if all(parameter.dim() for parameter in args[0]) and all(
-                _is_at(there, tensor) for tensor in found
-            ):
+            if all(parameter.dim() for parameter in args[0]) and places.all_at(there, found):
                 original(*args, **kwargs)
                 if len(places.tensors(args)) > len(found):  # as of the first step with momentum
                     places.put_new(args, there)
@@ -318,9 +337,27 @@ def _step(original: Function) -> Function:
     return wrapper
 
 
-def _is_at(there: torch.device, tensor: torch.Tensor) -> bool:
-    place = places.device_of(tensor)
-    return type(tensor) in places.PLAIN and (place == there or (place == places.CPU and not tensor.dim()))
+def _layer(original: Function) -> Function:
+    """A layer of torch's in Python: looked at once, as a whole, where all its tensors are on one device."""
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        ours = _here.mode
+        if ours is None or self._modules or torch.overrides._get_current_function_mode() is not ours:
+            return original(self, *args, **kwargs)
+        torch._C._pop_torch_function_stack()
+        try:
+            found = places.tensors((args, kwargs, list(self._parameters.values())))
+            there = places.device_of(found[0]) if found else places.CPU
+            if places.all_at(there, found):
+                result = original(self, *args, **kwargs)
+                places.put_new(result, there)
+                return result
+        finally:
+            torch._C._push_on_torch_function_stack(ours)
+        return original(self, *args, **kwargs)
+
+    return wrapper
 
 
 def _gathered(original: Function) -> Function:

@@ -9,7 +9,6 @@ Call these with no `TorchFunctionMode` of ours on: they ask tensors themselves.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -41,7 +40,7 @@ def logical(value: Any) -> torch.device:
     route = translation.route()
     count = route.count if route else 0
     if device.index is None:
-        return _numbered(device.type, devices.current_device())
+        return translation.named_device(device.type, devices.current_device())
     if device.index >= count:
         raise errors.invalid_ordinal(device.index, count)
     return device
@@ -49,13 +48,9 @@ def logical(value: Any) -> torch.device:
 
 def _from(value: Any) -> torch.device:
     if type(value) is str:
-        return _named(value)
+        return translation.named_device(value)
     # Without a GPU, torch knows no ordinals.
     return RealDevice("cuda", int(value)) if translation.is_ordinal(value) else RealDevice(value)
-
-
-_named = functools.cache(RealDevice)  # of texts: each factory is given one
-_numbered = functools.cache(RealDevice)  # of a type and an ordinal
 
 
 def physical(device: torch.device) -> torch.device:
@@ -88,10 +83,11 @@ def put(tensor: torch.Tensor, device: torch.device) -> None:
 
 def put_new(result: Any, device: torch.device) -> None:
     """Say of all tensors in a result where they are, except of those that know it already."""
-    if type(result) in _EMPTY or device.type not in GPUS:
+    kind = type(result)
+    if kind in _EMPTY or device is CPU or device.type not in GPUS:
         return
-    for tensor in (result,) if type(result) in PLAIN else tensors(result):
-        storage = _storage(tensor)
+    for tensor in (result,) if kind in PLAIN else tensors(result):
+        storage = _storage_of_plain(tensor) if kind in PLAIN else _storage(tensor)
         if storage is not None and not hasattr(storage, KEPT) and tensor.device == CPU:
             storage.torchdevice = device
 
@@ -124,6 +120,17 @@ def common(found: Iterable[torch.Tensor]) -> tuple[torch.device | None, bool]:
         elif device is not first and device != first:
             return first, True
     return first, False
+
+
+def all_at(there: torch.device, found: Iterable[torch.Tensor]) -> bool:
+    """Whether tensors are all plain ones on a device; numbers may be on the CPU."""
+    for tensor in found:
+        if type(tensor) not in PLAIN:
+            return False
+        device = device_of(tensor)
+        if device is not there and device != there and (tensor.dim() or device != CPU):
+            return False
+    return True
 
 
 def _storage(tensor: torch.Tensor) -> Any:
