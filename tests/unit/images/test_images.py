@@ -11,6 +11,7 @@ import pytest
 
 from cairn import images
 from cairn.errors import PrerequisiteError
+from cairn.image_engines import Engine
 from helpers.program import Cairn
 
 ROOT = Path(__file__).parents[3]
@@ -151,7 +152,7 @@ def test_the_line_of_upstreams_page_is_the_one_that_is_printed(cairn: Cairn) -> 
 AT = "--volume /src:/work --workdir /work"
 
 
-def one_run(engine: images.Engine, **changes: object) -> images.ImageRun:
+def one_run(engine: Engine, **changes: object) -> images.ImageRun:
     given = {
         "gpu": True,
         "gpu_groups": (110,),
