@@ -116,17 +116,25 @@ class Destination:
     """
 
     interpreter: Interpreter
-    origin: Literal["the active environment", "--python", "the first on PATH: no environment is active"]
+    origin: Literal[
+        "the active environment",
+        "the active environment, Cairn's own",
+        "--python",
+        "the first on PATH: no environment is active",
+    ]
 
     @property
-    def is_environment(self) -> bool:
-        """Whether the user chose it, or works in it: that of a system takes no packages (PEP 668)."""
-        return "no environment" not in self.origin
+    def lacks(self) -> str:
+        """Why nothing can be installed into it; empty where it can."""
+        if self.origin == "the active environment, Cairn's own":
+            return "an installation needs an environment other than Cairn's own"
+        # That of a system takes no packages (PEP 668).
+        return "an installation needs an environment" if "no environment" in self.origin else ""
 
     @property
     def to_name(self) -> Path | None:
         """The interpreter to name in a command line; None for the active environment."""
-        return None if self.origin == "the active environment" else self.interpreter.path
+        return None if self.origin.startswith("the active environment") else self.interpreter.path
 
     def __str__(self) -> str:
         return f"Python {self.interpreter.version}: {self.interpreter.path} ({self.origin})"
@@ -277,10 +285,13 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
             interpreter=interpreters.ask(path), origin="the active environment" if same else "--python"
         )
     if active is not None and not (to_change and _is_ours(active)):
-        return Destination(interpreter=interpreters.ask(active), origin="the active environment")
+        return Destination(
+            interpreter=interpreters.ask(active),
+            origin="the active environment, Cairn's own" if _is_ours(active) else "the active environment",
+        )
     if to_change:
-        problem = f"Cairn itself is installed in {sys.prefix}" if active else "no environment is active"
-        raise NoEnvironmentError(f"{problem}: there is none to install into", tip=MAKE_ONE)
+        problem = f"the active one, {sys.prefix}, is Cairn's own" if active else "none is active"
+        raise NoEnvironmentError(f"there is no environment to install into: {problem}", tip=MAKE_ONE)
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for name in ("python3", "python"):
             if (program := shutil.which(name, path=folder)) and not _is_ours(Path(program)):
