@@ -141,8 +141,10 @@ def _text(prepared: Installation, destination: Destination) -> Iterator[Piece]:
     from cairn.pipeline import install
 
     yield Note(str(destination))
-    if destination.lacks:
-        yield Note(f"{destination.lacks}; {install.MAKE_ONE}")
+    own = destination.origin.endswith("Cairn's own")
+    if own or "no environment" in destination.origin:  # a system's takes no packages (PEP 668)
+        other = " other than Cairn's own" if own else ""
+        yield Note(f"an installation needs an environment{other}; {install.MAKE_ONE}")
     yield from map(Note, install.say(prepared))
     yield from map(Warn, prepared.choice.warnings)
     for pick in prepared.choice.picks:

@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -116,20 +116,7 @@ class Destination:
     """
 
     interpreter: Interpreter
-    origin: Literal[
-        "the active environment",
-        "the active environment, Cairn's own",
-        "--python",
-        "the first on PATH: no environment is active",
-    ]
-
-    @property
-    def lacks(self) -> str:
-        """Why nothing can be installed into it; empty where it can."""
-        if self.origin == "the active environment, Cairn's own":
-            return "an installation needs an environment other than Cairn's own"
-        # That of a system takes no packages (PEP 668).
-        return "an installation needs an environment" if "no environment" in self.origin else ""
+    origin: str
 
     @property
     def to_name(self) -> Path | None:
@@ -285,13 +272,11 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
             interpreter=interpreters.ask(path), origin="the active environment" if same else "--python"
         )
     if active is not None and not (to_change and _is_ours(active)):
-        return Destination(
-            interpreter=interpreters.ask(active),
-            origin="the active environment, Cairn's own" if _is_ours(active) else "the active environment",
-        )
+        whose = ", Cairn's own" if _is_ours(active) else ""
+        return Destination(interpreter=interpreters.ask(active), origin=f"the active environment{whose}")
     if to_change:
-        problem = f"the active one, {sys.prefix}, is Cairn's own" if active else "none is active"
-        raise NoEnvironmentError(f"there is no environment to install into: {problem}", tip=MAKE_ONE)
+        why = f"the active one, {sys.prefix}, is Cairn's own" if active else "none is active"
+        raise NoEnvironmentError(f"there is no environment to install into: {why}", tip=MAKE_ONE)
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for name in ("python3", "python"):
             if (program := shutil.which(name, path=folder)) and not _is_ours(Path(program)):
