@@ -39,9 +39,7 @@ class Image:
         convert=converters.nonempty,
         completer=_complete_names,
     )
-    engine: Engine | None = option(
-        "program to use (default: the first that answers)", choices=ENGINES
-    )
+    engine: Engine | None = option("program to use (default: the first that answers)", choices=ENGINES)
 
     def file(self) -> Dockerfile:
         """The Dockerfile of the image."""
