@@ -91,8 +91,8 @@ def _unforeseen(error: Exception) -> int:
     if isinstance(error, OSError | MemoryError):
         from cairn import errors  # noqa: PLC0415 - see `run`
 
-        message, tip = errors.of_system(error)
-        return _say(message, EXIT_SYSTEM, tip)
+        message, what_to_do = errors.of_system(error)
+        return _say(message, EXIT_SYSTEM, what_to_do)
     tip = "this is a defect of Cairn: run it again with --debug, and report the traceback it shows"
     return _say(f"internal error: {type(error).__name__}: {str(error)[:300]}", EXIT_INTERNAL, tip)
 

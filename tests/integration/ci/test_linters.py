@@ -57,7 +57,7 @@ jobs:
         run: |
           set -o pipefail
           cairn matrix --stack external-builds/sample --trigger nightly --json > legs.json
-          jq --raw-output '"matrix=\\({include: .legs})", "empty=\\(.legs == [])"' legs.json >> "$GITHUB_OUTPUT"
+          jq -r '"matrix=\\({include: .legs})", "empty=\\(.legs == [])"' legs.json >> "$GITHUB_OUTPUT"
   build:
     needs: plan
     if: needs.plan.outputs.empty == 'false'
