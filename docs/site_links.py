@@ -20,6 +20,7 @@ _PATTERNS = (
     "external-builds/*/*.md",
     "external-builds/*/hip/*.md",
 )
+_TITLE = re.compile(r'(<a class="reference internal(?: current)?") >')
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -49,3 +50,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"[{text}]({os.path.relpath(to, Path(uri).parent)}{anchor})"
 
     return _LINK.sub(replaced, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001
+    """Have an example that is wider than the screen take the focus, so that keys scroll it."""
+    return html.replace("<pre>", '<pre tabindex="0">')
+
+
+def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:  # noqa: ARG001
+    """Make the title of a section, which the theme opens on a click, a link that keys reach."""
+    return _TITLE.sub(r'\1 href="#">', output)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -137,3 +138,28 @@ class ProcessError(CairnError):
         super().__init__(message, tip=tip)
         self.returncode = returncode
         self.output = output
+
+
+def of_system(error: OSError | MemoryError) -> tuple[str, str | None]:
+    """What the operating system refused, and what to do; no tip where its own message is enough."""
+    if isinstance(error, MemoryError):
+        return "not enough memory", "end other programs, or use a larger machine"
+    if error.errno == errno.ENOENT and not error.filename:  # what `getcwd` raises
+        return "the current folder is gone", "change to one that is there: cd ~"
+    path = f" {error.filename}" if isinstance(error.filename, str | Path) else ""
+    permission = f"take a folder of your own, or have its owner let you in: see `ls -ld{path}`"
+    tip = {
+        errno.ENOSPC: "free some space and run the same command again",
+        errno.EDQUOT: "free some of your quota and run the same command again",
+        errno.EFBIG: "name a folder that takes larger files, or raise the limit of this shell: ulimit -f",
+        errno.EACCES: permission,
+        errno.EPERM: permission,
+        errno.EROFS: "that file system is read-only: name a folder on a different one",
+        errno.EMFILE: "allow more open files and run the same command again: ulimit -n 4096",
+        errno.ENFILE: "the system has too many open files: end other programs and run the same command again",
+        errno.ENOENT: "name one that is there",
+        errno.EISDIR: "name a file in it",
+        errno.ENOTDIR: "part of the path is a file: name a folder",
+        errno.ENAMETOOLONG: "name a folder with a shorter path",
+    }.get(error.errno or 0)
+    return f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", tip

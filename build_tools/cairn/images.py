@@ -13,15 +13,12 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
 
 from cairn import process, shipped
 from cairn.errors import PrerequisiteError, ProcessError, StoreError, UsageError
+from cairn.image_engines import ENGINES, Engine
 from cairn.output import Progress, wording
 
-Engine = Literal["docker", "podman", "buildah"]
-
-ENGINES: tuple[Engine, ...] = get_args(Engine)
 SUFFIX = ".Dockerfile"
 FOLDER = "dockerfiles"
 SECRET = "pip.conf"  # noqa: S105 - the name under which a Dockerfile finds pip's configuration

@@ -89,9 +89,10 @@ def _unforeseen(error: Exception) -> int:
         tip = "install Cairn again: `pip install -e .` in its folder, or `python3 dev.py check`"
         return _say(f"{error.name}, which Cairn needs, cannot be imported: {error}", EXIT_PREREQUISITE, tip)
     if isinstance(error, OSError | MemoryError):
-        reason = getattr(error, "strerror", None) or str(error) or "not enough memory"
-        where = getattr(error, "filename", None)
-        return _say(f"{reason}: {where}" if where else reason, EXIT_SYSTEM)
+        from cairn import errors  # noqa: PLC0415 - see `run`
+
+        message, what_to_do = errors.of_system(error)
+        return _say(message, EXIT_SYSTEM, what_to_do)
     tip = "this is a defect of Cairn: run it again with --debug, and report the traceback it shows"
     return _say(f"internal error: {type(error).__name__}: {str(error)[:300]}", EXIT_INTERNAL, tip)
 

@@ -284,7 +284,10 @@ def _checked_value(actions: list[argparse.Action], request: Set, path: Path) -> 
             continue
         return list(request.values) if several else request.values[0]
     if reasons:
-        raise UsageError(f"{request.name} cannot be {' '.join(request.values)[:60]!r}: {reasons[0]}")
+        raise UsageError(
+            f"{request.name} cannot be {' '.join(request.values)[:60]!r}: {reasons[0]}",
+            tip=f"`cairn help` names the commands, whose --help says what --{request.name} takes",
+        )
     return request.values[0] if len(request.values) == 1 else list(request.values)
 
 

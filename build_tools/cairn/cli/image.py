@@ -14,11 +14,12 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import CairnError, UsageError
+from cairn.image_engines import ENGINES, Engine
 from cairn.options import argument, flag, option, repeated, switch
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.images import Dockerfile, Engine, ImageBuild, ImageRun
+    from cairn.images import Dockerfile, ImageBuild, ImageRun
 
 
 def _complete_names(**_: object) -> list[str]:
@@ -38,9 +39,7 @@ class Image:
         convert=converters.nonempty,
         completer=_complete_names,
     )
-    engine: Engine | None = option(
-        "program to use (default: the first that answers)", choices=("docker", "podman", "buildah")
-    )
+    engine: Engine | None = option("program to use (default: the first that answers)", choices=ENGINES)
 
     def file(self) -> Dockerfile:
         """The Dockerfile of the image."""

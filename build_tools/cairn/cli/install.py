@@ -112,7 +112,7 @@ def _destination(request: Install) -> Destination:
     except install.NoEnvironmentError as error:
         if request.json or not console.current().can_ask():
             raise
-        folder = Path(console.current().ask(f"{error}. A folder for one, made if missing", "torch-env"))
+        folder = Path(console.current().ask(f"{error}. Folder of one, made if missing", "torch-env"))
     if not folder.is_dir():
         first = install.destination(None, to_change=False)
         venv.create(folder, python=first.interpreter.path)
@@ -141,8 +141,10 @@ def _text(prepared: Installation, destination: Destination) -> Iterator[Piece]:
     from cairn.pipeline import install
 
     yield Note(str(destination))
-    if not destination.is_environment:
-        yield Note(f"an installation needs an environment; {install.MAKE_ONE}")
+    own = destination.origin.endswith("Cairn's own")
+    if own or "no environment" in destination.origin:  # a system's takes no packages (PEP 668)
+        other = " other than Cairn's own" if own else ""
+        yield Note(f"an installation needs an environment{other}; {install.MAKE_ONE}")
     yield from map(Note, install.say(prepared))
     yield from map(Warn, prepared.choice.warnings)
     for pick in prepared.choice.picks:

@@ -35,15 +35,11 @@ class MatrixRequest:
     stack: Path = common.stack()
     matrix: Path | None = option("a matrix.toml (default: beside the stack.toml)", convert=converters.file)
     choice: Choice = part(Choice)
-    github_output: bool = flag(
-        "write matrix, count, empty, test_matrix, test_count, test_empty, lines and without_runner to "
-        "the outputs of the step, and a table to its summary"
-    )
     figures: bool = flag(
         "print how many builds, jobs, artifacts and requests to GitHub the night of each line has, and which "
         "limits of GitHub's they come near, in place of the legs"
     )
-    allow_empty: bool = flag("only warn of an empty matrix; its `empty` says so")
+    allow_empty: bool = flag("only warn of an empty matrix; `empty_because` of --json says why")
 
 
 def _run(request: MatrixRequest) -> Answer:
@@ -54,8 +50,6 @@ def _run(request: MatrixRequest) -> Answer:
     choice = dataclasses.replace(request.choice, owner=os.environ.get("GITHUB_REPOSITORY_OWNER"))
     config = matrix_toml.load_matrix_toml(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
-    if request.github_output:
-        legs.write_outputs(matrix)
     error, message = None, f"the matrix is empty: {matrix.empty_because}"
     if not matrix.legs and request.allow_empty:
         console.current().warn(f"{message}; nothing is built, tested or promoted")

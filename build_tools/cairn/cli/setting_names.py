@@ -52,7 +52,7 @@ download-concurrency draft
 endpoint-url engine exclude executor expected-pytorch-git-ref expires expression extract
 extract-concurrency
 find-links flatten floor forbid force from
-generation github-output gitrepo-origin good good-within gpu-policy
+generation gitrepo-origin good good-within gpu-policy
 hashes host
 image include index index-url install-rocm installer
 jump

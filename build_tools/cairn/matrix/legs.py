@@ -1,14 +1,9 @@
-"""The legs of a matrix: one list that both build and test jobs are made from.
-
-A workflow gets it as the outputs of a job, people as a table on the run's page.
-"""
+"""The legs of a matrix: one list that both build and test jobs are made from."""
 
 from __future__ import annotations
 
 import itertools
-import json
 import operator
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +14,7 @@ from cairn import targets as gpu
 from cairn.errors import UsageError
 from cairn.matrix.matrix_options import Choice
 from cairn.matrix.matrix_toml import MatrixToml, Trigger, TriggerName, usable
-from cairn.output import github, safe_text, wording
+from cairn.output import wording
 from cairn.stack import Stack
 
 MOST_LEGS = 256
@@ -169,16 +164,6 @@ class Matrix(datafile.Value, tag_field="schema", tag="cairn.matrix/1"):
     others: tuple[Leg, ...] = ()
 
     @property
-    def tested(self) -> tuple[Leg, ...]:
-        """The legs that have a test runner."""
-        return tuple(leg for leg in self.legs if leg.test_runs_on)
-
-    @property
-    def without_runner(self) -> tuple[Leg, ...]:
-        """The legs that nothing here can test."""
-        return tuple(leg for leg in self.legs if not leg.test_runs_on)
-
-    @property
     def builds(self) -> tuple[Build, ...]:
         """The builds that make the wheels of the legs."""
         return builds_of(self.legs)
@@ -313,66 +298,6 @@ def _refuse_one_id_for_two(legs: Sequence[Leg]) -> None:
                 )
 
 
-def outputs(matrix: Matrix) -> Mapping[str, str]:
-    """The outputs of a step, by name; lists and matrices as JSON for `fromJSON`.
-
-    Raises:
-        UsageError: GitHub would not make so many jobs of one matrix.
-    """
-    if len(matrix.legs) > MOST_LEGS:
-        raise UsageError(
-            f"the matrix has {len(matrix.legs)} legs of {len(matrix.lines)} lines, "
-            f"and GitHub takes {MOST_LEGS}",
-            tip="run it in parts, with --lines, --families or --pythons",
-        )
-    return {
-        "matrix": _include(matrix.legs),
-        "count": str(len(matrix.legs)),
-        "empty": "false" if matrix.legs else "true",
-        "test_matrix": _include(matrix.tested),
-        "test_count": str(len(matrix.tested)),
-        "test_empty": "false" if matrix.tested else "true",
-        "lines": json.dumps(matrix.lines),
-        "without_runner": json.dumps([leg.id for leg in matrix.without_runner]),
-    }
-
-
-def write_outputs(matrix: Matrix) -> None:
-    """Set the outputs of the step that is running, and add a table to its summary.
-
-    Raises:
-        UsageError: this is not a step of GitHub Actions.
-    """
-    if not os.environ.get("GITHUB_OUTPUT"):
-        raise UsageError(
-            "GITHUB_OUTPUT is not set: this is not a step of GitHub Actions", tip="use --json elsewhere"
-        )
-    github.write_outputs(outputs(matrix))
-    github.add_summary(summary_text(matrix))
-
-
-def summary_text(matrix: Matrix) -> str:
-    """The matrix as Markdown."""
-    if not matrix.legs:
-        return f"### Matrix\n\n**Empty**: {matrix.empty_because}. Nothing is built, tested or promoted.\n\n"
-    head = ("line", "family", "Python", "platform", "built on", "tested on", "ends")
-    rows = (
-        (
-            leg.line,
-            leg.family,
-            leg.python,
-            leg.platform,
-            " ".join(leg.build_runs_on),
-            " ".join(leg.test_runs_on) or "no runner",
-            ", ".join(notes(leg)),
-        )
-        for leg in matrix.legs
-    )
-    table = safe_text.markdown_table(head, (map(safe_text.markdown, cells) for cells in rows))
-    title = f"### Matrix: {len(matrix.legs)} legs, {len(matrix.builds)} builds, {len(matrix.tested)} tested"
-    return "\n".join((title, "", *table, ""))
-
-
 def notes(leg: Leg) -> list[str]:
     """How a leg ends if nothing fails, and what else is to be known of it, for people."""
     remarks = [_ENDS[leg.ends]]
@@ -381,7 +306,3 @@ def notes(leg: Leg) -> list[str]:
     if leg.known_failure:
         remarks.append(f"{'expected' if leg.expect_failure else 'was expected'} to fail {leg.known_failure}")
     return remarks
-
-
-def _include(legs: Sequence[Leg]) -> str:
-    return github.matrix([datafile.to_plain(leg) for leg in legs])

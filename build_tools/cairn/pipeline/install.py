@@ -18,7 +18,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, cast
 
 from packaging.requirements import InvalidRequirement, Requirement
 
@@ -116,17 +116,12 @@ class Destination:
     """
 
     interpreter: Interpreter
-    origin: Literal["the active environment", "--python", "the first on PATH: no environment is active"]
-
-    @property
-    def is_environment(self) -> bool:
-        """Whether the user chose it, or works in it: that of a system takes no packages (PEP 668)."""
-        return "no environment" not in self.origin
+    origin: str
 
     @property
     def to_name(self) -> Path | None:
         """The interpreter to name in a command line; None for the active environment."""
-        return None if self.origin == "the active environment" else self.interpreter.path
+        return None if self.origin.startswith("the active environment") else self.interpreter.path
 
     def __str__(self) -> str:
         return f"Python {self.interpreter.version}: {self.interpreter.path} ({self.origin})"
@@ -277,10 +272,11 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
             interpreter=interpreters.ask(path), origin="the active environment" if same else "--python"
         )
     if active is not None and not (to_change and _is_ours(active)):
-        return Destination(interpreter=interpreters.ask(active), origin="the active environment")
+        whose = ", Cairn's own" if _is_ours(active) else ""
+        return Destination(interpreter=interpreters.ask(active), origin=f"the active environment{whose}")
     if to_change:
-        problem = f"Cairn itself is installed in {sys.prefix}" if active else "no environment is active"
-        raise NoEnvironmentError(f"{problem}: there is none to install into", tip=MAKE_ONE)
+        why = f"the active one, {sys.prefix}, is Cairn's own" if active else "none is active"
+        raise NoEnvironmentError(f"there is no environment to install into: {why}", tip=MAKE_ONE)
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for name in ("python3", "python"):
             if (program := shutil.which(name, path=folder)) and not _is_ours(Path(program)):

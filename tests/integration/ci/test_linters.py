@@ -54,7 +54,10 @@ jobs:
           persist-credentials: false
       - id: matrix
         timeout-minutes: 5
-        run: cairn matrix --stack external-builds/sample --trigger nightly --github-output
+        run: |
+          set -o pipefail
+          cairn matrix --stack external-builds/sample --trigger nightly --json > legs.json
+          jq -r '"matrix=\\({include: .legs})", "empty=\\(.legs == [])"' legs.json >> "$GITHUB_OUTPUT"
   build:
     needs: plan
     if: needs.plan.outputs.empty == 'false'

@@ -191,9 +191,9 @@ def test_it_is_installed_where_the_user_works(places: Places, how: str, installe
 @pytest.mark.parametrize(
     ("variables", "problem"),
     [
-        ({}, "no environment is active"),
-        ({"VIRTUAL_ENV": "TOOL"}, "Cairn itself is installed in TOOL"),
-        ({"CONDA_PREFIX": "MINE", "CONDA_DEFAULT_ENV": "base"}, "no environment is active"),
+        ({}, "there is no environment to install into: none is active"),
+        ({"VIRTUAL_ENV": "TOOL"}, "the active one, TOOL, is Cairn's own"),
+        ({"CONDA_PREFIX": "MINE", "CONDA_DEFAULT_ENV": "base"}, "none is active"),
         ({"VIRTUAL_ENV": "MINE/not-there"}, "VIRTUAL_ENV names MINE/not-there, which has no Python"),
     ],
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,9 +133,10 @@ WRONG = [
     (f"{INSTALL} --store s", 2, "not allowed with argument", "--help"),
     ("install --index-url ''", 2, "it is empty", "--help"),
     ("install --dry-run --store nowhere", 9, "there is no store at nowhere", "publish into it first"),
+    ("index verify https://127.0.0.1:9/simple/", 2, "is not the address of a wheel", "below simple/"),
     # Settings.
     ("config set sotre s3://x", 2, "'sotre' is no option", "did you mean store?"),
-    ("config set jobs many", 2, "'many' is not a positive number", None),
+    ("config set jobs many", 2, "'many' is not a positive number", "whose --help says what --jobs takes"),
     ("config get store", 2, "store is not set", "cairn config set store VALUE"),
     ("config set store", 2, "store is not set in", "cairn config set store VALUE"),
     ("config set store=x", 2, "'store=x' is no option", "did you mean store?"),
@@ -230,3 +233,12 @@ def test_a_folder_that_is_gone_is_named(
         capsys.readouterr().err
         == "error: the current folder is gone\n  what to do: change to one that is there: cd ~\n"
     )
+
+
+def test_what_the_system_refuses_while_words_are_read_has_a_tip() -> None:
+    """As a folder below one that is closed to whoever runs it, which is no such to root."""
+    words = ["-m", "cairn", "build", "--stack", str(STACK), "--output-dir", "x" * 300]
+    ended = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    first, second = ended.stderr.splitlines()
+    assert (ended.returncode, first) == (11, f"error: File name too long: {'x' * 300}")
+    assert second == "  what to do: name a folder with a shorter path"

@@ -11,6 +11,7 @@ import pytest
 
 from cairn import images
 from cairn.errors import PrerequisiteError
+from cairn.image_engines import ENGINES, Engine
 from helpers.program import Cairn
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +40,7 @@ if words[:1] == ["run"]:
     (tmp_path / "engine.py").write_text(script)
     started = shlex.join([sys.executable, str(tmp_path / "engine.py")])  # a "#!" line has no room for a space
     (tmp_path / "bin").mkdir()
-    for name in images.ENGINES:
+    for name in ENGINES:
         path = tmp_path / "bin" / name
         path.write_text(f'#!/bin/sh\nexec {started} {name} "$@"\n')
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -109,7 +110,7 @@ def test_pip_s_configuration_is_a_secret(tmp_path: Path, cairn: Cairn) -> None:
 
 def test_pushing_says_the_digest(engine: Path, cairn: Cairn) -> None:
     tags = ("--tag", "registry.example:5000/x:1", "--tag", "registry.example:5000/x:latest")
-    for name in images.ENGINES:
+    for name in ENGINES:
         answer = cairn.json("image", "build", TEST, "--engine", name, *tags, "--push")
         assert answer == {
             "name": TEST,
@@ -151,7 +152,7 @@ def test_the_line_of_upstreams_page_is_the_one_that_is_printed(cairn: Cairn) -> 
 AT = "--volume /src:/work --workdir /work"
 
 
-def one_run(engine: images.Engine, **changes: object) -> images.ImageRun:
+def one_run(engine: Engine, **changes: object) -> images.ImageRun:
     given = {
         "gpu": True,
         "gpu_groups": (110,),
@@ -253,7 +254,7 @@ def test_an_engine_that_does_not_answer_is_passed_over(engine: Path, monkeypatch
     assert images.choose_engine(None) == "docker"
     (engine / "bin" / "docker").write_text("#!/bin/sh\nexit 1\n")
     assert images.choose_engine(None) == "podman"
-    for name in images.ENGINES:
+    for name in ENGINES:
         (engine / "bin" / name).write_text("#!/bin/sh\nexit 1\n")
     with pytest.raises(PrerequisiteError, match="docker is here, but does not answer"):
         images.choose_engine(None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import tomllib
 from pathlib import Path
 
@@ -167,16 +166,6 @@ def test_a_family_can_be_left_out_of_the_common_build(tmp_path: Path) -> None:
     assert (alone.id, alone.targets, alone.split) == ("nightly-gfx1151-py3.11-linux_x86_64", "gfx1151", True)
 
 
-def test_build_and_test_have_the_same_legs_but_for_those_without_a_runner(tmp_path: Path) -> None:
-    found = _make(tmp_path, trigger="presubmit")
-    written = legs.outputs(found)
-    built, tested = (json.loads(written[name])["include"] for name in ("matrix", "test_matrix"))
-    without = json.loads(written["without_runner"])
-    assert without == ["nightly-gfx110X-all-py3.12-win_amd64"]
-    assert [leg for leg in built if leg["id"] not in without] == tested
-    assert (written["count"], written["test_count"], written["empty"]) == ("2", "1", "false")
-
-
 def test_a_fork_has_githubs_own_runners_only(tmp_path: Path) -> None:
     fork = {leg.family: leg for leg in _make(tmp_path, owner="somebody", platforms=("linux_x86_64",)).legs}
     assert {leg.build_runs_on for leg in fork.values()} == {("ubuntu-24.04",)}
@@ -288,21 +277,6 @@ def test_an_empty_matrix_says_why(
     found = _make(tmp_path, text, **choice)
     assert found.legs == ()
     assert reason in str(found.empty_because)
-    assert legs.outputs(found)["empty"] == legs.outputs(found)["test_empty"] == "true"
-    assert "Nothing is built" in legs.summary_text(found)
-
-
-def test_more_jobs_than_github_takes_are_refused(tmp_path: Path) -> None:
-    families = [f"gfx{n}" for n in (900, 906, 908, 942, 950, 1010, 1011, 1012, 1030, 1031)]
-    text = CONFIG + "".join(f"[families.{name}.linux_x86_64]\n" for name in families)
-    lines = tuple(f"release/2.{n}" for n in range(7, 14))
-    assert len(_make(tmp_path, text, lines=lines, families=tuple(families), pythons=("3.12",)).legs) == 70
-    lines = (*lines, "nightly", "main")
-    assert len(_make(tmp_path, text, lines=lines, families=tuple(families[:9])).legs) == 162
-    # Each line has a night, whose jobs are counted as it is frozen; in one matrix they are too many.
-    found = _make(tmp_path, text, lines=lines, families=tuple(families), pythons=("3.11", "3.12", "3.13"))
-    with pytest.raises(UsageError, match=r"270 legs of 9 lines, and GitHub takes 256"):
-        legs.outputs(found)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 
 from cairn import datafile
 from cairn.output import console
+from cairn.pipeline.install import MAKE_ONE
 from cairn.release.pages import targets_file
 from cairn.wheels.metadata.tag_words import platform_words
 from helpers.hardware import kernel_nodes
@@ -19,6 +20,10 @@ from helpers.program import Cairn, Shown
 
 PROGRAM = Path(sys.prefix, "bin", "python")
 HERE = f"Python {PYTHON}, {platform_words(PLATFORM)}"
+OWN = (
+    f"Python {PYTHON}: {PROGRAM} (the active environment, Cairn's own)\n"
+    f"an installation needs an environment other than Cairn's own; {MAKE_ONE}\n"
+)
 # What the kernel calls each processor: major * 10000 + minor * 100 + step.
 VERSIONS = {
     "gfx803": 80003,
@@ -58,7 +63,7 @@ def install(cairn: Cairn, index: str, tmp_path: Path) -> Install:
             words = (*words, "--topology-dir", nodes)
         out, err = cairn("install", "--dry-run", "--index-url", at or index, *words, code=code)
         base = (at or index).removesuffix("/release/simple/")
-        err = err.removeprefix(f"Python {PYTHON}: {PROGRAM} (the active environment)\n")
+        err = err.removeprefix(OWN)
         return Shown(out.replace(base, "BASE"), err.replace(base, "BASE"))
 
     return run
@@ -284,11 +289,11 @@ def test_who_sits_before_a_terminal_is_asked_for_an_environment(
 ) -> None:
     monkeypatch.delenv("VIRTUAL_ENV")
     words = ("install", "--index-url", index, "--gpu", "cpu")
-    assert "there is none to install into" in cairn(*words, code=2).err
+    assert "there is no environment to install into: none is active" in cairn(*words, code=2).err
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(console.Console, "can_ask", lambda _: True)
     monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
     # It is made, and then its installer finds no index of wheels in the folder.
     _, err = cairn(*words, code=1)
-    assert "A folder for one, made if missing [torch-env]: made torch-env" in err
+    assert "Folder of one, made if missing [torch-env]: made torch-env" in err
     assert (tmp_path / "torch-env" / "pyvenv.cfg").is_file()

@@ -53,4 +53,9 @@ def test_the_site_is_built_and_each_of_its_links_leads_somewhere(tmp_path: Path,
     assert 'href="../../how-to/take-a-night-back/"' in page
     start = (tmp_path / "site" / "start" / "install" / "index.html").read_text(encoding="utf-8")
     assert 'href="../../project/RELEASES/"' in start
+    # What axe finds in the theme as it is: text outside of landmarks, pale colours, what no key scrolls.
+    assert ('<footer role="contentinfo">' in start, "Built with" in start) == (True, False)
+    example = (tmp_path / "site" / "tutorial" / "four-nights" / "index.html").read_text(encoding="utf-8")
+    assert ("css/site.css" in start, "<pre>" in example) == (True, False)
+    assert '<pre tabindex="0">' in example
     assert "yank" in (tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8")

@@ -202,7 +202,10 @@ def _place_of(url: str) -> tuple[str, str, str]:
 
     place = reader.parse_file_url(url)
     if place is None or Path(place[2]).name != place[2] or not place[2].endswith(".whl"):
-        raise UsageError(f"{url} is not the address of a wheel on an index of Cairn's")
+        raise UsageError(
+            f"{url} is not the address of a wheel on an index of Cairn's",
+            tip="copy one from a page below simple/: https://…/files/…/torch-….whl#sha256=…",
+        )
     return place
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from cairn import files, isolation, platforms, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
+from cairn.image_engines import ENGINES
 from cairn.pipeline.doctor.model import Device, Disk, GpuFacts, Machine, PythonFacts, System, WindowsFacts
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
@@ -41,7 +42,7 @@ _CLASSES = ("0x03", "0x12")  # PCI base classes: display controller, processing 
 _HIDING = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")
 _PROGRAMS = (
     *("git", "c++", "g++", "clang++", "hipcc", "cmake", "ninja"),
-    *("ccache", "sccache", "docker", "podman", "buildah"),
+    *("ccache", "sccache", *ENGINES),
 )
 _TIMEOUT = 20  # seconds for a version
 _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cairn.build.engine.step import Graph, Step
-from cairn.images import Engine
+from cairn.image_engines import Engine
 from cairn.matrix.legs import Leg
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.placing import Demand, demand_of
