@@ -24,7 +24,7 @@ MANIFEST = Manifest(
 def spelt(manifest: Manifest) -> bytes:
     """In the spelling that `Manifest.digest` is of."""
     plain = datafile.to_plain(manifest)
-    for name in ("build_env", "platforms", "downloads"):
+    for name in ("build_env", "platforms", "downloads", "off_line"):
         del plain[name]
     del plain["projects"][0]["checkout_dir"]
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
