@@ -279,7 +279,9 @@ def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> Ga
 def _index_entry(case: Case, report: GateReport) -> IndexSet:
     """The set's entry in the target, with the evidence that let it in."""
     of_set = (
-        k.digest for k in case.set_records.records if not test_records.disagreement(k.record, case.wheel_set)
+        one.digest
+        for one in case.set_records.records
+        if not test_records.disagreement(one.record, case.wheel_set)
     )
     return msgspec.structs.replace(
         index_set(case.wheel_set),

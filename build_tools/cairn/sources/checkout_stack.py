@@ -1,7 +1,7 @@
 """Check out the projects of a stack together: torch first, since it pins the others.
 
-`wanted` chooses the source of a project from the pins that a torch checkout has for its siblings. The formats
-are upstream's: `related_commits` of ROCm/pytorch's release branches, `ci_commit_pins/*.txt` and
+`choose_source` chooses the source of a project from the pins that a torch checkout has for its siblings.
+The formats are upstream's: `related_commits` of ROCm/pytorch's release branches, `ci_commit_pins/*.txt` and
 `triton_version.txt` of `.ci/docker`. They are read strictly: what is not understood is an error that names
 file and line, never a guess. (Upstream's own reader of `related_commits` reuses the fields of the previous
 record for a malformed line, and there are merge commits upstream that have conflict markers in such files.)

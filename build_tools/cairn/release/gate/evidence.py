@@ -16,7 +16,7 @@ from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output.safe_text import visible
 from cairn.output.wording import short_id
-from cairn.release import records as kept_records
+from cairn.release import records as test_records
 from cairn.release.records import SKEW, SetRecords, StoredRecord
 from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU, in_order
@@ -290,7 +290,7 @@ def _objections(
     wheel_set, record = requirements.wheel_set, item.record
     if item.doubt:
         yield item.doubt
-    if problem := kept_records.disagreement(record, wheel_set):
+    if problem := test_records.disagreement(record, wheel_set):
         yield problem
     # What passed on a host, and is untested for that, did run there.
     if record.verdict != "passed" and not (on_host and _passed_on_host(record)):
@@ -316,7 +316,7 @@ def _passed_on_host(record: TestRecord) -> bool:
 
 
 def _time_objections(requirements: RecordRequirements, record: TestRecord) -> Iterator[str]:
-    if problem := kept_records.from_the_future(record, requirements.moment):
+    if problem := test_records.from_the_future(record, requirements.moment):
         yield problem
     if requirements.since is not None and record.began < requirements.since - SKEW:
         staged = f"{requirements.since:%Y-%m-%d %H:%M} UTC"

@@ -108,11 +108,8 @@ def parts_to_move(
     """
     parts = [MovingPart(path="", repository=root, is_moving=True, commit=commit, mirror=mirror)]
     for module, its_mirror in ((c.module, c.source) for level in plan for c in level):
-        own = module.repository
-        commit = module.commit
-        parts.append(
-            MovingPart(path=module.path, repository=own, is_moving=True, commit=commit, mirror=its_mirror)
-        )
+        part = MovingPart(path=module.path, repository=module.repository, is_moving=True)
+        parts.append(replace(part, commit=module.commit, mirror=its_mirror))
     repositories = {part.repository for part in parts}
     modules = walk_submodules(root, initialized=True) if root.has_commit() else ()
     removed = [module for module in modules if module.repository not in repositories]

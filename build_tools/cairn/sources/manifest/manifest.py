@@ -243,11 +243,11 @@ def _differences(source: ProjectSource, folder: Path) -> list[str]:
     pairs = [("commit", source.commit, checkout.commit), ("tree", source.tree, checkout.tree)]
     others = {module.path: module for module in checkout.submodules}  # what the manifest does not have stays
     for module in source.submodules:
-        has = others.pop(module.path, None)
-        pairs.append((f"commit of {module.path}", module.commit, has.commit if has else "nothing"))
-        pairs.append((f"tree of {module.path}", module.tree, has.tree if has else "nothing"))
+        actual = others.pop(module.path, None)
+        pairs.append((f"commit of {module.path}", module.commit, actual.commit if actual else "nothing"))
+        pairs.append((f"tree of {module.path}", module.tree, actual.tree if actual else "nothing"))
     pairs += [(f"commit of {path}", "nothing", module.commit) for path, module in others.items()]
-    return [f"{source.name}: {what} is {has}, expected {want}" for what, want, has in pairs if want != has]
+    return [f"{source.name}: {what} is {is_}, expected {must}" for what, must, is_ in pairs if must != is_]
 
 
 def project_of(source: ProjectSource) -> Project:

@@ -35,6 +35,7 @@ DEFAULT = "default"
 START = 10.0
 """Seconds that pytest takes to start and to import a module of torch's tests, for each piece (9 measured)."""
 _EXACT = 0.002  # of the mean: how exactly the level is found
+_SPLIT_SECOND = 0.002  # of a module that is cut, which rounding leaves over
 _FEW = 10  # modules for each shard, below which one long module makes a shard far longer than the others
 
 
@@ -273,7 +274,7 @@ def _cut(module: _Module, rooms: Mapping[int, float]) -> dict[int, Piece]:
         if module.tests and not mine:
             continue
         taken[at], tests, left = (seconds, mine), rest, left - seconds
-    if tests or (not module.tests and left > _EXACT):
+    if tests or (not module.tests and left > _SPLIT_SECOND):
         return {}
     whole, low, parts = sum(seconds for seconds, _ in taken.values()) or 1.0, 0.0, {}
     for number, (at, (seconds, mine)) in enumerate(taken.items(), 1):
