@@ -113,7 +113,8 @@ def test_output_that_nobody_reads_is_no_traceback() -> None:
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (11, "error: No space left on device\n")
+    tip = "  what to do: free some space and run the same command again\n"
+    assert (done.returncode, done.stderr) == (11, f"error: No space left on device\n{tip}")
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
