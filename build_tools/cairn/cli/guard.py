@@ -55,20 +55,30 @@ def _end_programs() -> None:
 
 
 def _report(error: CairnError, program: str | None) -> None:
-    lines: Sequence[str] = ()
-    tip = error.tip
-    if isinstance(error, BuildError):
-        lines = (*error.causes, _CUT, *error.tail) if error.causes else error.tail
-        if error.log is not None:
-            tip = f"{tip}; the whole log is {error.log}" if tip else f"read the whole log: {error.log}"
-    elif isinstance(error, ProcessError):
-        lines = error.output.splitlines()
-    elif isinstance(error, GateError):
-        lines = error.reasons
-    elif isinstance(error, ProblemsError):
-        lines = [f"{problem} ({problem.tip})" if problem.tip else str(problem) for problem in error.problems]
+    tip = _tip_of(error)
     if tip is None and isinstance(error.__cause__, OSError):
         _, tip = errors.of_system(error.__cause__)
     if tip is None and isinstance(error, UsageError) and "--" in str(error) and program:
         tip = f"`{program} --help` shows how to use it"
-    console.current().error(str(error), tip=tip, lines=lines)
+    console.current().error(str(error), tip=tip, lines=_details_of(error))
+
+
+def _tip_of(error: CairnError) -> str | None:
+    if not isinstance(error, BuildError) or error.log is None:
+        return error.tip
+    return f"{error.tip}; the whole log is {error.log}" if error.tip else f"read the whole log: {error.log}"
+
+
+def _details_of(error: CairnError) -> Sequence[str]:
+    """What is shown above an error; of several problems, each with what is shown above it."""
+    if isinstance(error, BuildError):
+        return (*error.causes, _CUT, *error.tail) if error.causes else error.tail
+    if isinstance(error, ProcessError):
+        return error.output.splitlines()
+    if isinstance(error, GateError):
+        return error.reasons
+    lines: list[str] = []
+    for problem in error.problems if isinstance(error, ProblemsError) else ():
+        tip = _tip_of(problem)
+        lines += [*_details_of(problem), f"{problem} ({tip})" if tip else str(problem)]
+    return lines

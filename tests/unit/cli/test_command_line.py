@@ -12,7 +12,7 @@ from cairn import converters, files
 from cairn.cli import binder, common_options, guard, main
 from cairn.cli.commands import MOVED
 from cairn.cli.upstream import build_prod_wheels, checkouts, wheels
-from cairn.errors import CairnError, UsageError
+from cairn.errors import BuildError, CairnError, ProblemsError, UsageError
 from cairn.output import console, wording
 from cairn.sources.git import url
 
@@ -383,6 +383,30 @@ def test_what_the_system_refuses_comes_with_what_to_do(
         said = capsys.readouterr().err
         assert os.strerror(number) in said
         assert f"what to do: {tip}" in said or tip in said.partition("what to do: ")[2]
+
+
+def test_of_several_problems_each_has_what_a_single_one_would_have(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(_: argparse.Namespace) -> int:
+        lacking = BuildError("torch lacks numpy", tail=("uv: no numpy here",), tip="see what uv says above")
+        broken = BuildError(
+            "triton is broken", tail=("c++: no",), causes=("12: no such header",), log=Path("l")
+        )
+        raise ProblemsError("2 problems", problems=[lacking, broken])
+
+    assert guard.guarded(argparse.Namespace(run=fail)) == BuildError.exit_code
+    shown = capsys.readouterr().err
+    parts = (
+        "uv: no numpy here",
+        "torch lacks numpy (see what uv says above)",
+        "12: no such header",
+        "c++: no",
+    )
+    places = [
+        shown.index(part) for part in (*parts, "triton is broken (read the whole log: l)", "2 problems")
+    ]
+    assert places == sorted(places)
 
 
 def test_an_old_name_works_and_hints_at_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:
