@@ -166,9 +166,8 @@ def publish(store: Store, data: bytes) -> Anchor:
     assert trusted is not None  # noqa: S101 - it has one now
     if is_new and version == 1:  # nothing can have been signed before
         trusted.remember(anchor.Seen(0, 0))
-    for number in range(
-        2, trusted.root.version
-    ):  # a copy that was put back may lack some that clients follow
+    # A copy that was put back may lack some that clients follow.
+    for number in range(2, trusted.root.version):
         store.write_if(key_of("root", number), trusted.history(number).read_bytes(), etag=None)
     store.write("metadata/root.json", store.read(key_of("root", trusted.root.version)).data)
     return trusted
