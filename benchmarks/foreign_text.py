@@ -23,7 +23,7 @@ from cairn.errors import CairnError
 from cairn.output import console, safe_text
 from cairn.process import run_program
 from cairn.release import serve_http
-from cairn.sources import checkout_stack
+from cairn.sources import pins
 from cairn.sources.checkout import local_commits
 from cairn.sources.git import command, url
 from cairn.sources.hipify import report as hipify_report
@@ -159,7 +159,7 @@ def _git_texts(folder: Path) -> dict[str, Case]:
         "hipified source: calls": written("b.h", 4_000, source, "cublasA   ", include),
         "hipified source: one long word": written("c.h", 8_000, source, "cudaA", include),
         "related_commits": written(
-            "related", 500, checkout_stack.related_commits, f"ubuntu|a|torch|b|{_COMMIT}|https://h/x\n"
+            "related", 500, pins.related_commits, f"ubuntu|a|torch|b|{_COMMIT}|https://h/x\n"
         ),
         "patches allowlist: blank lines": written("d.toml", 4_000, audit.load_allowlist, "\n", allowed),
         "patches allowlist: tables": written("e.toml", 200, audit.load_allowlist, "[[patch]]\n", allowed),

@@ -20,7 +20,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import Attester, KeyAttester, attest
 from cairn.release.provenance.chain import Report
-from cairn.release.publish import wheel_set as sets
+from cairn.release.publish import stage
 from cairn.release.trust.signers import Signer, Trust
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
@@ -101,7 +101,7 @@ def released(
     )
     given = msgspec.structs.replace(make_set(wheels), manifest_sha256=hashlib.sha256(MANIFEST).hexdigest())
     statement = statement_of(given, wheels, MANIFEST)
-    made = sets.stage_set(
+    made = stage.stage_set(
         store, "staging", given, wheels, manifest=MANIFEST, statement=statement, attester=attester
     )
     record = data_of(record_of(made, counts=Counts(passed=3), started="2026-11-22T00:00:00Z"))
@@ -120,7 +120,7 @@ def released(
     judgement = hashlib.sha256(judged).hexdigest()
     store.write(keys.set_key(made.id, f"judgements/{judgement}.json"), judged)
     listed = msgspec.structs.replace(
-        sets.index_set(made),
+        stage.index_set(made),
         records=(digest,),
         judgement=judgement,
         builder=hashlib.sha256(evidence.of_builder(store, made)).hexdigest(),
@@ -142,6 +142,6 @@ def offer(
     attested = attest(store, made, listed, attester, snapshot=there.load()) if attester else None
 
     def plan(now_there: Snapshot) -> Change:
-        return sets.promotion(source, now_there, made, entry=listed, attested=attested)
+        return stage.change_to_promote(source, now_there, made, entry=listed, attested=attested)
 
     commit(there, "promote", plan)

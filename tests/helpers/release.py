@@ -20,7 +20,7 @@ from cairn.release.index import keys
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Action
 from cairn.release.index.snapshot import Change, Index, Snapshot
-from cairn.release.publish import distribution, wheel_set
+from cairn.release.publish import distribution, stage
 from cairn.release.publish.files import publish_dists
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.store.folder import LocalStore
@@ -243,7 +243,7 @@ def stage_set(
     store: Store, index: str, made: WheelSet, wheels: Sequence[Path], *, requirements: Sequence[str] = ()
 ) -> WheelSet:
     """Seal and publish a set that `make_set` made."""
-    return wheel_set.stage_set(
+    return stage.stage_set(
         store,
         index,
         made,
@@ -288,14 +288,14 @@ def move(
     digest = hashlib.sha256(judgement).hexdigest()
     store.write(keys.set_key(made.id, f"judgements/{digest}.json"), judgement)
     entry = msgspec.structs.replace(
-        wheel_set.index_set(made), untested=untested, judgement=digest if judged else None
+        stage.index_set(made), untested=untested, judgement=digest if judged else None
     )
     before = there.load()
 
     def plan(now_there: Snapshot) -> Change:
         if made.id in now_there.set_ids:
             return Change()
-        return wheel_set.promotion(source, now_there, made, entry=entry)
+        return stage.change_to_promote(source, now_there, made, entry=entry)
 
     after = commit(there, "promote", plan, why=untested)
     names = {name: {f.filename for f in before.project(name).files} for name in after.project_names}

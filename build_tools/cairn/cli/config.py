@@ -202,7 +202,7 @@ def _file_to_write(*, local: bool) -> Path:
 
 
 def _split(key: str) -> tuple[str, str]:
-    """The command and the option of `build.run.targets`; the dot of a script's name stays."""
+    """The command and the option that a setting is for; the dot of a script's name stays."""
     section, _, name = key.rpartition(".")
     return re.sub(r"\.(?!py\b)", " ", section).strip(), name.removeprefix("--").replace("_", "-")
 

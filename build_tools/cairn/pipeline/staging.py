@@ -13,7 +13,7 @@ from cairn.output import console
 from cairn.release.index import keys
 from cairn.release.provenance.attest import Attester
 from cairn.release.publish import files as publish_files
-from cairn.release.publish import mirror, mirror_lock, wheel_set
+from cairn.release.publish import mirror, mirror_lock, stage
 from cairn.release.publish.compatibility import Platform
 from cairn.release.serve import serving
 from cairn.stack import Stack
@@ -97,7 +97,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         if (lock := mirror_lock.of(stack)) is not None:
             mirror.sync(store, index, lock, only=platform)
         mirror.mirror(store, index, dists=wheels)
-    return wheel_set.stage_set(
+    return stage.stage_set(
         store,
         index,
         wheelset.read(folder / SET_FILE),

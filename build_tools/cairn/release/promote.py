@@ -33,7 +33,7 @@ from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.evidence import of_builder
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
-from cairn.release.publish.wheel_set import index_set, promotion
+from cairn.release.publish.stage import change_to_promote, index_set
 from cairn.release.records import NewRecord, StoredRecord
 from cairn.release.trust import anchor
 from cairn.release.trust.signers import Signer, Trust
@@ -238,7 +238,7 @@ def _through_the_gate(
                 on_step("there are other test records by now, asking the gate again")
                 continue
             on_step(f"writing {target.name}")
-        change = promotion(case.source, case.target, case.wheel_set, entry=entry, attested=attested)
+        change = change_to_promote(case.source, case.target, case.wheel_set, entry=entry, attested=attested)
         if attempt.commit(change, "promote", why=entry.untested):
             break
         on_step(f"{target.name} changed meanwhile, asking the gate again")

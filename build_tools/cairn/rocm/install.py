@@ -150,7 +150,7 @@ def device_packages(environment: Path) -> str | None:
 def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, ...]:
     """Those of the shortnames that the environment's SDK has a library for, in the order given.
 
-    SDKs differ by platform and by release; `rocm_sdk.find_libraries` is the name that all of them have.
+    SDKs differ by platform and by release; all of them have a `rocm_sdk` with `find_libraries`.
     """
     result = _run_in(python, "-c", _FIND, *shortnames)
     if result.returncode:

@@ -27,7 +27,7 @@ from cairn.release.index import keys, write
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index
 from cairn.release.promote import promote
-from cairn.release.publish import distribution, locks, wheel_set
+from cairn.release.publish import distribution, locks, stage
 from cairn.release.publish.files import offer_of, publish, publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.release.trust.signers import Trust
@@ -501,7 +501,7 @@ def stage_as_built(scene: Scene, made: WheelSet, wheels: list[Path], statement: 
     """As `index publish` does, with what lies in a folder."""
     given = make_set(wheels, family=FAMILY, targets=TARGETS, **AWAY)
     manifest = manifest_of(made.python, made.platform)
-    wheel_set.stage_set(scene.store, "staging", given, wheels, manifest=manifest, statement=statement)
+    stage.stage_set(scene.store, "staging", given, wheels, manifest=manifest, statement=statement)
 
 
 def put_by_hand(scene: Scene, wheels: list[Path], statement: bytes) -> None:
@@ -514,7 +514,7 @@ def put_by_hand(scene: Scene, wheels: list[Path], statement: bytes) -> None:
     offer = offer_of(
         [distribution.read(path) for path in wheels],
         build=made.manifest_sha256,
-        entry=wheel_set.index_set(scene.made),
+        entry=stage.index_set(scene.made),
     )
     offer.put(scene.store)
     locked = locks.of_set(scene.made, locks.metadata_of(scene.store, scene.made))

@@ -28,7 +28,7 @@ from cairn.release.history.yank import yank
 from cairn.release.index import marks
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index, existing
-from cairn.release.publish import wheel_set as wheel_sets
+from cairn.release.publish import stage
 from cairn.release.publish.files import publish
 from cairn.release.publish.resolve import Closure, closure
 from cairn.store.folder import LocalStore
@@ -81,7 +81,7 @@ def quick_closure(monkeypatch: pytest.MonkeyPatch) -> None:
             known[name] = closure(snapshot, **asked)  # type: ignore[arg-type]
         return known[name]
 
-    monkeypatch.setattr(wheel_sets, "closure", remembered)
+    monkeypatch.setattr(stage, "closure", remembered)
 
 
 def publishing(_store: MemoryStore, _sets: Sets, folder: Path) -> Run:

@@ -12,7 +12,7 @@ from cairn.cli.main import main
 from cairn.release.promote import promote
 from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import KeyAttester
-from cairn.release.publish import wheel_set as sets
+from cairn.release.publish import stage
 from cairn.release.records import NewRecord
 from cairn.release.trust import signers
 from cairn.release.trust.signers import PRIVATE_NAME, PUBLIC_NAME
@@ -34,7 +34,7 @@ def test_a_signed_release_is_checked_by_whoever_installs_it(store: LocalStore, t
     given = msgspec.structs.replace(make_set(wheels), manifest_sha256=hashlib.sha256(MANIFEST).hexdigest())
     attester = KeyAttester(signer)
     statement = statement_of(given, wheels, MANIFEST)
-    made = sets.stage_set(
+    made = stage.stage_set(
         store, "staging", given, wheels, manifest=MANIFEST, statement=statement, attester=attester
     )
     record = data_of(record_of(made))

@@ -13,8 +13,8 @@ from cairn.errors import SourceError, UsageError
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.checkout.describe import Checkout
-from cairn.sources.checkout_stack import choose_source
 from cairn.sources.manifest import manifest
+from cairn.sources.pins import choose_source
 from cairn.stack import Origin, Project, Stack
 from helpers import stacks
 from helpers.sources import Bench, Saved, Upstream

@@ -16,8 +16,8 @@ from cairn.errors import SourceError
 from cairn.files import cache_dir
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.checkout.describe import Checkout, describe
-from cairn.sources.checkout_stack import choose_source
 from cairn.sources.git.repository import commits_at, edits_at
+from cairn.sources.pins import choose_source
 from cairn.stack import Project
 from helpers.sources import EVERY_MOMENT, Bench, Upstream, When, git, killed
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from cairn import datafile
 from cairn.cli.main import main
 from cairn.errors import CairnError
-from cairn.sources import checkout_stack
+from cairn.sources import pins
 from cairn.testing.record import TestRecord
 from helpers.packing import write_wheel
 
@@ -287,10 +287,10 @@ def test_the_guard_is_there_and_has_nothing_to_do(tmp_path: Path) -> None:
     [
         (
             f"ubuntu|pytorch|torch|main|{COMMIT}|https://h/x\ncentos|a|b|c|{COMMIT}|d\n".encode(),
-            checkout_stack.related_commits,
+            pins.related_commits,
         ),
-        (b"3.5.0\n", lambda path: checkout_stack.triton_release(path.parents[2])),
-        (COMMIT.encode() + b"\n", lambda path: checkout_stack.ci_commit_pin(path.parents[2], "triton")),
+        (b"3.5.0\n", lambda path: pins.triton_release(path.parents[2])),
+        (COMMIT.encode() + b"\n", lambda path: pins.ci_commit_pin(path.parents[2], "triton")),
         (
             b'{"schema": "cairn.record/1", "set_id": "a", "kind": "smoke", "hardware": [], "counts": {}}',
             lambda path: datafile.read(path, TestRecord),

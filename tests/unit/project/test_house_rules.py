@@ -1,6 +1,7 @@
 """What holds for every module of the package, and no linter checks."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -57,3 +58,49 @@ def test_names_are_not_bare_participles(trees: dict[str, ast.Module]) -> None:
                     if name.strip("_") in bare and node not in fields:
                         names.append(f"{module}:{node.lineno}: {name}")
     assert names == []
+
+
+_DOTTED = re.compile(r"`([a-z_]\w*(?:\.[A-Za-z_]\w*)+)`")
+_FILES = ("html", "j2", "json", "jsonl", "lock", "md", "py", "toml", "xml")
+
+
+def _symbols(tree: ast.Module) -> set[str]:
+    """What a module has to be named by: `name`, `Class` and `Class.member`; what it imports, too."""
+    names = set()
+    for node in tree.body:
+        match node:
+            case ast.ClassDef(name=name, body=body):
+                fields = {ast.unparse(one.target) for one in body if isinstance(one, ast.AnnAssign)}
+                methods = {one.name for one in body if isinstance(one, ast.FunctionDef)}
+                names |= {name, *(f"{name}.{member}" for member in fields | methods)}
+            case ast.FunctionDef(name=name):
+                names.add(name)
+            case ast.ImportFrom(names=imported):
+                names |= {one.asname or one.name for one in imported}
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                names.add(name)
+    return names
+
+
+def test_modules_that_texts_name_have_what_they_name(trees: dict[str, ast.Module]) -> None:
+    """`records.find` in a docstring, or in the page about the layout, leads to what has that name."""
+    paths = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in trees}
+    known = {f"cairn.{path}" for path in paths if path != "__init__"}
+    known |= {f"cairn.{path}.{name}" for path, file in paths.items() for name in _symbols(trees[file])}
+    stems = {path.rpartition(".")[2] for path in paths}
+    page = (PACKAGE.parents[1] / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    texts = {"architecture.md": page}
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef
+    for file, tree in trees.items():
+        nodes = (node for node in ast.walk(tree) if isinstance(node, documented))
+        texts[file] = "\n".join(filter(None, map(ast.get_docstring, nodes)))
+    named = [(file, name) for file, text in texts.items() for name in _DOTTED.findall(text)]
+    of_modules = [
+        (file, name)
+        for file, name in named
+        if {name.partition(".")[0]} <= stems and not name.endswith(_FILES)
+    ]
+    assert len(of_modules) > 100
+    ends = {".".join(parts[n:]) for name in known if (parts := name.split(".")) for n in range(len(parts))}
+    wrong = [f"{file}: {name}" for file, name in of_modules if name not in ends]
+    assert wrong == [], "\n".join(wrong)

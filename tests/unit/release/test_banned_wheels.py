@@ -17,7 +17,7 @@ from cairn.release.history.yank import lift, manifest_of, yank
 from cairn.release.index.snapshot import Index
 from cairn.release.new_version import next_stage
 from cairn.release.promote import RefusedError, promote
-from cairn.release.publish import wheel_set
+from cairn.release.publish import stage
 from cairn.release.publish.files import publish
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
@@ -37,7 +37,9 @@ from helpers.release import (
 HURRY = Bypass(who="ann", reason="hurry")
 
 
-def stage(store: MemoryStore, *wheels: Path, index: str = "staging", needs: tuple[str, ...] = ()) -> WheelSet:
+def staged(
+    store: MemoryStore, *wheels: Path, index: str = "staging", needs: tuple[str, ...] = ()
+) -> WheelSet:
     return stage_set(store, index, make_set(wheels, **AWAY), wheels, requirements=needs)
 
 
@@ -51,7 +53,7 @@ def torch(store: MemoryStore, tmp_path: Path) -> Path:
 @pytest.fixture
 def banned(store: MemoryStore, torch: Path) -> WheelSet:
     """A set that was yanked, and is in no index any more."""
-    made = stage(store, torch)
+    made = staged(store, torch)
     yank(store, made.id, reason="wrong results")
     rollback(store, "staging", "1")
     return made
@@ -70,7 +72,7 @@ def of_other_manifest(store: MemoryStore, wheel: Path) -> WheelSet:
     sha256 = hashlib.sha256(frozen).hexdigest()
     made = msgspec.structs.replace(make_set([wheel], **AWAY), manifest_sha256=sha256)
     statement = statement_of(made, [wheel], frozen)
-    return wheel_set.stage_set(store, "staging", made, [wheel], manifest=frozen, statement=statement)
+    return stage.stage_set(store, "staging", made, [wheel], manifest=frozen, statement=statement)
 
 
 def test_it_does_not_come_back_sealed_again_nor_with_more(
@@ -80,8 +82,8 @@ def test_it_does_not_come_back_sealed_again_nor_with_more(
     user = make_wheel(tmp_path, "beta", "1.0", requires=["torch==2.9.0"])
     before = contents(store)
     for act in (
-        lambda: stage(store, torch, needs=("alone",)),
-        lambda: stage(store, torch, triton),
+        lambda: staged(store, torch, needs=("alone",)),
+        lambda: staged(store, torch, triton),
         lambda: of_other_manifest(store, torch),
         lambda: publish(store, "staging", [torch]),
         lambda: publish(store, "dev", [torch, user]),
@@ -92,7 +94,7 @@ def test_it_does_not_come_back_sealed_again_nor_with_more(
         assert "wrong results" in caught.value.reasons[0]
         assert contents(store) == before
     lift(store, banned.id, by="ann", reason="it was the driver")
-    assert stage(store, torch, needs=("alone",)).id != banned.id
+    assert staged(store, torch, needs=("alone",)).id != banned.id
 
 
 def test_what_was_staged_before_the_yank_is_not_promoted(
@@ -100,9 +102,9 @@ def test_what_was_staged_before_the_yank_is_not_promoted(
 ) -> None:
     publish(store, "dev", [torch])
     user = make_wheel(tmp_path, "beta", "1.0", requires=["torch==2.9.0"])
-    closed = stage(store, user, index="dev")
-    made = stage(store, torch)
-    more = stage(store, torch, make_wheel(tmp_path, "triton", "3.5"))
+    closed = staged(store, user, index="dev")
+    made = staged(store, torch)
+    more = staged(store, torch, make_wheel(tmp_path, "triton", "3.5"))
     yank(store, made.id, reason="wrong results")
     for one, source in ((more, "staging"), (closed, "dev")):
         with pytest.raises(GateError, match="yanked, and may not come into an index"):
@@ -111,9 +113,9 @@ def test_what_was_staged_before_the_yank_is_not_promoted(
 
 def test_a_set_that_shares_a_wheel_with_a_yanked_one_comes_in(store: MemoryStore, tmp_path: Path) -> None:
     triton = make_wheel(tmp_path, "triton", "3.5")
-    first = stage(store, make_wheel(tmp_path, "torch", "2.9.0"), triton)
+    first = staged(store, make_wheel(tmp_path, "torch", "2.9.0"), triton)
     yank(store, first.id, reason="wrong results")
-    other = stage(store, make_wheel(tmp_path, "torch", "2.9.1"), triton)
+    other = staged(store, make_wheel(tmp_path, "torch", "2.9.1"), triton)
     promote(store, other.id, stack=stack_of(other), bypass=HURRY)
     assert other.id in Index(store, "release").load().set_ids
 
@@ -122,12 +124,12 @@ def test_what_is_the_same_by_wheels_is_yanked_with_it_wherever_it_is(
     store: MemoryStore, torch: Path, tmp_path: Path
 ) -> None:
     triton = make_wheel(tmp_path, "triton", "3.5")
-    made, again = stage(store, torch), stage(store, torch, needs=("alone",))
-    more = stage(store, torch, triton)
+    made, again = staged(store, torch), staged(store, torch, needs=("alone",))
+    more = staged(store, torch, triton)
     final = make_wheel(tmp_path, "torch", "2.9.1")
     derived = msgspec.structs.replace(make_set([final], **AWAY), derived_from=made.id)
     derived = stage_set(store, "staging", derived, [final])
-    other = stage(store, make_wheel(tmp_path, "torch", "2.9.2"), triton)
+    other = staged(store, make_wheel(tmp_path, "torch", "2.9.2"), triton)
     promote(store, more.id, stack=stack_of(more), bypass=HURRY)
     alike = {made.id, again.id, more.id, derived.id}
 
@@ -150,14 +152,14 @@ def test_what_is_the_same_by_wheels_is_yanked_with_it_wherever_it_is(
 
 
 def test_what_is_banned_twice_is_lifted_twice(store: MemoryStore, torch: Path) -> None:
-    made = stage(store, torch)
+    made = staged(store, torch)
     night = manifest_of(store, made.manifest_sha256[:8])
     yank(store, made.id, reason="wrong results")
     yank(store, night, reason="a bad compiler")
     rollback(store, "staging", "1")
     lift(store, night, by="ann", reason="the compiler was good")
     with pytest.raises(GateError, match="which was yanked"):
-        stage(store, torch, needs=("alone",))
+        staged(store, torch, needs=("alone",))
     yank(store, night, reason="a bad compiler")
     lift(store, made.id, by="ann", reason="the driver")
     with pytest.raises(GateError, match="which was yanked"):
@@ -169,10 +171,10 @@ def test_what_is_banned_twice_is_lifted_twice(store: MemoryStore, torch: Path) -
 def test_lifting_a_ban_does_not_leave_an_untested_set_above_the_tested_one(
     store: MemoryStore, tmp_path: Path
 ) -> None:
-    tested = stage(store, make_wheel(tmp_path, "torch", "2.9.0"))
+    tested = staged(store, make_wheel(tmp_path, "torch", "2.9.0"))
     promote(store, tested.id, stack=stack_of(tested), records=[given(record_of(tested))])
     yank(store, tested.id, reason="wrong results")
-    newer = stage(store, make_wheel(tmp_path, "torch", "2.9.1"))
+    newer = staged(store, make_wheel(tmp_path, "torch", "2.9.1"))
     promote(store, newer.id, stack=stack_of(newer), bypass=HURRY)
     before = contents(store)
     refusal = f"release would offer the set {newer.id[:12]}, not tested on cpu, above {tested.id[:12]}"
@@ -193,18 +195,18 @@ def test_lifting_a_ban_does_not_leave_an_untested_set_above_the_tested_one(
 
 
 def test_a_store_that_is_older_than_its_ledger_knows_the_wheels_too(store: MemoryStore, torch: Path) -> None:
-    yank(store, stage(store, torch).id, reason="wrong results")
+    yank(store, staged(store, torch).id, reason="wrong results")
     for key in [key for key in store.objects if key.startswith("ledger/")]:
         store.delete(key)
     with pytest.raises(GateError, match="yanked, and may not come into an index"):
-        stage(store, torch, needs=("alone",))
+        staged(store, torch, needs=("alone",))
 
 
 def test_a_failure_is_not_forgotten_where_the_set_is_sealed_again(
     store: MemoryStore, torch: Path, tmp_path: Path
 ) -> None:
-    made, triton = stage(store, torch), make_wheel(tmp_path, "triton", "3.5")
-    again, more = stage(store, torch, needs=("alone",)), stage(store, torch, triton)
+    made, triton = staged(store, torch), make_wheel(tmp_path, "triton", "3.5")
+    again, more = staged(store, torch, needs=("alone",)), staged(store, torch, triton)
     bad = records.add(store, data_of(failed_record(made, started=at(-1))))
     for one in (again, more):
         with pytest.raises(RefusedError) as caught:

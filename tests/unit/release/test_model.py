@@ -34,7 +34,7 @@ from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index, existing
 from cairn.release.ledger import NameTakenError
 from cairn.release.promote import Readmission, promote
-from cairn.release.publish import wheel_set as wheel_sets
+from cairn.release.publish import stage
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts
 from cairn.wheels.wheelset import WheelSet
@@ -254,7 +254,7 @@ def test_what_was_decided_holds_in_any_order_of_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # uv is asked once of each set: these need nothing but themselves, whatever else an index has.
-    for module, name in ((wheel_sets, "closure"), (installation, "resolve_set")):
+    for module, name in ((stage, "closure"), (installation, "resolve_set")):
         monkeypatch.setattr(module, name, remembering(getattr(module, name)))
     Releases.folder = tmp_path
     run_state_machine_as_test(

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cairn.errors import SourceError
-from cairn.sources import checkout_stack
+from cairn.sources import pins
 
 VISION = "04d8fc4ae648ab5bfb12870bc579c772da843e73"
 APEX = "267d3973d0774ada55eaf1092a82c0d2a9bba78d"
@@ -31,8 +31,8 @@ def torch_with(folder: Path, name: str, data: str | bytes) -> Path:
 
 
 def test_a_real_file(tmp_path: Path) -> None:
-    pin = checkout_stack.related_commit(torch_with(tmp_path, "related_commits", REAL), "torchvision")
-    assert pin == checkout_stack.Pin(
+    pin = pins.related_commit(torch_with(tmp_path, "related_commits", REAL), "torchvision")
+    assert pin == pins.Pin(
         commit=VISION,
         origin="https://github.com/ROCm/vision",
         where=f"{tmp_path / 'related_commits'}:2",
@@ -41,7 +41,7 @@ def test_a_real_file(tmp_path: Path) -> None:
 
 def test_comments_blank_lines_and_windows_line_ends(tmp_path: Path) -> None:
     text = "# os|source\n\n" + REAL
-    pin = checkout_stack.related_commit(
+    pin = pins.related_commit(
         torch_with(tmp_path, "related_commits", b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()),
         "torchvision",
     )
@@ -67,7 +67,7 @@ def test_the_records_of_this_system_count_else_ubuntus(
 ) -> None:
     commits = dict(zip(there, (OTHER, VISION), strict=True))
     torch_with(tmp_path, "related_commits", "".join(LINE.format(os, commits[os]) for os in there))
-    pin = checkout_stack.related_commit(tmp_path, "torchaudio", system=system)
+    pin = pins.related_commit(tmp_path, "torchaudio", system=system)
     assert pin is not None
     assert pin.commit == commits[taken]
 
@@ -75,17 +75,17 @@ def test_the_records_of_this_system_count_else_ubuntus(
 @pytest.mark.parametrize("system", ["ubuntu", "debian", "windows"])
 def test_records_of_other_systems_are_an_error_that_lists_them(tmp_path: Path, system: str) -> None:
     torch_with(tmp_path, "related_commits", LINE.format("centos", OTHER) + LINE.format("macos", VISION))
-    with pytest.raises(checkout_stack.OtherSystemError) as error:
-        checkout_stack.related_commit(tmp_path, "torchaudio", system=system)
+    with pytest.raises(pins.OtherSystemError) as error:
+        pins.related_commit(tmp_path, "torchaudio", system=system)
     for part in (system, "ubuntu", "centos", OTHER[:12], "macos", VISION[:12], "line 2"):
         assert part in str(error.value)
-    assert checkout_stack.related_commit(tmp_path, "torchvision", system=system) is None
+    assert pins.related_commit(tmp_path, "torchvision", system=system) is None
 
 
 def test_no_file_and_no_record_are_no_pin(tmp_path: Path) -> None:
-    assert checkout_stack.related_commit(tmp_path, "torchvision") is None
-    assert checkout_stack.related_commit(torch_with(tmp_path, "related_commits", REAL), "torchaudio") is None
-    assert checkout_stack.ci_commit_pin(tmp_path, "triton") is None
+    assert pins.related_commit(tmp_path, "torchvision") is None
+    assert pins.related_commit(torch_with(tmp_path, "related_commits", REAL), "torchaudio") is None
+    assert pins.ci_commit_pin(tmp_path, "triton") is None
 
 
 @pytest.mark.parametrize(
@@ -113,26 +113,22 @@ def test_a_bad_line_is_named_whatever_is_asked_for(
 ) -> None:
     folder = torch_with(tmp_path, "related_commits", REAL + line + "\n")
     with pytest.raises(SourceError, match=rf"related_commits:5: .*{re.escape(reason)}"):
-        checkout_stack.related_commit(folder, wanted)
+        pins.related_commit(folder, wanted)
 
 
 def test_a_malformed_first_line_is_named_too(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"related_commits:1: has 1 fields"):
-        checkout_stack.related_commit(
-            torch_with(tmp_path, "related_commits", "nonsense\n" + REAL), "torchvision"
-        )
+        pins.related_commit(torch_with(tmp_path, "related_commits", "nonsense\n" + REAL), "torchvision")
 
 
 def test_text_in_another_encoding(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="not UTF-8"):
-        checkout_stack.related_commit(
-            torch_with(tmp_path, "related_commits", REAL.encode("utf-16")), "torchvision"
-        )
+        pins.related_commit(torch_with(tmp_path, "related_commits", REAL.encode("utf-16")), "torchvision")
 
 
 def test_a_ci_pin(tmp_path: Path) -> None:
     torch_with(tmp_path, ".ci/docker/ci_commit_pins/triton.txt", f"# why\r\n\r\n{VISION}\r\n")
-    pin = checkout_stack.ci_commit_pin(tmp_path, "triton")
+    pin = pins.ci_commit_pin(tmp_path, "triton")
     assert pin is not None
     assert (pin.commit, pin.origin) == (VISION, None)
     assert pin.where.endswith("triton.txt:3")
@@ -150,20 +146,18 @@ def test_a_ci_pin(tmp_path: Path) -> None:
 def test_a_bad_ci_pin(tmp_path: Path, text: str, reason: str) -> None:
     torch_with(tmp_path, ".ci/docker/ci_commit_pins/triton.txt", text)
     with pytest.raises(SourceError, match=re.escape(reason)):
-        checkout_stack.ci_commit_pin(tmp_path, "triton")
+        pins.ci_commit_pin(tmp_path, "triton")
 
 
 @pytest.mark.parametrize(("text", "branch"), [("3.5.0\n", "release/3.5.x"), ("3.10.1", "release/3.10.x")])
 def test_the_release_branch_of_triton(tmp_path: Path, text: str, branch: str) -> None:
-    assert (
-        checkout_stack.triton_release(torch_with(tmp_path, ".ci/docker/triton_version.txt", text)) == branch
-    )
+    assert pins.triton_release(torch_with(tmp_path, ".ci/docker/triton_version.txt", text)) == branch
 
 
 @pytest.mark.parametrize("text", ["", "three\n", "3.5.0\n3.6.0\n", "<<<<<<< HEAD\n3.5.0\n"])
 def test_a_bad_triton_version(tmp_path: Path, text: str) -> None:
     with pytest.raises(SourceError, match=r"triton_version\.txt:\d+: "):
-        checkout_stack.triton_release(torch_with(tmp_path, ".ci/docker/triton_version.txt", text))
+        pins.triton_release(torch_with(tmp_path, ".ci/docker/triton_version.txt", text))
 
 
 _commits = st.text("0123456789abcdef", min_size=40, max_size=40)
@@ -194,7 +188,7 @@ def test_whatever_is_in_the_file_it_is_a_pick_of_a_whole_record_or_an_error(
 ) -> None:
     torch_with(tmp_path, "related_commits", end.join(lines).encode("utf-8", "surrogatepass"))
     try:
-        pin = checkout_stack.related_commit(tmp_path, "torchvision", system="debian")
+        pin = pins.related_commit(tmp_path, "torchvision", system="debian")
     except SourceError as error:
         assert str(tmp_path / "related_commits") in str(error)  # noqa: PT017 - most inputs raise nothing
         return
@@ -216,9 +210,9 @@ def test_no_bytes_crash_a_reader(tmp_path: Path, data: bytes) -> None:
     torch_with(tmp_path, ".ci/docker/ci_commit_pins/triton.txt", data)
     torch_with(tmp_path, ".ci/docker/triton_version.txt", data)
     for read in (
-        lambda: checkout_stack.related_commit(tmp_path, "torchvision"),
-        lambda: checkout_stack.ci_commit_pin(tmp_path, "triton"),
-        lambda: checkout_stack.triton_release(tmp_path),
+        lambda: pins.related_commit(tmp_path, "torchvision"),
+        lambda: pins.ci_commit_pin(tmp_path, "triton"),
+        lambda: pins.triton_release(tmp_path),
     ):
         try:
             read()
@@ -245,7 +239,7 @@ def _merged(draw: st.DrawFn) -> list[str]:
 def test_of_a_file_in_conflict_nothing_is_picked(tmp_path: Path, lines: list[str], end: str) -> None:
     torch_with(tmp_path, "related_commits", end.join(lines))
     with pytest.raises(SourceError, match=r"related_commits:\d+: "):
-        checkout_stack.related_commit(tmp_path, "torchvision")
+        pins.related_commit(tmp_path, "torchvision")
 
 
 @_quick
@@ -254,7 +248,7 @@ def test_a_record_that_is_repeated_is_one_record(tmp_path: Path, copies: list[st
     record = f"ubuntu | pytorch|torchvision |main|{VISION}|https://github.com/ROCm/vision"
     lines = [record if text is None else text for text in copies]
     torch_with(tmp_path, "related_commits", end.join(lines))
-    pin = checkout_stack.related_commit(tmp_path, "torchvision")
+    pin = pins.related_commit(tmp_path, "torchvision")
     assert (pin is None) == (None not in copies)
     if pin is not None:
         assert (pin.commit, pin.where.rpartition(":")[2]) == (VISION, str(copies.index(None) + 1))
@@ -267,7 +261,7 @@ def test_a_ci_pin_is_the_only_entry_or_an_error(tmp_path: Path, lines: list[str]
         tmp_path, ".ci/docker/ci_commit_pins/triton.txt", end.join(lines).encode("utf-8", "surrogatepass")
     )
     try:
-        pin = checkout_stack.ci_commit_pin(tmp_path, "triton")
+        pin = pins.ci_commit_pin(tmp_path, "triton")
     except SourceError as error:
         assert "triton.txt" in str(error)  # noqa: PT017 - some inputs raise nothing
         return
@@ -284,7 +278,7 @@ def test_a_triton_version_is_that_of_the_file_or_an_error(tmp_path: Path, text: 
     data = (text + end).encode("utf-8", "surrogatepass")
     torch_with(tmp_path, ".ci/docker/triton_version.txt", data)
     try:
-        branch = checkout_stack.triton_release(tmp_path)
+        branch = pins.triton_release(tmp_path)
     except SourceError as error:
         assert "triton_version.txt:" in str(error) or "not UTF-8" in str(error)  # noqa: PT017
         return

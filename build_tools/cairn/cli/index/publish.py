@@ -66,7 +66,7 @@ def _publish(request: Publish) -> Answer:
 
 
 def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
-    from cairn.release.publish.wheel_set import stage_set
+    from cairn.release.publish.stage import stage_set
     from cairn.sources.manifest import manifest
     from cairn.wheels import build_statement, wheelset
 

@@ -16,7 +16,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish.mirror_lock import MirrorLock
-from cairn.release.publish.wheel_set import index_set, promotion
+from cairn.release.publish.stage import change_to_promote, index_set
 from cairn.release.records import SetRecords
 from cairn.release.trust.signers import Trust
 from cairn.stack import Project, Stack
@@ -64,7 +64,9 @@ class Case:
     def after(self) -> Snapshot:
         """`target` as it would be after the promotion."""
         entry = index_set(self.wheel_set)
-        return self.target.with_change(promotion(self.source, self.target, self.wheel_set, entry=entry))
+        return self.target.with_change(
+            change_to_promote(self.source, self.target, self.wheel_set, entry=entry)
+        )
 
     def project_of(self, wheel: SetWheel) -> Project | None:
         """The stack's project that builds a wheel of the set; for a device wheel, that of its host wheel."""

@@ -33,7 +33,7 @@ from cairn.release.provenance.evidence import builder_problems, builder_signers
 from cairn.release.provenance.judged import TESTED
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
-from cairn.release.publish.wheel_set import index_set
+from cairn.release.publish.stage import index_set
 from cairn.stack import RecordKind, Stack, policy
 from cairn.store.protocol import MissingKeyError
 from cairn.targets import in_order

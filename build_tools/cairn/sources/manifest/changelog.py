@@ -4,7 +4,7 @@
 or anything to load.
 
 Commits are read by GitPython in our environment. It starts `git` with the caller's whole environment, and
-`git.Repo` also reads configuration files and GIT_* variables by itself. So no `Repo` is made here, and
+its `Repo` also reads configuration files and GIT_* variables by itself. So no `Repo` is made here, and
 `_isolated` starts the one program that GitPython needs to read objects, `git cat-file --batch`, in the
 environment of all other runs of git (`cairn.sources.git.command`). It shows objects as they were written: no
 setting of `log`, `i18n`, `color` or `mailmap` takes part. GitPython cannot read SHA-256 repositories

@@ -13,7 +13,7 @@ from cairn.pipeline.night.standing import Standing
 from cairn.release.history import yank
 from cairn.release.history.rollback import rollback
 from cairn.release.index.snapshot import Change, read_set
-from cairn.release.publish import wheel_set
+from cairn.release.publish import stage
 from cairn.testing.record import Counts
 from helpers.night import FROZEN, MakeNight, Night, leg_of
 from helpers.release import commit, make_set, make_wheel, statement_of
@@ -143,7 +143,7 @@ def test_what_nobody_tested_goes_to_its_own_channel_where_the_last_was_tested(ni
     night = night_of(UNTESTED)
     run, leg = night.run, night.leg()
     tested = msgspec.structs.replace(
-        wheel_set.index_set(msgspec.structs.replace(night.build(), set_id="a" * 64)),
+        stage.index_set(msgspec.structs.replace(night.build(), set_id="a" * 64)),
         manifest_sha256="d" * 64,  # of the night before
         records=("b" * 64,),
         judgement="c" * 64,
@@ -188,7 +188,7 @@ def stage_a_second(night: Night) -> None:
     other = make_set(wheels, family=made.family, targets=made.targets)
     other = msgspec.structs.replace(other, manifest_sha256=made.manifest_sha256)
     index, statement = night.run.index(night.leg(), "staging").name, statement_of(other, wheels, frozen)
-    wheel_set.stage_set(night.run.store, index, other, wheels, manifest=frozen, statement=statement)
+    stage.stage_set(night.run.store, index, other, wheels, manifest=frozen, statement=statement)
 
 
 def test_a_leg_of_which_there_are_two_sets_holds_up_no_other(night: Night) -> None:

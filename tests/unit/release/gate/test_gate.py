@@ -20,7 +20,7 @@ from cairn.release.index.snapshot import Change, Index
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish_dists
-from cairn.release.publish.wheel_set import index_set
+from cairn.release.publish.stage import index_set
 from cairn.release.records import Answer, SetRecords
 from cairn.stack import Floor, load, policy
 from cairn.store.memory import MemoryStore

@@ -13,7 +13,7 @@ from cairn.errors import StoreError
 from cairn.release.gate import files_of_set, gate, installation
 from cairn.release.gate.case import Case, opened
 from cairn.release.index.snapshot import Index
-from cairn.release.publish import wheel_set
+from cairn.release.publish import stage
 from cairn.release.publish.resolve import resolve_set
 from cairn.stack.model import DeviceWheels
 from cairn.store.memory import MemoryStore
@@ -123,8 +123,8 @@ def test_families_of_one_build_share_the_host_wheel(
     statement = build_statement.of_part(statement_of(whole, parts), own)
     words: dict[str, Any] = {"manifest": MANIFEST, "statement": statement}
     with pytest.raises(StoreError, match="these files are not those of the set"):
-        wheel_set.stage_set(store, index, own, parts, **words)
-    made = wheel_set.stage_set(store, index, own, [host, device], **words)
+        stage.stage_set(store, index, own, parts, **words)
+    made = stage.stage_set(store, index, own, [host, device], **words)
     assert not resolve_set(Index(store, index).load(), made).problems
     source = Index(store, index).load()
     case = case_with_code(store, made, source=source, target="release/gfx94X-dcgpu")
@@ -145,7 +145,7 @@ def test_families_of_one_build_share_the_host_wheel(
     alone = msgspec.structs.replace(own, wheels=tuple(w for w in own.wheels if w.distribution == "torch"))
     words["statement"] = build_statement.of_part(statement_of(whole, parts), alone)
     with pytest.raises(StoreError, match=r"amd-torch-device-gfx942 is missing, which torch\[device-gfx942\]"):
-        wheel_set.stage_set(store, index, alone, [host], **words)
+        stage.stage_set(store, index, alone, [host], **words)
 
 
 def test_the_code_of_the_sdk_must_be_there_too(store: MemoryStore, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import with_wheels
 from cairn.release.promote import promote
-from cairn.release.publish.wheel_set import index_set
+from cairn.release.publish.stage import index_set
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import stack_of

@@ -18,7 +18,7 @@ from cairn.release.index.snapshot import Index
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.provenance.reader import Recorder
-from cairn.release.publish import wheel_set as sets
+from cairn.release.publish import stage
 from cairn.release.trust.signers import Trust
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Store
@@ -445,7 +445,7 @@ def _second_set(first: Released, attester: KeyAttester | None = None) -> Release
     """The same wheels, sealed as a set for another Python."""
     opened = msgspec.structs.replace(first.made, closure=(), set_id=None, python="3.12")
     statement = statement_of(opened, first.wheels, MANIFEST)
-    made = sets.stage_set(
+    made = stage.stage_set(
         first.store, "staging", opened, first.wheels, manifest=MANIFEST, statement=statement
     )
     assert made.id != first.made.id
@@ -454,7 +454,7 @@ def _second_set(first: Released, attester: KeyAttester | None = None) -> Release
         second, "judgements", judgement_of(first).replace(first.made.id.encode(), made.id.encode())
     )
     listed = msgspec.structs.replace(
-        sets.index_set(made), untested="bypassed by me: a test", judgement=digest
+        stage.index_set(made), untested="bypassed by me: a test", judgement=digest
     )
     offer(first.store, made, listed, attester or KeyAttester(RELEASER))
     return Released(store=first.store, wheels=first.wheels, made=made, listed=listed)

@@ -104,7 +104,7 @@ def index_set(wheel_set: WheelSet) -> IndexSet:
     )
 
 
-def promotion(
+def change_to_promote(
     source: Snapshot,
     target: Snapshot,
     wheel_set: WheelSet,
