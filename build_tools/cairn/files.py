@@ -20,6 +20,7 @@ from cairn.errors import SystemFailureError, UsageError
 _NOTICEABLE = 0.5  # seconds a user waits without wondering why
 _POLL = 0.05  # seconds between two tries to take a lock
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_WRITERS = 100  # of one folder at once
 _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
 
 
@@ -256,20 +257,30 @@ def is_part(path: Path) -> bool:
 
 
 def _replace_folder(part: Path, path: Path) -> None:
+    """Rename a folder to where another may be; that one comes back if the new one cannot take its place."""
     aside: list[Path] = []
-    while not _renamed(part, path):
-        aside.append(Path(tempfile.mkdtemp(prefix=".old.", suffix=".part", dir=path.parent)))
-        with contextlib.suppress(FileNotFoundError):  # another writer has moved it first
-            path.replace(aside[-1] / "was")
-    for old in aside:
-        shutil.rmtree(old)
+    try:
+        # Other writers may put theirs there meanwhile, but not for ever: Windows gives the same error where a
+        # file of `part` is open.
+        while not _renamed(part, path, last=len(aside) == _WRITERS):
+            aside.append(Path(tempfile.mkdtemp(prefix=".old.", suffix=".part", dir=path.parent)))
+            with contextlib.suppress(FileNotFoundError):  # another writer has moved it first
+                path.replace(aside[-1] / "was")
+    except BaseException:
+        for old in reversed(aside):
+            with contextlib.suppress(OSError):
+                (old / "was").replace(path)
+        raise
+    finally:
+        for old in aside:
+            shutil.rmtree(old, ignore_errors=True)
 
 
-def _renamed(part: Path, path: Path) -> bool:
+def _renamed(part: Path, path: Path, *, last: bool) -> bool:
     try:
         part.replace(path)
     except OSError as error:
-        if error.errno in platforms.here.folder_in_the_way():
+        if not last and error.errno in platforms.here.folder_in_the_way():
             return False
         raise
     return True

@@ -52,6 +52,28 @@ def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
+@pytest.mark.parametrize("error", [errno.EEXIST, errno.EIO])
+def test_a_folder_that_cannot_be_renamed_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Windows says that a folder is in the way, too, where a file of the new one is open."""
+    target = tmp_path / "folder"
+    target.mkdir()
+    (target / "old").touch()
+    rename = Path.replace
+
+    def refusing(source: Path, place: Path) -> Path:
+        if (source / "new").exists():
+            raise OSError(error, os.strerror(error), str(source))
+        return rename(source, place)
+
+    monkeypatch.setattr(Path, "replace", refusing)
+    with pytest.raises(OSError, match=os.strerror(error)), files.folder_beside(target) as part:
+        (part / "new").touch()
+    assert os.listdir(target) == ["old"]
+    assert os.listdir(tmp_path) == ["folder"]
+
+
 def test_link_or_copy_replaces_what_was_there(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "t" / "target"
     source.write_bytes(b"new")
