@@ -8,6 +8,7 @@ The text comes from the parsers and the docstrings, not from `--help`, whose lay
 from __future__ import annotations
 
 import argparse
+import ast
 import inspect
 import json
 import re
@@ -19,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+import cairn
 from cairn import datafile, stack
 from cairn.cli import main as program
 from cairn.cli import upstream
@@ -83,6 +85,13 @@ when it is used. An older Cairn refuses what a newer one wrote, and says so. Wha
 
 {table}"""
 
+MODULES = """\
+# Every module, in a sentence
+
+Where to look for what, package by package. What happens in which order, and which package may import which:
+[how Cairn is laid out](../explanation/architecture.md).
+"""
+
 
 def pages() -> Mapping[str, str]:
     """The generated pages and schemas: the path below docs/reference, and the text."""
@@ -103,7 +112,24 @@ def pages() -> Mapping[str, str]:
         written[_schema_file(name)] = json.dumps(datafile.json_schema(cls), indent=2, sort_keys=True) + "\n"
         rows.append((f"[{name}](formats/{_slug(name)}.md)", use))
     written["formats.md"] = GENERATED + FORMATS.format(table=_table("file", rows))
+    written["modules.md"] = GENERATED + MODULES + "".join(_rooms())
     return written
+
+
+def _rooms() -> Iterator[str]:
+    """A table of each package with what its modules are for, by the first lines of their docstrings."""
+    root = Path(cairn.__path__[0])
+    for folder in sorted({path.parent for path in root.rglob("*.py")}, key=lambda path: path.parts):
+        lines = {path.stem: _purpose(path) for path in sorted(folder.glob("*.py"))}
+        room = lines.pop("__init__", None)
+        if room is not None and lines:
+            yield f"\n## {'.'.join(folder.relative_to(root.parent).parts)}\n\n{room}\n\n"
+            yield _table("module", [(f"`{name}`", text) for name, text in lines.items()])
+
+
+def _purpose(path: Path) -> str:
+    docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return _one_line(docstring.partition("\n\n")[0])
 
 
 def formats() -> Mapping[str, type[datafile.Value]]:
