@@ -96,7 +96,7 @@ def select(entries: Sequence[Listed], facts: RunFacts, *, today: date) -> Select
     chosen = tuple(listed for listed in entries if conditions.applies(listed.entry.when, facts))
     return Selection(
         entries=chosen,
-        expired=tuple(listed for listed in chosen if listed.entry.expires < today),
+        expired=tuple(listed for listed in chosen if listed.entry.has_expired(today)),
         remarks=tuple(_remarks(entries, chosen, facts)),
     )
 

@@ -61,6 +61,10 @@ class Entry(datafile.Value):
         """All ids and patterns of the entry."""
         return (*self.tests, *self.patterns)
 
+    def has_expired(self, today: date) -> bool:
+        """Whether its last day has passed."""
+        return self.expires < today
+
 
 class SkipFile(datafile.Value, tag_field="schema", tag="cairn.skips/1"):
     """One file of `skip-tests/`."""
@@ -191,7 +195,7 @@ def lint(entries: Sequence[Listed], *, today: date, collection: Collected | None
     """
     for listed in entries:
         entry = listed.entry
-        if entry.expires < today:
+        if entry.has_expired(today):
             text = f"it expired on {entry.expires}: ask {entry.owner} whether {entry.issue or 'it'} is solved"
             yield Finding(kind="expired", where=listed, text=text)
     for listed in entries:

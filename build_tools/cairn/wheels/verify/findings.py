@@ -8,7 +8,7 @@ Known findings may be allowed, each with a reason, in a file that is reviewed. T
     code = "rpath"
     member = "torch/bin/*"                        # a glob of members; none for the whole wheel
     reason = "test programs, unused in an installed wheel"
-    expires = 2027-01-31                          # optional: the first day on which it no longer counts
+    expires = 2027-01-31                          # optional: the last day on which it counts
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ class AllowedFinding(datafile.Value):
         code: of the finding.
         member: a glob of the members it is about, or None for one about the wheel as a whole.
         reason: why it may be there.
-        expires: the first day on which the entry no longer counts, or None.
+        expires: the last day on which the entry counts, as in every list of exceptions; None for no end.
     """
 
     wheel: _Text
@@ -245,7 +245,7 @@ def apply_allowed(
 ) -> JudgedFindings:
     """Sort the findings by whether an entry of `read` lets them through."""
     current = {
-        where: entry for where, entry in entries.items() if entry.expires is None or today < entry.expires
+        where: entry for where, entry in entries.items() if entry.expires is None or today <= entry.expires
     }
     standing: dict[Path, tuple[Finding, ...]] = {}
     allowed: dict[Path, tuple[tuple[Finding, AllowedFinding], ...]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,16 @@ def test_an_entry_that_has_expired_counts_no_more(
     assert "expired on 2020-01-31" in told.err.replace("\n", " ")
     assert cairn_wheel("verify", "--allow", write(ENTRY + "expires = 2999-01-31\n"), wheel) == 7
     assert "2 allowed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("days", "allowed"), [(-1, False), (0, True), (1, True)])
+def test_an_entry_counts_up_to_its_last_day(write: Callable[[str], Path], days: int, allowed: bool) -> None:
+    finding = findings.Finding(code=findings.FindingCode.RPATH, member="demo/bin/a.so", reason="", fix="")
+    today = date(2027, 1, 31)
+    entries = findings.read_allowed([write(ENTRY + f"expires = {today + timedelta(days=days)}\n")])
+    wheel = Path("demo-1.0-py3-none-any.whl")
+    judged = findings.apply_allowed({wheel: [finding]}, entries, today=today)
+    assert (judged.findings[wheel] == ()) == allowed
 
 
 def test_a_finding_on_the_whole_wheel(make_wheel: MakeWheel, write: Callable[[str], Path]) -> None:
