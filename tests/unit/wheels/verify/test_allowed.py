@@ -88,7 +88,9 @@ def test_an_entry_that_has_expired_counts_no_more(
 
 
 @pytest.mark.parametrize(("days", "allowed"), [(-1, False), (0, True), (1, True)])
-def test_an_entry_counts_up_to_its_last_day(write: Callable[[str], Path], days: int, allowed: bool) -> None:
+def test_an_entry_counts_up_to_its_last_day(
+    write: Callable[[str], Path], days: int, *, allowed: bool
+) -> None:
     finding = findings.Finding(code=findings.FindingCode.RPATH, member="demo/bin/a.so", reason="", fix="")
     today = date(2027, 1, 31)
     entries = findings.read_allowed([write(ENTRY + f"expires = {today + timedelta(days=days)}\n")])
