@@ -255,7 +255,7 @@ def _refresh(request: Refresh) -> Answer:
     promoter = Promoter(store, trusted)
     until = promoter.refresh()
     if promoter.can_sign:
-        records.finish(store)
+        records.publish_late(store)
     text = anchor.warning(store)
     shown = (f"what {store.url} says counts until {until}", *((Warn(text),) if text else ()))
     return Answer({"expires": until, "warning": text}, shown)

@@ -76,7 +76,7 @@ def collect(
         on_step("writing the pages that dead writers have left")
         for name in existing(store):
             recover(Index(store, name))
-        marks.finish(store)
+        marks.finish_interrupted(store)
     on_step("listing the store")
     listed = list(store.list(""))
     on_step("reading what generations name")

@@ -427,7 +427,7 @@ def standing(store: Store, set_id: str) -> str:
     return "; ".join(evidence.failures(_set(store, set_id), read(store, set_id)))
 
 
-def finish(store: Store) -> None:
+def publish_late(store: Store) -> None:
     """Have the pages say what was added without a promoter's key: late records, rebuilds, and bans.
 
     What cannot be finished is left as it is, for `cairn index check` to name.
@@ -438,7 +438,7 @@ def finish(store: Store) -> None:
     for set_id in sorted(offered):
         with contextlib.suppress(CairnError):
             _tell(store, set_id)
-    marks.finish(store)
+    marks.finish_interrupted(store)
 
 
 def _answer_event(made: Answer) -> Event:

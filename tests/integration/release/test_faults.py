@@ -283,7 +283,7 @@ def check(
         assert whole or expected["release"].items() <= half["release"].items(), what
         for index in existing(store.inner):
             recover(Index(store.inner, index))
-        marks.finish(store.inner)
+        marks.finish_interrupted(store.inner)
         assert audit(store.inner).problems == (), what
         run(store.inner)
         assert offers(store.inner) == expected, what

@@ -122,7 +122,7 @@ def _repair(request: Repair) -> Iterator[Answer]:
         return
     problems: list[CairnError] = []
     if not request.dry_run:
-        records.finish(store)
+        records.publish_late(store)
     for index in _indexes(store, request.index):
         if (why := restore.broken(index)) is None:
             with console.current().stage(f"make pages of {index.name}"):

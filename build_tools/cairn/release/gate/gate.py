@@ -204,15 +204,15 @@ def _demands(case: Case, files: Files, tested: Demand, installed: Installation) 
 
 
 def _rebuilt(case: Case) -> Demand:
-    policy_of, made = case.stack.gate, case.wheel_set
-    same = rebuilds.agreeing(case.store, made, policy_of.rebuilders)
+    gate, wheel_set = case.stack.gate, case.wheel_set
+    same = rebuilds.agreeing(case.store, wheel_set, gate.rebuilders)
     # One key under two names is one rebuilder.
-    number = len({policy_of.rebuilders[name] for name in same})
-    others = tuple(rebuilds.disagreeing(case.store, made, policy_of.rebuilders))
+    number = len({gate.rebuilders[name] for name in same})
+    others = tuple(rebuilds.disagreeing(case.store, wheel_set, gate.rebuilders))
     by = "; ".join((f"rebuilt identically by {', '.join(same) or 'nobody'}", *others))
-    asked_of = ", ".join(sorted(policy_of.rebuilders))
-    short = f"{number} of the {policy_of.rebuilds} that are asked for, among {asked_of}: {by}"
-    return _demand(REBUILT, (short,) if number < policy_of.rebuilds else (), by)
+    rebuilders = ", ".join(sorted(gate.rebuilders))
+    short = f"{number} of the {gate.rebuilds} that are asked for, among {rebuilders}: {by}"
+    return _demand(REBUILT, (short,) if number < gate.rebuilds else (), by)
 
 
 def _by_version(case: Case) -> Iterator[Demand]:

@@ -106,7 +106,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
     problems = []
     # What users install from first.
     every = sorted(existing(store), key=lambda name: not keys.is_gated(name))
-    # What testers and rebuilders add comes there with the next promoter's key: see `records.finish`.
+    # What testers and rebuilders add comes there with the next promoter's key: see `records.publish_late`.
     waits = action == "record" and not dry_run and not commit.may_sign(store)
     for name in every if indexes is None else indexes:
         if waits and keys.is_gated(name):
@@ -157,7 +157,7 @@ def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collecti
             )
 
 
-def finish(store: Store) -> None:
+def finish_interrupted(store: Store) -> None:
     """Finish what a yank or a late record left undone when its command died: the ledger has it already.
 
     What cannot be finished is left as it is, for `cairn index check` to name.

@@ -119,7 +119,7 @@ class Offered:
     def finish(self) -> None:
         """What `cairn index repair` and `trust refresh` do, with the promoter's key."""
         with acting_as(self.folder, PROMOTER):
-            records.finish(self.store)
+            records.publish_late(self.store)
 
     def append(self, *events: Event) -> None:
         """Append to the ledger as somebody with write access can: lookups and head too."""
