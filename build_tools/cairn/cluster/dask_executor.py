@@ -26,6 +26,7 @@ import cairn
 from cairn import extras, process
 from cairn.build.engine.schedule import Limits
 from cairn.cluster import worker_step
+from cairn.cluster.places import Places
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.output import Progress, console
 from cairn.pipeline.night.driver import ExecutorGoneError
@@ -35,7 +36,8 @@ from cairn.pipeline.night.step_run import StepEnd, StepJob
 _LOOK = 0.5  # seconds between two looks at whether the run has ended
 _FRESH = 5.0  # seconds for which the list of workers is taken to be right
 _GRACE = 60.0  # seconds that a worker which meets a demand may be away, where others start workers
-_MANY = 100_000  # steps that may wait for a worker: Dask says which starts
+_MANY = 100_000  # steps that may wait for a worker
+_DEATHS = 4  # workers that a step may lose: as many as Dask would let it
 _GONE = (CommClosedError, CancelledError)
 
 
@@ -147,7 +149,7 @@ class Cluster:
         self._grace = where.patience if where.cluster else _GRACE
         self._lock = threading.Lock()
         self._looked = 0.0
-        self._unfit: set[tuple[str, str]] = set()
+        self._places = Places()
         self._run = time.time_ns()
         self._connect()
         self.machines: tuple[Machine, ...] = self._look()
@@ -167,6 +169,8 @@ class Cluster:
             self._connect()
         except NetworkError:
             return False
+        self._looked = 0.0
+        self._look()
         return True
 
     def carry_out(self, job: StepJob, demand: Demand, *, urgency: float, say: Progress) -> StepEnd:
@@ -180,65 +184,80 @@ class Cluster:
             PrerequisiteError: the workers that could do it are gone, or died of it.
             ProcessError: the run has ended.
         """
-        end = self._on_worker(job, demand, urgency=urgency, say=say)
+        end = self._on_workers(job, demand, urgency=urgency, say=say)
         if demand.gpu and end.code == PrerequisiteError.exit_code and end.worker:
-            with self._lock:
-                self._unfit.add((end.worker, demand.gpu))
-            if self._fit(demand):
+            self._places.exclude(end.worker, demand.gpu)
+            if self._places.can_take(demand):
                 text = f"{job.name} goes to another worker, since {end.worker} cannot test"
                 console.current().warn(": ".join((text, *end.tail[-1:])))
-                end = self._on_worker(job, demand, urgency=urgency, say=say)
+                end = self._on_workers(job, demand, urgency=urgency, say=say)
         return end
 
-    def _fit(self, demand: Demand) -> list[str]:
-        """Return the workers that meet a demand and have not failed to."""
-        every = (machine.name for machine in self._look() if demand.is_met_by(machine))
-        return [name for name in every if (name, demand.gpu) not in self._unfit]
+    def _on_workers(self, job: StepJob, demand: Demand, *, urgency: float, say: Progress) -> StepEnd:
+        """Run a step on a worker with room for it, and on another where that one dies."""
+        for _ in range(_DEATHS):
+            say("waits for a worker")
+            with self._room_for(job, demand, urgency) as worker:
+                say(f"on {worker}")
+                if (end := self._at(worker, job, demand)) is not None:
+                    return end
+        raise PrerequisiteError(
+            f"the workers of {job.name} died, the last one at {worker}",
+            tip="see their logs: did they run out of memory?",
+        )
 
-    def _on_worker(self, job: StepJob, demand: Demand, *, urgency: float, say: Progress) -> StepEnd:
-        say("waits for a worker")
+    @contextlib.contextmanager
+    def _room_for(self, job: StepJob, demand: Demand, urgency: float) -> Iterator[str]:
+        """Wait until a worker has room for a step and no step is more urgent; yield its address."""
+        missing_since: float | None = None
+        wish = self._places.ask(job.cores, demand, urgency)
+        try:
+            while not wish.is_placed.wait(_LOOK):
+                if process.is_ended():
+                    raise ProcessError(f"{job.name} was ended", returncode=-1)
+                self._look()
+                if self._places.can_take(demand):
+                    missing_since = None
+                elif missing_since is None:
+                    missing_since = time.monotonic()
+                elif time.monotonic() - missing_since > self._grace:
+                    raise PrerequisiteError(
+                        f"no worker has {demand} any more", tip="start one, and run the night again"
+                    )
+            yield wish.worker
+        finally:
+            self._places.give_back(wish)
+
+    def _at(self, worker: str, job: StepJob, demand: Demand) -> StepEnd | None:
+        """Run a step on a worker; None where that one is gone."""
         try:
             future = self._client.submit(
                 worker_step.carry_out,
                 job,
                 key=f"{job.name}-{self._run}-{time.time_ns()}",
                 resources=self._resources(job, demand),
-                priority=int(urgency),
-                workers=self._fit(demand) if self._unfit and demand.gpu else None,
+                workers=[worker],
                 pure=False,
             )
-            self._wait(future, job, demand)
+            is_over = threading.Event()
+            future.add_done_callback(lambda _: is_over.set())
+            while not is_over.wait(_LOOK):
+                if process.is_ended():
+                    future.cancel()
+                    raise ProcessError(f"{job.name} was ended", returncode=-1)
+                if all(machine.name != worker for machine in self._look()):
+                    future.cancel()
+                    return None
+            # Of one that was cancelled, as all are whose scheduler was gone for a while, the result is an
+            # internal error: Distributed's `sync` does not reckon with a CancelledError of asyncio.
+            if future.status not in ("finished", "error"):
+                raise ExecutorGoneError
             end: StepEnd = future.result()
-        except KilledWorker as error:
-            raise PrerequisiteError(
-                f"the workers of {job.name} died, the last one at {error.last_worker.address}",
-                tip="see their logs: did they run out of memory?",
-            ) from error
+        except KilledWorker:
+            return None
         except (*_GONE, UnboundLocalError) as error:  # likewise, where it goes while its result is fetched
             raise ExecutorGoneError from error
         return end
-
-    def _wait(self, future: Any, job: StepJob, demand: Demand) -> None:  # noqa: ANN401
-        missing_since: float | None = None
-        is_over = threading.Event()
-        future.add_done_callback(lambda _: is_over.set())
-        while not is_over.wait(_LOOK):
-            if process.is_ended():
-                future.cancel()
-                raise ProcessError(f"{job.name} was ended", returncode=-1)
-            if any(demand.is_met_by(machine) for machine in self._look()):
-                missing_since = None
-            elif missing_since is None:
-                missing_since = time.monotonic()
-            elif time.monotonic() - missing_since > self._grace:
-                future.cancel()
-                raise PrerequisiteError(
-                    f"no worker has {demand} any more", tip="start one, and run the night again"
-                )
-        # Of one that was cancelled, as all are whose scheduler was gone for a while, the result is an
-        # internal error: Distributed's `sync` does not reckon with a CancelledError of asyncio.
-        if future.status not in ("finished", "error"):
-            raise ExecutorGoneError
 
     def _connect(self) -> None:
         where, patience = self._where, self._where.patience
@@ -292,6 +311,7 @@ class Cluster:
             )
             self._counts = any("cores" in worker["resources"] for worker in workers.values())
             self._looked = time.monotonic()
+            self._places.renew(self.machines)
             return self.machines
 
     def _resources(self, job: StepJob, demand: Demand) -> dict[str, float]:
