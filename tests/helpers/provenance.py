@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cairn import datafile
 from cairn.release import records
 from cairn.release.gate.judgement import Demand, GateReport
-from cairn.release.index import keys
+from cairn.release.index import keys, listing
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance import chain, evidence
@@ -120,7 +120,7 @@ def released(
     judgement = hashlib.sha256(judged).hexdigest()
     store.write(keys.set_key(made.id, f"judgements/{judgement}.json"), judged)
     listed = msgspec.structs.replace(
-        stage.index_set(made),
+        listing.index_set(made),
         records=(digest,),
         judgement=judgement,
         builder=hashlib.sha256(evidence.of_builder(store, made)).hexdigest(),
@@ -142,6 +142,6 @@ def offer(
     attested = attest(store, made, listed, attester, snapshot=there.load()) if attester else None
 
     def plan(now_there: Snapshot) -> Change:
-        return stage.change_to_promote(source, now_there, made, entry=listed, attested=attested)
+        return listing.change_to_promote(source, now_there, made, entry=listed, attested=attested)
 
     commit(there, "promote", plan)

@@ -16,7 +16,7 @@ from cairn import datafile
 from cairn.formats import cyclonedx
 from cairn.release.audit import audit as check
 from cairn.release.gate.judgement import Demand, GateReport
-from cairn.release.index import keys
+from cairn.release.index import keys, listing
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Action
 from cairn.release.index.snapshot import Change, Index, Snapshot
@@ -288,14 +288,14 @@ def move(
     digest = hashlib.sha256(judgement).hexdigest()
     store.write(keys.set_key(made.id, f"judgements/{digest}.json"), judgement)
     entry = msgspec.structs.replace(
-        stage.index_set(made), untested=untested, judgement=digest if judged else None
+        listing.index_set(made), untested=untested, judgement=digest if judged else None
     )
     before = there.load()
 
     def plan(now_there: Snapshot) -> Change:
         if made.id in now_there.set_ids:
             return Change()
-        return stage.change_to_promote(source, now_there, made, entry=entry)
+        return listing.change_to_promote(source, now_there, made, entry=entry)
 
     after = commit(there, "promote", plan, why=untested)
     names = {name: {f.filename for f in before.project(name).files} for name in after.project_names}

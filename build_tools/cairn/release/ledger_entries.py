@@ -17,7 +17,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import CairnError
 from cairn.release.index import keys
-from cairn.release.index.generation import Generation, IndexSet, ProjectState, now, who
+from cairn.release.index.generation import Generation, IndexSet, now, who
 from cairn.release.index.snapshot import Index, read_set, traces
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
@@ -193,9 +193,9 @@ def _generations(index: Index) -> Iterator[Generation]:
 
 
 def _files(index: Index, generation: Generation) -> Iterator[tuple[str, str]]:
-    for digest in generation.projects.values():
+    for name, digest in generation.projects.items():
         with contextlib.suppress(CairnError):  # `gc` has collected the parts of what was long ago
-            yield from ((file.filename, file.sha256) for file in index.part(digest, ProjectState).files)
+            yield from ((file.filename, file.sha256) for file in index.project(digest, name).files)
 
 
 def _sets(index: Index, generation: Generation) -> Iterator[IndexSet]:

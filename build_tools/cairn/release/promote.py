@@ -26,6 +26,7 @@ from cairn.release.history.difference import checked_reason
 from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Attested, IndexSet, now, project_of
+from cairn.release.index.listing import change_to_promote, index_set
 from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, whole_id
 from cairn.release.ledger import Ledger, withdrawn_from
 from cairn.release.ledger_entries import Event
@@ -33,7 +34,6 @@ from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.evidence import of_builder
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
-from cairn.release.publish.stage import change_to_promote, index_set
 from cairn.release.records import NewRecord, StoredRecord
 from cairn.release.trust import anchor
 from cairn.release.trust.signers import Signer, Trust
@@ -285,6 +285,7 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
     )
     return msgspec.structs.replace(
         index_set(case.wheel_set),
+        staged=case.staged,
         records=tuple(of_set),
         judgement=hashlib.sha256(datafile.dumps(report).encode()).hexdigest(),
         builder=hashlib.sha256(of_builder(case.store, case.wheel_set)).hexdigest(),

@@ -23,7 +23,7 @@ from cairn.release import records
 from cairn.release.audit.audit import audit
 from cairn.release.gate.evidence import Bypass
 from cairn.release.history.yank import yank
-from cairn.release.index import keys, write
+from cairn.release.index import keys, listing, write
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index
 from cairn.release.promote import promote
@@ -514,7 +514,7 @@ def put_by_hand(scene: Scene, wheels: list[Path], statement: bytes) -> None:
     offer = offer_of(
         [distribution.read(path) for path in wheels],
         build=made.manifest_sha256,
-        entry=stage.index_set(scene.made),
+        entry=listing.index_set(scene.made),
     )
     offer.put(scene.store)
     locked = locks.of_set(scene.made, locks.metadata_of(scene.store, scene.made))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release import records as kept_records
+from cairn.release.gate import evidence
 from cairn.release.gate.evidence import Bypass
 from cairn.release.index.snapshot import Index
 from cairn.release.promote import promote
@@ -92,6 +94,23 @@ def test_a_tested_set_is_promoted_and_once_only(store: LocalStore, stage: Stage)
     failed = given(record_of(made, verdict="failed", reason="1 failed"))
     after = promote(store, made.id, stack=stack_of(made), records=[failed])
     assert [line.partition(": ")[2] for line in after.late_objections] == ["failed: 1 failed"]
+
+
+def test_what_was_tested_goes_on_from_channel_to_channel(
+    store: LocalStore, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tests are older than its promotion to the first, but not than its staging."""
+    monkeypatch.setattr(evidence, "SKEW", timedelta())
+    made = stage()
+    record = given(record_of(made, started=datetime.now(UTC).isoformat()))
+    promote(store, made.id, stack=stack_of(made), target="nightly", records=[record])
+    done = promote(store, made.id, stack=stack_of(made), source="nightly")
+    assert done.report is not None
+    assert demand(done.report, 2).outcome == "met"
+    staged = Index(store, "staging").load().set(made.id)
+    assert {Index(store, name).load().set(made.id).staged for name in ("nightly", "release")} == {
+        staged.added
+    }
 
 
 def test_a_dry_run_writes_nothing_and_reads_the_records_that_it_is_given(

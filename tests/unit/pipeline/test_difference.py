@@ -9,8 +9,8 @@ from cairn.cli.main import main
 from cairn.errors import StoreError, UsageError
 from cairn.pipeline.difference import in_store, of_files
 from cairn.release.index import keys
+from cairn.release.index.listing import index_set
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Change, Index
-from cairn.release.publish.stage import index_set
 from cairn.store.memory import MemoryStore
 from cairn.wheels import wheelset
 from cairn.wheels.interface.delta import Delta

@@ -142,6 +142,7 @@ def test_a_night_is_named_by_its_id_too(store: MemoryStore, tmp_path: Path) -> N
     assert manifest_of(store, "20261123") == made.manifest_sha256
     with pytest.raises(StoreError, match="has no night 'zzzz'"):
         manifest_of(store, "zzzz")
+    assert manifest_of(store, "d" * 64) == "d" * 64  # of a night that is yet to be staged
 
 
 def test_a_yank_and_a_promotion_at_once_end_in_a_yanked_set(store: MemoryStore, tmp_path: Path) -> None:
@@ -174,6 +175,19 @@ def test_an_older_store_begins_its_ledger_from_what_its_indexes_tell(
     assert "torch-2.8.0-py3-none-any.whl" in first.names[""]
     assert list(second.names[""]) == ["alone-1.0-py3-none-any.whl"]
     assert Ledger(released).ban(sets["2.9.0"].id) is not None
+
+
+def test_a_ledger_made_anew_knows_projects_that_grew_bit_by_bit(store: MemoryStore, tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path, "alone", f"1.{number}") for number in range(12)]
+    publish(store, "staging", wheels[:11])
+    publish(store, "staging", wheels[11:])
+    parts = [data for key, data in contents(store).items() if "/parts/" in key]
+    assert any(b"project-change" in data for data in parts)
+    for key in [key for key in store.objects if key.startswith("ledger/")]:
+        store.delete(key)
+    publish(store, "dev", [make_wheel(tmp_path, "other", "1.0")])
+    names = {name for _, entry in Ledger(store).entries() for name in entry.names[""]}
+    assert {wheel.name for wheel in wheels} <= names
 
 
 def has_other_bytes(store: MemoryStore, name: str, digit: str) -> bool:

@@ -173,8 +173,10 @@ def _yank(request: YankSet) -> Answer:
                 f"{store.url} has no set that {request.built_by} built",
                 tip="give the public key that signed builder.json, or the builder's id as it stands there",
             )
+    elif request.night is not None:
+        subjects = (yank.manifest_of(store, request.night),)
     else:
-        subjects = (request.set_id if request.night is None else yank.manifest_of(store, request.night),)
+        subjects = (yank.set_of(store, request.set_id),)
     results = yank.yank_each(store, subjects, by=request.who, reason=request.reason, dry_run=dry_run)
     text = [line for result in results for line in _yank_text(request, result)]
     if request.built_by is not None:

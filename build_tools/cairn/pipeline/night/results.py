@@ -15,9 +15,9 @@ from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index.generation import now
+from cairn.release.index.listing import index_set
 from cairn.release.index.people import lock_name
 from cairn.release.index.snapshot import Index, read_set
-from cairn.release.publish.stage import index_set
 from cairn.release.records import StoredRecord
 from cairn.release.trust.signers import Signer
 from cairn.store.protocol import Store

@@ -14,9 +14,9 @@ from packaging.utils import canonicalize_name
 from cairn.release.gate.evidence import Bypass
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef
+from cairn.release.index.listing import change_to_promote, index_set
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish.mirror_lock import MirrorLock
-from cairn.release.publish.stage import change_to_promote, index_set
 from cairn.release.records import SetRecords
 from cairn.release.trust.signers import Trust
 from cairn.stack import Project, Stack
@@ -59,6 +59,12 @@ class Case:
     def store(self) -> Store:
         """The store that holds both indexes."""
         return self.source.index.store
+
+    @property
+    def staged(self) -> str:
+        """When the set was staged; empty where it was promoted by an earlier Cairn, which did not say."""
+        listed = self.source.set(self.wheel_set.id)
+        return listed.staged or ("" if keys.is_gated(self.source.index.name) else listed.added)
 
     @functools.cached_property
     def after(self) -> Snapshot:

@@ -27,13 +27,13 @@ from cairn.release.gate.installation import Installation
 from cairn.release.gate.judgement import Demand, GateReport, Outcome, Policy
 from cairn.release.index import keys
 from cairn.release.index.generation import project_of
+from cairn.release.index.listing import index_set
 from cairn.release.index.snapshot import refs_of
 from cairn.release.ledger import Ledger
 from cairn.release.provenance.evidence import builder_problems, builder_signers
 from cairn.release.provenance.judged import TESTED
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
-from cairn.release.publish.stage import index_set
 from cairn.stack import RecordKind, Stack, policy
 from cairn.store.protocol import MissingKeyError
 from cairn.targets import in_order
@@ -112,7 +112,7 @@ def weigh(case: Case) -> Evidence:
             wheel_set=case.wheel_set,
             records=case.stack.gate.records,
             installed=_always_installed(case),
-            since=datetime.fromisoformat(case.source.set(case.wheel_set.id).added),
+            since=datetime.fromisoformat(case.staged) if case.staged else None,
             moment=case.moment,
         )
         return evidence.weigh(requirements, case.set_records)

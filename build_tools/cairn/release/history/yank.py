@@ -107,7 +107,9 @@ def lift(store: Store, subject: str, *, by: str, reason: str, dry_run: bool = Fa
 
 
 def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_run: bool) -> Yank:
-    ledger, subject = Ledger(store), _whole_id(store, subject)
+    if not _WHOLE.fullmatch(subject):  # else it may be a night's
+        subject = set_of(store, subject)
+    ledger = Ledger(store)
     before, sets = ledger.ban(subject), tuple(_sets_of(store, subject))
     if not banned and before is None:
         _refuse_banned_with_others(ledger, subject, sets)
@@ -232,6 +234,8 @@ def manifest_of(store: Store, night: str) -> str:
         digest = plan.get("manifest_sha256") if isinstance(plan, dict) else None
         if isinstance(digest, str):
             return digest
+    if _WHOLE.fullmatch(night):
+        return night
     known = {whole.manifest_sha256 for whole in _sealed(store)}
     for snapshot in _readable(store):
         with contextlib.suppress(StoreError):  # what it says of a set is damaged
@@ -239,9 +243,15 @@ def manifest_of(store: Store, night: str) -> str:
     return _only(store, night, known, "night")
 
 
-def _whole_id(store: Store, given: str) -> str:
-    """The full id of the only set of the store whose id starts with `given`; no index need have it."""
-    if _WHOLE.fullmatch(given):
+def set_of(store: Store, given: str) -> str:
+    """The full id of the only set of the store whose id starts with `given`; no index need have it.
+
+    Raises:
+        StoreError: the store has no such set.
+        UsageError: several sets have an id that begins so.
+    """
+    is_whole = _WHOLE.fullmatch(given) is not None
+    if is_whole and (store.exists(keys.set_key(given, SET_FILE)) or Ledger(store).ban(given) is not None):
         return given
     listed = (set_id for snapshot in _readable(store) for set_id in snapshot.set_ids)
     return _only(store, given, {*store.folders("sets/"), *listed}, "set")

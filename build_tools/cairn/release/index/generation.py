@@ -254,6 +254,8 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         stack, line, python, platform, family, targets, manifest_sha256: as its `set.json` has them.
         projects: distribution to version, of its own wheels.
         added: when this index took it, RFC 3339 in UTC.
+        staged: when it was staged, in an entry of an index that it was promoted to; empty elsewhere, and
+            where Cairn 0.1 has promoted it.
         records, judgement, builder: digests of the test records that let it in, of what the gate found (None
             where none was asked), and of the builder's statement (None in an entry of an earlier Cairn).
         untested: why it is here without a passed test, or on what it was not tested; None for a tested set.
@@ -289,6 +291,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     download: int = 0
     rebuilds: tuple[str, ...] = ()
     installed: int = 0
+    staged: str = ""
 
     def replaces_tested(self, other: IndexSet) -> tuple[str, ...]:
         """The targets that this set was not tested on and `other`, for the same installers, was, in order."""

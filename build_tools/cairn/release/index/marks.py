@@ -143,7 +143,7 @@ def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collecti
     Raises:
         GateError: an untested set would take the place of a tested one.
     """
-    if not keys.is_gated(index) or index.partition("/")[0] == keys.UNTESTED:
+    if not lifted or not keys.is_gated(index) or index.partition("/")[0] == keys.UNTESTED:
         return
     offered = sorted((one for one in after if one.yanked is None), key=lambda one: (one.added, one.set_id))
     for old, new in itertools.combinations(offered, 2):

@@ -13,7 +13,7 @@ import msgspec
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
-from cairn.errors import StoreError, UsageError
+from cairn.errors import CairnError, StoreError, UsageError
 from cairn.output import wording
 from cairn.release.index import generation, keys
 from cairn.release.index.generation import (
@@ -350,7 +350,11 @@ def read_set(store: Store, set_id: str) -> WheelSet:
         StoreError: what lies there is not that set.
     """
     key = keys.set_key(set_id, SET_FILE)
-    wheel_set = wheelset.loads(store.read(key).data, name=f"{store.url}/{key}")
+    data = store.read(key).data
+    try:
+        wheel_set = wheelset.loads(data, name=f"{store.url}/{key}")
+    except CairnError as error:
+        raise StoreError(str(error), tip=_RESTORE) from error
     if wheel_set.set_id != set_id:
         raise StoreError(f"{store.url}/{key} is a different set: {wheel_set.set_id}", tip=_RESTORE)
     return wheel_set

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -94,7 +94,7 @@ def merge(
         for problem in result.problems
     ]
     problems += _not_once(shards, whole=not missing)
-    unique = tuple({outcome.test: outcome for _, tests in shards for outcome in tests}.values())
+    unique = _worst(outcome for _, tests in shards for outcome in tests)
     judged = judge_shards(results, JUnit.of(unique), floor=floor, device_floor=device_floor, part=part)
     if judged.verdict == "passed" and (flaky := sum(outcome.flaky for outcome in unique)):
         judged = Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
@@ -120,6 +120,15 @@ def merge(
     if merged.record is not None:
         records.write(output / records.FILE, merged.record)
     return merged
+
+
+def _worst(outcomes: Iterable[TestOutcome]) -> tuple[TestOutcome, ...]:
+    """One outcome of each test: a divided module may fail as a whole in one shard, and not in another."""
+    worst: dict[str, TestOutcome] = {}
+    for outcome in outcomes:
+        if outcome.test not in worst or outcome.failed:
+            worst[outcome.test] = outcome
+    return tuple(worst.values())
 
 
 def _is_in_place(folders: Sequence[Path], output: Path) -> bool:

@@ -62,11 +62,12 @@ def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
     A test that passes then is `flaky`, and counts as passed. One that ran out of time is not tried again.
     """
     whole, slow = _go_through(setup, piece, only=None)
+    collected = frozenset(whole.collected)
     for _ in range(retries):
         again = [
             test
             for test, outcome in whole.outcomes.items()
-            if outcome.failed and test in whole.collected and test not in slow
+            if outcome.failed and test in collected and test not in slow
         ]
         if not again or len(again) > _MOST_RETRIED or whole.stuck or setup.over:
             break

@@ -12,6 +12,7 @@ from cairn.pipeline.night import promote, report
 from cairn.pipeline.night.standing import Standing
 from cairn.release.history import yank
 from cairn.release.history.rollback import rollback
+from cairn.release.index import listing
 from cairn.release.index.snapshot import Change, read_set
 from cairn.release.publish import stage
 from cairn.testing.record import Counts
@@ -143,7 +144,7 @@ def test_what_nobody_tested_goes_to_its_own_channel_where_the_last_was_tested(ni
     night = night_of(UNTESTED)
     run, leg = night.run, night.leg()
     tested = msgspec.structs.replace(
-        stage.index_set(msgspec.structs.replace(night.build(), set_id="a" * 64)),
+        listing.index_set(msgspec.structs.replace(night.build(), set_id="a" * 64)),
         manifest_sha256="d" * 64,  # of the night before
         records=("b" * 64,),
         judgement="c" * 64,
@@ -189,6 +190,13 @@ def stage_a_second(night: Night) -> None:
     other = msgspec.structs.replace(other, manifest_sha256=made.manifest_sha256)
     index, statement = night.run.index(night.leg(), "staging").name, statement_of(other, wheels, frozen)
     stage.stage_set(night.run.store, index, other, wheels, manifest=frozen, statement=statement)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b'{"schema": "cairn.set/99"}', b"[]"])
+def test_a_leg_whose_set_is_damaged_holds_up_no_other(night: Night, data: bytes) -> None:
+    made = night.built_and_staged(0)
+    night.run.store.write(f"sets/{made.id}/set.json", data)
+    assert [night.standing(number).state for number in (0, 1)] == ["unclear", "missing"]
 
 
 def test_a_leg_of_which_there_are_two_sets_holds_up_no_other(night: Night) -> None:

@@ -16,11 +16,11 @@ from cairn.errors import CairnError, UsageError
 from cairn.release.gate import gate, installation
 from cairn.release.gate.case import Case
 from cairn.release.index.generation import MIRRORED, PUBLISHED
+from cairn.release.index.listing import index_set
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish_dists
-from cairn.release.publish.stage import index_set
 from cairn.release.records import Answer, SetRecords
 from cairn.stack import Floor, load, policy
 from cairn.store.memory import MemoryStore

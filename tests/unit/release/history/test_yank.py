@@ -14,14 +14,14 @@ import pytest
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.gate.evidence import Bypass
 from cairn.release.history.rollback import rollback
-from cairn.release.history.yank import lift, yank
+from cairn.release.history.yank import lift, set_of, yank
 from cairn.release.index.generation import ProjectState
+from cairn.release.index.listing import index_set
 from cairn.release.index.marks import refuse_stepping_back
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import with_wheels
 from cairn.release.promote import promote
-from cairn.release.publish.stage import index_set
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import stack_of
@@ -106,10 +106,17 @@ def test_a_reason_that_cannot_be_shown_is_refused(released: MemoryStore, sets: S
         yank(released, sets["2.9.0"].id, reason=reason)
 
 
-@pytest.mark.parametrize("given", ["ffff", "12"])
-def test_a_set_that_the_store_does_not_have_cannot_be_yanked(store: MemoryStore, given: str) -> None:
+@pytest.mark.parametrize("given", ["ffff", "12", "f" * 64])
+def test_a_set_that_the_store_does_not_have_cannot_be_yanked(
+    store: MemoryStore, sets: Sets, given: str
+) -> None:
+    """Not by a whole digest either, such as that of a wheel; the ban of one that has gone can be lifted."""
     with pytest.raises(StoreError, match=f"has no set '{given}'"):
-        yank(store, given, reason="a")
+        set_of(store, given)
+    made = sets["2.9.0"].id
+    yank(store, made, reason="a")
+    store.delete(f"sets/{made}/set.json")
+    assert set_of(store, made) == made
 
 
 def test_a_set_that_is_yanked_is_not_promoted(store: MemoryStore, sets: Sets) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import NetworkError, StoreError
-from cairn.release.index import generation, keys
+from cairn.release.index import generation, keys, listing
 from cairn.release.index.generation import Generation, IndexSet, Pointer, ProjectState, digest_of
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance import chain, evidence
@@ -454,7 +454,7 @@ def _second_set(first: Released, attester: KeyAttester | None = None) -> Release
         second, "judgements", judgement_of(first).replace(first.made.id.encode(), made.id.encode())
     )
     listed = msgspec.structs.replace(
-        stage.index_set(made), untested="bypassed by me: a test", judgement=digest
+        listing.index_set(made), untested="bypassed by me: a test", judgement=digest
     )
     offer(first.store, made, listed, attester or KeyAttester(RELEASER))
     return Released(store=first.store, wheels=first.wheels, made=made, listed=listed)

@@ -12,10 +12,10 @@ import pytest
 from packaging.pylock import Pylock, is_valid_pylock_path
 
 from cairn.errors import StoreError
-from cairn.release.index import keys, people
+from cairn.release.index import keys, listing, people
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import Change, Index
-from cairn.release.publish import locks, stage
+from cairn.release.publish import locks
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
@@ -204,7 +204,7 @@ def test_an_index_offers_the_locks_of_its_last_known_good_set(
     store: MemoryStore, sealed: WheelSet, index: str
 ) -> None:
     there = Index(store, index)
-    good = msgspec.structs.replace(stage.index_set(sealed), untested=None)
+    good = msgspec.structs.replace(listing.index_set(sealed), untested=None)
     commit(there, "stage", lambda _now_there: Change(sets={sealed.id: good}))
     name = people.lock_name(good)
     data = store.read(f"{index}/locks/pylock.{name}.toml").data
@@ -218,7 +218,7 @@ def test_an_index_offers_the_locks_of_its_last_known_good_set(
 
 def test_a_name_without_a_good_set_has_a_lock_that_says_so(store: MemoryStore, sealed: WheelSet) -> None:
     index = Index(store, "staging")
-    bad = msgspec.structs.replace(stage.index_set(sealed), yanked="bad")
+    bad = msgspec.structs.replace(listing.index_set(sealed), yanked="bad")
     commit(index, "yank", lambda _now_there: Change(sets={sealed.id: bad}))
     name = people.lock_name(bad)
     assert store.read(f"staging/locks/constraints.{name}.txt").data == (

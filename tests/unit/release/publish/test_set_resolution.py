@@ -9,11 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn.release.index import keys
+from cairn.release.index import keys, listing
 from cairn.release.index.generation import ProjectState
 from cairn.release.index.render import project_page
 from cairn.release.index.snapshot import Change, Index, Snapshot, refs_of
-from cairn.release.publish import stage
 from cairn.release.publish.files import publish
 from cairn.release.publish.resolve import resolve_set
 from cairn.store.memory import MemoryStore
@@ -54,8 +53,8 @@ def three(folder: Path, version: str) -> tuple[WheelSet, list[Path]]:
 def release(store: MemoryStore, sealed: WheelSet) -> Snapshot:
     """`release` as it would be with the set, before anything is written."""
     source, target = Index(store, "staging").load(), Index(store, "release").load()
-    entry = stage.index_set(sealed)
-    return target.with_change(stage.change_to_promote(source, target, sealed, entry=entry))
+    entry = listing.index_set(sealed)
+    return target.with_change(listing.change_to_promote(source, target, sealed, entry=entry))
 
 
 def test_an_index_with_the_set_leads_to_exactly_its_files(
@@ -82,7 +81,7 @@ def test_the_installed_size_is_that_of_all_its_files(store: MemoryStore, sealed:
     numpy = source.project("numpy")
     old = ProjectState(name="numpy", files=tuple(msgspec.structs.replace(f, unpacked=0) for f in numpy.files))
     source = source.with_change(Change(projects={"numpy": old}))
-    change = stage.change_to_promote(source, target, sealed, entry=stage.index_set(sealed))
+    change = listing.change_to_promote(source, target, sealed, entry=listing.index_set(sealed))
     assert change.sets[sealed.id].installed == 0
 
 
@@ -99,7 +98,7 @@ def test_what_the_index_would_lack_is_named(
     store: MemoryStore, sealed: WheelSet, name: str, said: str
 ) -> None:
     source, target = Index(store, "staging").load(), Index(store, "release").load()
-    change = stage.change_to_promote(source, target, sealed, entry=stage.index_set(sealed))
+    change = listing.change_to_promote(source, target, sealed, entry=listing.index_set(sealed))
     less = Change(projects={key: value for key, value in change.projects.items() if key != name})
     problems = resolve_set(target.with_change(less), sealed).problems
     assert any(problem.startswith(said) for problem in problems)

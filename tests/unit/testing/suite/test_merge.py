@@ -135,6 +135,21 @@ def test_a_test_that_ran_twice_or_nowhere_is_a_failure(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("order", [(1, 2), (2, 1)])
+def test_a_module_that_fails_as_a_whole_in_one_shard_has_failed(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    whole = {
+        1: TestOutcome(test="test_a.py", outcome="error", reason="it cannot be imported"),
+        2: TestOutcome(test="test_a.py", outcome="skipped", reason="no device"),
+    }
+    folders = [
+        shard_of(tmp_path / str(n), [*passed(f"test_b.py::test_{n}"), whole[order[n - 1]]], n, 2)
+        for n in (1, 2)
+    ]
+    assert merge.merge(folders, tmp_path / "whole").judgement.verdict == "failed"
+
+
 def test_what_shards_of_one_module_left_out_is_counted_once(tmp_path: Path) -> None:
     def part(number: int, gone: int) -> Path:
         left_out = (Deselected(by="conftest.py", origin="tests", tests=gone),)
