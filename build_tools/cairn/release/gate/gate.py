@@ -116,7 +116,7 @@ def weigh(case: Case) -> Evidence:
             moment=case.moment,
         )
         return evidence.weigh(requirements, case.set_records)
-    except CairnError as error:
+    except (CairnError, ValueError) as error:  # a time that is none
         return Evidence(open_failures=(str(error),), untested=case.wheel_set.targets)
 
 

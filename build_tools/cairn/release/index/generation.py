@@ -253,9 +253,8 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         set_id: the set.
         stack, line, python, platform, family, targets, manifest_sha256: as its `set.json` has them.
         projects: distribution to version, of its own wheels.
-        added: when this index took it, RFC 3339 in UTC.
-        staged: when it was staged, in an entry of an index that it was promoted to; empty elsewhere, and
-            where Cairn 0.1 has promoted it.
+        added, staged: when this index took it, and when it was staged (empty there, and in what Cairn 0.1
+            promoted), RFC 3339 in UTC.
         records, judgement, builder: digests of the test records that let it in, of what the gate found (None
             where none was asked), and of the builder's statement (None in an entry of an earlier Cairn).
         untested: why it is here without a passed test, or on what it was not tested; None for a tested set.
@@ -264,9 +263,8 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         yanked: why it was yanked, or None.
         failed: the test records that stand against it by now, in words, or None.
         weakened: where the policy asked less than it should that let it in, a sentence each.
-        download: bytes of every file that it installs; 0 in an entry of Cairn 0.1, which did not say.
+        download, installed: bytes of all that it installs, packed and unpacked; 0 where that is not known.
         rebuilds: who built it again by now, and whether it came out the same, a sentence each.
-        installed: bytes of all that it installs, unpacked; 0 where that is not known of each file.
     """
 
     set_id: str
@@ -337,8 +335,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     @property
     def caveat(self) -> str | None:
         """The targets it was not tested on, and the weak policy that let it in; None if there is neither."""
-        notes = [self.untested, *(f"weak policy: {text}" for text in self.weakened)]
-        return "; ".join(filter(None, notes)) or None
+        return "; ".join(filter(None, (self.untested, *(f"weak policy: {t}" for t in self.weakened)))) or None
 
 
 class LogEntry(datafile.Value, omit_defaults=True):
