@@ -1,4 +1,4 @@
-"""Retry after network faults, with backoff and jitter."""
+"""How often, and for how long, anything is tried again after a network fault: backoff, jitter, patience."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Keys:
         clean: of a build that starts without a leftover build folder; any tree may have it.
         in_tree: of a build that goes on with what earlier ones left in this very tree; `clean` where there is
             nothing of that kind.
-        cmake: see `cairn.build.inputs.leftovers.TreeLeftovers`.
+        cmake: see `cairn.build.inputs.leftovers.TreeLeftovers`; `build_project` warns of it.
         inputs: what `in_tree` is a digest of.
         private: not all inputs of this machine are known: neither key means anything on another.
     """
@@ -265,7 +265,8 @@ def keys_of(
     settings_digest = cache.key_of(settings | launching)
     left = leftovers.look(root_at(checkout), settings_digest, project.source_dirs, clean=request.clean)
     if (place := request.tree_of(project)) != checkout:
-        # A copy of the checkout (`cairn.sources.worktree.twin`), beside what builds have left there.
+        # The build runs in a copy (`cairn.sources.worktree.twin`): unseen files are the checkout's, and what
+        # it goes on from is what builds have left in the copy.
         copy = root_at(place)
         of_copy = leftovers.TreeLeftovers()
         if copy.has_commit() and not request.clean:

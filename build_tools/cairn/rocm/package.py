@@ -1,4 +1,4 @@
-"""`cairn rocm package`: writing the SDK's packages from a ROCm tree."""
+"""Making the SDK's packages of a ROCm tree: of a prefix, artifacts or Debian's packages."""
 
 from __future__ import annotations
 

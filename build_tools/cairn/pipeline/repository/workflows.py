@@ -1,4 +1,4 @@
-"""Cairn's own workflows and actions, fitted to a repository that installs Cairn and has a stack of its own.
+"""The text of Cairn's workflows, fitted to a repository that installs Cairn; `init` writes it there.
 
 The files stay as they are but for what differs there: where Cairn comes from, the default of the stack, the
 runners of jobs that no matrix places, and how jobs come to their credentials. So what is edited in Cairn's

@@ -1,8 +1,8 @@
-"""The gate's demands on a set. The default is no: what is missing, skipped or cancelled does not hold.
+"""The gate's demands on a set, such as that no untested one replaces a tested one. The default is no.
 
 Every demand and each of its parts is checked, even if earlier ones do not hold, so that a user sees all
-problems at once. A demand that cannot be judged does not hold. Only a set that nobody has tested is refused
-before its files are read and installed.
+problems at once. What is missing, skipped or cancelled, or cannot be judged, does not hold. Only a set that
+nobody has tested is refused before its files are read and installed.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ def _replaced(case: Case, weighed: Evidence) -> dict[str, str]:
         f"--bypass WHO --reason WHY"
         for entry in case.target.sets()
         if entry.yanked is None
-        for target in listed.replaces_tested(entry)
+        for target in listed.tested_targets_replaced_in(entry)
     }
 
 

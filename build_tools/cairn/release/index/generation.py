@@ -291,7 +291,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     installed: int = 0
     staged: str = ""
 
-    def replaces_tested(self, other: IndexSet) -> tuple[str, ...]:
+    def tested_targets_replaced_in(self, other: IndexSet) -> tuple[str, ...]:
         """The targets that this set was not tested on and `other`, for the same installers, was, in order."""
         same = (self.python, self.platform) == (other.python, other.platform)
         if not (same and other.records and self.projects.keys() & other.projects.keys()):

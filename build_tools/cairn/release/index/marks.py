@@ -147,7 +147,7 @@ def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collecti
         return
     offered = sorted((one for one in after if one.yanked is None), key=lambda one: (one.added, one.set_id))
     for old, new in itertools.combinations(offered, 2):
-        targets = new.replaces_tested(old)
+        targets = new.tested_targets_replaced_in(old)
         if targets and not {old.set_id, new.set_id}.isdisjoint(lifted):
             raise GateError(
                 f"{index} would offer the set {short_id(new.set_id)}, not tested on {', '.join(targets)}, "

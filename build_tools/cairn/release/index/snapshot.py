@@ -244,7 +244,7 @@ class Index:
                 one = self.generation(one.number - 1, digest)
 
     def part(self, digest: str, cls: type[Part]) -> Part:
-        """A set of a generation.
+        """A part of a generation as it is stored: a set; or of a project, which `project` puts together.
 
         Raises:
             DamagedIndexError: it is lost, has not the bytes of its digest, or is of a different kind.

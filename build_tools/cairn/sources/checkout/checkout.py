@@ -127,7 +127,10 @@ def hipify_checkout(
 
 
 def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Progress) -> Journal | None:
-    """Repair the files, locks and objects that an earlier run left; return its journal, if any."""
+    """Repair the locks and objects that an earlier run left; return its journal, if any.
+
+    Files that it was moving are dealt with in `_move`, by the journal's `moves`.
+    """
     before = journal.read(root.git_dir) if root.git_dir.is_dir() else None
     lent_file.take_back(root)
     if before is None:
@@ -217,7 +220,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     if request.submodules:
         plan = submodules.fetch_all(root, resolved.commit, mirror_path, origin=request.origin, how=how)
     parts, removed = local_work.parts_to_move(root, resolved.commit, mirror_path, plan)
-    trees = _refuse_to_lose_work(root, before, parts, force=request.force)
+    trees = _secure_work(root, before, parts, force=request.force)
     if before is not None and before.phase == "hipifying":
         hipify_step.remove_partly_written(root, before)
     repository.sweep_parts(root.git_dir)
@@ -245,10 +248,10 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
         journal.write(root.git_dir, after)
 
 
-def _refuse_to_lose_work(
+def _secure_work(
     root: Repository, before: Journal | None, parts: Sequence[local_work.MovingPart], *, force: bool
 ) -> dict[str, str]:
-    """Refuse to lose the user's work, which is all that neither an unfinished run nor hipify wrote.
+    """Refuse to lose the user's work, all that neither an unfinished run nor hipify wrote, or keep a copy.
 
     Returns:
         By path, the tree ids of the parts that differ from their HEAD.

@@ -2,6 +2,9 @@
 
 The phase goes `placed` -> `hipifying` -> `ready`. Until the first commit arrives, nothing here has changed; a
 run that is killed then finds in the journal what each repository was going to.
+
+`remove_partly_written` is called by the next checkout, `undo_partial_hipify` by `cairn hipify`, and
+`remove_generated` before every move.
 """
 
 from __future__ import annotations

@@ -2,6 +2,10 @@
 
 `walk` gives the parts that are checked out, `walk_commit` those at what a commit names, `of_commit` reads
 `.gitmodules`.
+
+A `Part` is the root or a submodule; a `CommittedPart` has the commit that its parent names; a `Module` is one
+of these and not the root. `local_work.MovingPart` adds where a checkout moves it, and `submodules.Coming` the
+mirror that a new one comes from.
 """
 
 from __future__ import annotations

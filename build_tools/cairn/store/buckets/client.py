@@ -1,4 +1,4 @@
-"""The client of a bucket: it retries requests where that may help, and explains failures."""
+"""The client of a bucket: it tries again (how long: `retry`) where that may help, and explains failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RECORD against the files of a wheel: refusing one that is wrong, or writing it anew from the files.
+"""RECORD against the files of a wheel: refusing a wrong one, or writing it anew (`--new-record`).
 
 Commands that change a wheel would hide it if its members were not what RECORD says.
 """

@@ -1,4 +1,4 @@
-"""Changing a wheel in one pass: what does not change is copied as it is.
+"""Changing a wheel in one pass, its RECORD included: what does not change is copied as it is.
 
 METADATA, WHEEL, RECORD, the names of the dist-info and data folders and the file name change together, so
 that they always agree (PEP 427, "The .dist-info directory"). METADATA and WHEEL are edited line by line.
