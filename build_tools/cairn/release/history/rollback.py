@@ -23,6 +23,7 @@ _NUMBER = re.compile(r"[0-9]{1,7}")
 _SET = re.compile(r"[0-9a-f]{4,64}", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 _AT_ONCE = 4  # files read side by side
+_REQUESTS = 16  # side by side
 _HOW_TO_NAME = "give its number, a date such as 2026-11-20, or the id of a set; cairn release log lists them"
 
 
@@ -182,7 +183,7 @@ def _moment(to: str) -> datetime:
 def _change(now: Snapshot, past: Snapshot) -> Change:
     """The change that turns `now` back into `past`, except for what has become known of its sets since."""
     mark = marks.marking_from_ledger(now.index.store)
-    sets = {set_id: mark(past.set(set_id)) for set_id in past.set_ids}
+    sets = dict(side_by_side(lambda set_id: (set_id, mark(past.set(set_id))), past.set_ids, jobs=_REQUESTS))
     lifted = {i for i, one in sets.items() if one.yanked is None and past.set(i).yanked is not None}
     marks.refuse_stepping_back(now.index.name, sets.values(), lifted)
     new_sets: dict[str, IndexSet | None] = {
@@ -205,7 +206,9 @@ def _change(now: Snapshot, past: Snapshot) -> Change:
 def _yanked_since(past: Snapshot) -> tuple[str, ...]:
     """The ids of the sets of a past state that have been yanked since."""
     mark = marks.marking_from_ledger(past.index.store)
-    return tuple(one.set_id for one in past.sets() if one.yanked is None and mark(one).yanked is not None)
+    live = [one for one in past.sets() if one.yanked is None]
+    marked = side_by_side(mark, live, jobs=_REQUESTS)
+    return tuple(one.set_id for one in marked if one.yanked is not None)
 
 
 def _refuse_damaged(
