@@ -21,6 +21,7 @@ from cairn import files, images, isolation, process
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
 from cairn.pipeline.night.steps import CORES, Command, Container
+from cairn.start import EXIT_INTERRUPTED
 
 # A container has what hides GPUs and leads to the network; of credentials it sees none.
 _OF_CONTAINER = re.compile(
@@ -101,7 +102,10 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
     job.folder.mkdir(parents=True, exist_ok=True)
     outputs, code = job.folder / "outputs", 0
     for command in job.commands:
-        if (code and not command.always) or is_ended():
+        if is_ended():  # what is left was not done, and so has not succeeded
+            code = code or EXIT_INTERRUPTED
+            break
+        if code and not command.always:
             continue
         environment = dict(os.environ) if command.has_credentials else isolation.without_credentials()
         arguments = [word.replace(CORES, str(job.cores)) for word in command.arguments]

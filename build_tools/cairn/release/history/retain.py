@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cairn import datafile
@@ -119,12 +119,17 @@ def _held(
 ) -> dict[str, str]:
     """The old sets that something still names, each with what names it."""
     store, name = now.index.store, now.index.name
-    held = dict.fromkeys((set_id for set_id in old if set_id in set(keep)), "--keep")
+    keep = set(keep)
+    bearers = collections.Counter(
+        sha for one in sets.values() for sha in {wheel.sha256 for wheel in one.wheels}
+    )
+    held = dict.fromkeys((set_id for set_id in old if set_id in keep), "--keep")
+    signs = {set_id: tuple(_signs(sets[set_id], bearers)) for set_id in old}
     for locked in store.list(f"{name}/locks/"):
         text = store.read(locked.key).data.decode("utf-8", "replace")
         named = frozenset((*_DIGEST.findall(text), *_PIN.findall(text)))
         for set_id in old:
-            if set_id in named or any(signs & named for signs in _signs(sets[set_id], sets.values())):
+            if set_id in named or any(sign & named for sign in signs[set_id]):
                 held.setdefault(set_id, locked.key)
     for other in existing(store):
         if other != name and keys.is_gated(other):
@@ -133,10 +138,9 @@ def _held(
     return held
 
 
-def _signs(wheel_set: WheelSet, others: Iterable[WheelSet]) -> Iterator[frozenset[str | tuple[str, str]]]:
+def _signs(wheel_set: WheelSet, bearers: Mapping[str, int]) -> Iterator[frozenset[str | tuple[str, str]]]:
     """The digest and the version by which a lock may name each wheel that no other set has."""
-    shared = {wheel.sha256 for other in others if other is not wheel_set for wheel in other.wheels}
-    own = [wheel for wheel in wheel_set.wheels if wheel.sha256 not in shared]
+    own = [wheel for wheel in wheel_set.wheels if bearers[wheel.sha256] == 1]
     for wheel in own or wheel_set.wheels:
         yield frozenset((wheel.sha256, (wheel.distribution, wheel.version)))
 

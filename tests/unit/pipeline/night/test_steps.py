@@ -183,6 +183,13 @@ def test_tests_run_in_a_container_that_sees_their_folder_and_no_credentials(
         assert (tmp_path / "ran").read_text().startswith(f"ci night test --stack {stack} ")
 
 
+def test_a_step_whose_run_ends_before_its_last_command_has_not_succeeded(tmp_path: Path) -> None:
+    command, lines = Command(arguments=("version",)), list[str]()
+    job = StepJob(name="a", commands=(command, command), folder=tmp_path / "a", cores=1, variables={})
+    assert step_run.run_step(job, say=lines.append, is_ended=lambda: bool(lines)).code == 130
+    assert sum(__version__ in line for line in lines) == 1
+
+
 def test_what_always_runs_does_so_behind_a_failure_which_stays_the_steps(tmp_path: Path) -> None:
     """It keeps the record of tests that failed, without which nobody would know of them."""
     fails, behind, keeps = (
