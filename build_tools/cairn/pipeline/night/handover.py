@@ -65,6 +65,8 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
     copy = LocalStore(folder)
     store = _Copying(run.store, copy)
     run = replace(run, store=store)
+    # What is read through `store` is copied. So each reader that the job will call is called here, and its
+    # answer left: the plan, the manifest, the set, the notes of GPUs that hang, times and baselines.
     plan.find(store, run.plan.night)
     plan.manifest_of(store, run.plan)
     if leg is None:
