@@ -165,6 +165,21 @@ def test_a_store_with_a_root_asks_for_where_its_promoters_remember(
     assert "names the store that is signed" in text
     memory["value"] = "s3://trust"
     github.write()
+    assert not lacking(cairn, repository, code=0)  # of secrets that gh does not tell, nothing is known
+    who_signs = ("night-stage", "night-test", "nightly", "release")
+    for name in who_signs:
+        github.answers[f"{REPOSITORY}/environments/{name}/secrets"] = {"secrets": [{"name": "OTHER"}]}
+    github.write()
+    secrets = lacking(cairn, repository)
+    assert secrets.keys() == {f"secrets of {name}" for name in who_signs}
+    line = f"gh secret set {signers.TEXT_VARIABLE} --repo me/wheels --env night-stage"
+    assert f"{signers.TEXT_VARIABLE} is not set" in secrets["secrets of night-stage"]
+    assert line in secrets["secrets of night-stage"]
+    for name in who_signs:
+        github.answers[f"{REPOSITORY}/environments/{name}/secrets"]["secrets"] += [
+            {"name": signers.TEXT_VARIABLE}
+        ]
+    github.write()
     assert not lacking(cairn, repository, code=0)
 
 

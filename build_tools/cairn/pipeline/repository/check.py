@@ -78,7 +78,7 @@ def check(repository: Repository) -> Iterator[Finding]:
     yield from _store(repository, values.get("CAIRN_STORE") or repository.choices.store, values)
     yield from _trust(repository)
     yield from _roles(repository, values)
-    yield from _environments(repository)
+    yield from _environments(repository, values)
     yield from _runners(repository)
     yield from _schedules(repository)
 
@@ -244,8 +244,10 @@ def _subjects_in(policy: bytes) -> Iterator[str]:
             yield from [subjects] if isinstance(subjects, str) else subjects
 
 
-def _environments(repository: Repository) -> Iterator[Finding]:
+def _environments(repository: Repository, values: Mapping[str, str]) -> Iterator[Finding]:
     """Look for the environments, their branches, their reviewers and their secrets."""
+    signed = values.get(anchor.VARIABLE) or values.get(anchor.MEMORY)
+    signing = workflows.environments(repository.files, using=workflows.SIGN_KEY) if signed else ()
     place = f"repos/{repository.expected.repository}/environments"
     listed = _listed(place, "environments", repository)
     if isinstance(listed, Unanswered):
@@ -267,17 +269,20 @@ def _environments(repository: Repository) -> Iterator[Finding]:
             yield note(f"environment {name}", "has reviewers, for whom every night waits")
         else:
             yield ok(f"environment {name}", "reviewed" if reviewed else "of the default branch alone")
-        if repository.choices.credentials == "keys":
-            yield from _secrets(repository, f"{place}/{name}/secrets", name)
+        required = [workflows.ACCESS_KEY, workflows.SECRET_KEY] * (repository.choices.credentials == "keys")
+        if required := [*required, *[workflows.SIGN_KEY] * (name in signing)]:
+            yield from _secrets(repository, f"{place}/{name}/secrets", name, required)
 
 
-def _secrets(repository: Repository, place: str, environment: str) -> Iterator[Finding]:
+def _secrets(
+    repository: Repository, place: str, environment: str, required: Iterable[str]
+) -> Iterator[Finding]:
     listed = _listed(place, "secrets", repository)
     if isinstance(listed, Unanswered):
         yield note(f"secrets of {environment}", f"not checked: {listed.reason}")
         return
     names = {one["name"] for one in listed}
-    for name in (workflows.ACCESS_KEY, workflows.SECRET_KEY):
+    for name in required:
         if name not in names:
             line = f"gh secret set {name} --repo {repository.expected.repository} --env {environment}"
             yield missing(f"secrets of {environment}", f"{name} is not set", fix=line)

@@ -23,6 +23,8 @@ WORKFLOWS = ("nightly.yml", "nightly-watch.yml", "release.yml")
 HOSTED = ("ubuntu-24.04",)
 """The labels of the runner of jobs that no matrix places, in Cairn's own workflows."""
 ACCESS_KEY, SECRET_KEY = "CAIRN_S3_ACCESS_KEY_ID", "CAIRN_S3_SECRET_ACCESS_KEY"
+SIGN_KEY = "CAIRN_SIGN_PRIVATE_KEY"
+"""The secret of an environment whose jobs sign (`release.trust.signers`, which takes cryptography)."""
 ENDPOINT = "CAIRN_S3_ENDPOINT_URL"
 """The variable of the repository that names the server of its bucket."""
 
@@ -108,9 +110,10 @@ def job_roles(files: Mapping[str, bytes]) -> tuple[JobRole, ...]:
     return tuple(unique)
 
 
-def environments(files: Mapping[str, bytes]) -> tuple[str, ...]:
-    """Return every environment that a job of the workflows may run in."""
-    of_jobs = (_environments_of(job) for text in _workflow_texts(files) for _, job in _jobs(text))
+def environments(files: Mapping[str, bytes], *, using: str = "") -> tuple[str, ...]:
+    """Return every environment that a job of the workflows, with this in its text, may run in."""
+    jobs = (job for text in _workflow_texts(files) for _, job in _jobs(text))
+    of_jobs = (_environments_of(job) for job in jobs if using in job)
     return tuple(dict.fromkeys(name for names in of_jobs for name in names))
 
 
