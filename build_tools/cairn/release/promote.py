@@ -76,7 +76,10 @@ class Promotion:
 
 @dataclass(frozen=True, kw_only=True)
 class Readmission:
-    """A named user's permission to bring back a set that a rollback took off an index.
+    """A named user's word that a set is right in an index after all.
+
+    A rollback took it off; or it came before anybody signed, and is to be judged by what builders and testers
+    have signed since.
 
     Attributes:
         who: whom to ask.
@@ -92,6 +95,9 @@ class Readmission:
     def __post_init__(self) -> None:
         checked_reason(self.reason)
         checked_reason(self.who)
+
+    def __str__(self) -> str:
+        return f"let in again by {self.who}: {self.reason}"
 
 
 class RefusedError(GateError):
@@ -127,7 +133,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     dry_run: bool = False,
     on_step: Progress = silent,
 ) -> Promotion:
-    """Bring a set and what it needs from `source` to `target`; for a set that is there already, do nothing.
+    """Bring a set and what it needs from `source` to `target`; one that is there stays as it is.
 
     Args:
         store: where both indexes live.
@@ -137,7 +143,8 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         target: the index that is to have it.
         records: test records to put beside the set first; the gate reads all that are there.
         bypass: a named user's word in place of a record.
-        readmission: a named user's word for a set that a rollback took off `target`.
+        readmission: a named user's word for a set that a rollback took off `target`; one that is there is
+            judged again by that, and vouched for, where the store has a root.
         mirror_lock: what a mirror may hold; None asks for no lock.
         trust: whose signatures count; None takes the keys that the store's root names, or asks for none.
         python: the interpreter that the gate installs with; None takes one that is at hand.
@@ -223,7 +230,8 @@ def _through_the_gate(
             set_records=set_records.having(given),
             moment=datetime.now(UTC),
         )
-        if set_id in case.target.set_ids:
+        has_root = case.trust is not None and case.trust.builders is not None
+        if set_id in case.target.set_ids and not (readmission and has_root):
             return _result_of_present(case, dry_run=dry_run)
         report = _judge(case, readmission, on_step)
         entry = _index_entry(case, report)
@@ -239,7 +247,8 @@ def _through_the_gate(
                 continue
             on_step(f"writing {target.name}")
         change = change_to_promote(case.source, case.target, case.wheel_set, entry=entry, attested=attested)
-        if attempt.commit(change, "promote", why=entry.untested):
+        why = "; ".join(str(word) for word in (readmission, entry.untested) if word)
+        if attempt.commit(change, "promote", why=why or None):
             break
         on_step(f"{target.name} changed meanwhile, asking the gate again")
     late = () if dry_run else _record_arrival(case, readmission)
@@ -257,6 +266,8 @@ def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> Ga
     """
     ledger, wheel_set, target = Ledger(case.store), case.wheel_set, case.target.index.name
     ledger.refuse_banned([wheel_set])
+    if (listed := _listed(case)) is not None and listed.yanked is not None:
+        raise GateError(f"the set {short_id(wheel_set.id)} was yanked: {listed.yanked}")
     own = frozenset(wheel.sha256 for wheel in wheel_set.wheels)
     fresh = (file for file in wheel_set.closure if not _has(case.target, file.file_name))
     ledger.refuse_banned_files({wheel_set.id: own}, [file.sha256 for file in fresh])
@@ -283,8 +294,10 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
         for one in case.set_records.records
         if not test_records.disagreement(one.record, case.wheel_set)
     )
+    entry, listed = index_set(case.wheel_set), _listed(case)
     return msgspec.structs.replace(
-        index_set(case.wheel_set),
+        entry,
+        added=listed.added if listed else entry.added,
         staged=case.staged,
         records=tuple(of_set),
         judgement=hashlib.sha256(datafile.dumps(report).encode()).hexdigest(),
@@ -294,6 +307,12 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
         installed_with=report.installed_with,
         weakened=report.weakened,
     )
+
+
+def _listed(case: Case) -> IndexSet | None:
+    """The set as the target lists it already, which is judged again then; None for one that is to come."""
+    set_id = case.wheel_set.id
+    return case.target.set(set_id) if set_id in case.target.set_ids else None
 
 
 def _judgement_key(entry: IndexSet) -> str:

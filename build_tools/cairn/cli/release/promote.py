@@ -51,7 +51,9 @@ class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
     trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
     bypass: str | None = option("promote without a passed record; WHO vouches for it", metavar="WHO")
     again: str | None = option(
-        "promote what a rollback took off; WHO says that it is right after all", metavar="WHO"
+        "promote what a rollback took off, or have the gate judge again what is there and nobody signed for; "
+        "WHO says that it is right after all",
+        metavar="WHO",
     )
     reason: str | None = option("with --bypass or --again: why; the pages and the log show it")
     mirror_lock: Path | None = option(

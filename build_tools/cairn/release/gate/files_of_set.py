@@ -234,9 +234,7 @@ def not_of_store(case: Case, files: Files) -> Iterator[str]:
 def _differences(case: Case, file: SetWheel | ClosureFile, files: Files) -> Iterator[str]:
     """The differences between the set, the index and the file itself."""
     entry = case.source.entry(ref(file.file_name, file.sha256))
-    listed = (file.size, file.metadata_sha256, file.requires_python)
-    if (entry.size, entry.metadata_sha256, entry.requires_python) != listed:
-        yield f"{file.file_name}: set.json and {case.source.index.name} say different things of it"
+    yield from _listed_otherwise(case, file)
     path = files.paths[file.file_name]
     if path.stat().st_size != file.size:
         yield f"{file.file_name} has {path.stat().st_size} bytes, and set.json says {file.size}"
@@ -249,3 +247,11 @@ def _differences(case: Case, file: SetWheel | ClosureFile, files: Files) -> Iter
             yield f"{file.file_name} is of a different build than the set: {short_id(entry.build)}"
         if wheels_to_set.describe(path) != file:
             yield f"{file.file_name} is not what set.json says of it"
+
+
+def _listed_otherwise(case: Case, file: SetWheel | ClosureFile) -> Iterator[str]:
+    expected = (file.size, file.metadata_sha256, file.requires_python)
+    for snapshot in (case.source, case.target):
+        one = snapshot.project(project_of(file.file_name)).file(file.file_name)
+        if one is not None and (one.size, one.metadata_sha256, one.requires_python) != expected:
+            yield f"{file.file_name}: set.json and {snapshot.index.name} say different things of it"

@@ -286,7 +286,14 @@ def _not_as_built(case: Case, files: Files) -> Iterator[str]:
 
 
 def _sorting_below(case: Case) -> Iterator[str]:
-    yield from rules.sorting_below(case.target, [ref(w.file_name, w.sha256) for w in case.wheel_set.wheels])
+    # What is offered with this very set already, which is judged again, is no new version.
+    new = [
+        ref(wheel.file_name, wheel.sha256)
+        for wheel in case.wheel_set.wheels
+        if not (listed := case.target.project(wheel.distribution).file(wheel.file_name))
+        or case.wheel_set.id not in listed.sets
+    ]
+    yield from rules.sorting_below(case.target, new)
 
 
 def _other_builds(case: Case) -> Iterator[str]:

@@ -173,7 +173,7 @@ def _provenance(
         report.links.append(Link(name="provenance", state="unsigned", text=text))
         return None
     with report.link("provenance", good="unsigned" if trust is None else "good") as texts:
-        every = evidence.vouched(reader, file, trust)
+        every = evidence.vouched(reader, report.index, file, trust)
         if strangers := sorted(short_id(set_id) for set_id in every if set_id not in file.sets):
             raise StoreError(f"a statement is about the set {strangers[0]}, with which the file never came")
         known = {set_id: one for set_id, one in every.items() if set_id in offer.sets}

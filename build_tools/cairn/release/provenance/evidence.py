@@ -160,17 +160,18 @@ def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) 
     return listed
 
 
-def vouched(reader: Reader, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:
-    """The statements about a file, by the set each is about.
+def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:
+    """The statements about a file of an index, by the set each is about.
 
     Raises:
         StoreError: there are none, the object is missing or was changed, or nobody trusted signed them.
     """
     if file.provenance is None:
-        raise StoreError(
-            f"nobody has signed where {file.filename} comes from",
-            tip="check digests alone: --allow-unsigned" if trust is not None else None,
-        )
+        left = "check digests alone: --allow-unsigned"
+        if trust is not None and trust.builders is not None:
+            line = f"cairn release promote {short_id(file.sets[0])} --to {index} --again WHO --reason WHY"
+            left = f"whoever releases has the gate judge it again: {line}"
+        raise StoreError(f"nobody has signed where {file.filename} comes from; {left}")
     key = keys.provenance_key(file.sha256, file.filename, file.provenance)
     data = read_named(reader, key, file.provenance, f"the provenance of {file.filename}")
     if (kind := attest.kind_of(data)) != file.provenance_kind:
