@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from cairn.errors import UsageError
+
 # user:password@ or token@ in a URL of any scheme, up to the last @, since a password may hold one; the host
 # that follows stays readable. The search starts at `://`: looking for the scheme first takes a time that
 # grows with the square of the length of a line such as `a.a.a.…`, where each `a` may begin one.
@@ -29,6 +31,21 @@ _SPECIAL = re.compile(r"[\\*`|_<>\[\]#~&!$]")
 def visible(text: str) -> str:
     """Return a text as one line with invisible characters escaped."""
     return UNSEEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def require_lines(*texts: str, what: str, tip: str) -> None:
+    """Refuse a name, or a reason, that a page or a terminal would not show as it is, or that is blank.
+
+    Args:
+        texts: them.
+        what: what needs them, such as `a bypass needs a name and a reason`.
+        tip: what to type.
+
+    Raises:
+        UsageError: one is.
+    """
+    if not all(text.strip() and text.isprintable() and not UNSEEN.search(text) for text in texts):
+        raise UsageError(f"{what}, each on one line without control characters", tip=tip)
 
 
 def without_moves(line: str) -> str:

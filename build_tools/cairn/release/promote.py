@@ -16,13 +16,13 @@ import msgspec
 from cairn import datafile
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.output import Progress, silent
+from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
 from cairn.release import records as test_records
 from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import GateReport
-from cairn.release.history.difference import checked_reason
 from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Attested, IndexSet, now, project_of
@@ -93,8 +93,8 @@ class Readmission:
     reason: str
 
     def __post_init__(self) -> None:
-        checked_reason(self.reason)
-        checked_reason(self.who)
+        what, tip = "--again needs a name and a reason", "--again WHO --reason WHY"
+        require_lines(self.who, self.reason, what=what, tip=tip)
 
     def __str__(self) -> str:
         return f"let in again by {self.who}: {self.reason}"

@@ -21,6 +21,7 @@ from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.formats import in_toto
 from cairn.formats.in_toto import Resource
+from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
 from cairn.release.index import commit, keys, marks, write
 from cairn.release.ledger_entries import Event
@@ -82,8 +83,7 @@ class Rebuild(datafile.Value):
     machine: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.rebuilder.strip() or not self.rebuilder.isprintable():
-            raise UsageError("a rebuilder needs a name on one line, without control characters")
+        require_lines(self.rebuilder, what="a rebuilder needs a name", tip="--who WHO")
         datetime.fromisoformat(self.finished)
 
     @property
@@ -240,7 +240,7 @@ def _verified(data: bytes, digest: str, wheel_set: WheelSet, *, name: str) -> St
     """A verdict that is what its digest and its signature say, and is of this very set."""
     if hashlib.sha256(data).hexdigest() != digest:
         raise StoreError(f"{name} was changed: its bytes are not those of its digest")
-    envelope = dsse.loads(data, name=name)
+    envelope = dsse.loads(data, dsse.Envelope, name=name)
     rebuild, key = decode(dsse.unverified_payload(envelope, name=name), name=name)
     dsse.verify(envelope, dsse.IN_TOTO, {key.key_id: key}, name=name)
     if (rebuild.set_id, rebuild.manifest_sha256) != (wheel_set.id, wheel_set.manifest_sha256):

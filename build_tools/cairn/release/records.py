@@ -17,6 +17,7 @@ from pathlib import Path
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
 from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.generation import now, who
@@ -57,11 +58,8 @@ class Answer(datafile.Value, tag_field="schema", tag="cairn.answer/1"):
     when: str
 
     def __post_init__(self) -> None:
-        if not all(text.strip() and text.isprintable() for text in (self.who, self.reason)):
-            raise UsageError(
-                "an answer needs a name and a reason, each on one line without control characters",
-                tip="--who WHO --reason WHY",
-            )
+        what, tip = "an answer needs a name and a reason", "--who WHO --reason WHY"
+        require_lines(self.who, self.reason, what=what, tip=tip)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -264,18 +264,12 @@ def beside(set_file: Path) -> bytes:
 
 def encode(statement: BuildStatement) -> bytes:
     """Serialise a statement as JSON in UTF-8; equal statements give the same bytes."""
-    derived = (
-        (Resource(name=_DERIVED, digest={"sha256": statement.derived_from}),)
-        if statement.derived_from
-        else ()
-    )
+    earlier = [statement.derived_from] if statement.derived_from else []
     return msgspec.json.encode(
         in_toto.Statement(
-            type=STATEMENT_TYPE,
             subject=tuple(
                 Resource(name=n, digest={"sha256": s}) for n, s in sorted(statement.wheels.items())
             ),
-            predicate_type=PREDICATE_TYPE,
             predicate=in_toto.Predicate(
                 definition=in_toto.Definition(
                     build_type=BUILD_TYPE,
@@ -283,7 +277,7 @@ def encode(statement: BuildStatement) -> bytes:
                     internal_parameters=statement.inputs,
                     resolved_dependencies=(
                         *dependencies(statement.manifest_sha256, statement.sources),
-                        *derived,
+                        *(Resource(name=_DERIVED, digest={"sha256": one}) for one in earlier),
                     ),
                 ),
                 details=details(

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from cairn import datafile
-from cairn.errors import UsageError
-from cairn.output.safe_text import visible
+from cairn.output.safe_text import require_lines, visible
 from cairn.output.wording import short_id
 from cairn.release import records as test_records
 from cairn.release.records import SKEW, SetRecords, StoredRecord
@@ -40,11 +39,8 @@ class Bypass(datafile.Value):
     reason: str
 
     def __post_init__(self) -> None:
-        if not all(text.strip() and text.isprintable() for text in (self.who, self.reason)):
-            raise UsageError(
-                "a bypass needs a name and a reason, each on one line without control characters",
-                tip="--bypass WHO --reason WHY",
-            )
+        what, tip = "a bypass needs a name and a reason", "--bypass WHO --reason WHY"
+        require_lines(self.who, self.reason, what=what, tip=tip)
 
     def __str__(self) -> str:
         return f"bypassed by {self.who}: {self.reason}"

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import msgspec
 
 from cairn import datafile
-from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.release.index.generation import FileRef, Generation, GenerationOrigin, ProjectState, origin_of
 from cairn.release.index.snapshot import Change, Index, Snapshot, missing
@@ -79,10 +78,7 @@ def checked_reason(reason: str) -> str:
     Raises:
         UsageError: it is blank, or has what would not be seen as it is.
     """
-    if not reason.strip() or safe_text.UNSEEN.search(reason):
-        raise UsageError(
-            "the reason is blank, or has control characters", tip="say in one line why: --reason WHY"
-        )
+    safe_text.require_lines(reason, what="a reason is needed", tip="say in one line why: --reason WHY")
     return reason
 
 

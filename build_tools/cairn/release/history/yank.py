@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
 from cairn.release.history.difference import checked_reason
 from cairn.release.index import commit, keys, marks
@@ -101,9 +102,9 @@ def lift(store: Store, subject: str, *, by: str, reason: str, dry_run: bool = Fa
         GateError: an untested set was let in since then on one of its targets, and would stand above it.
         StoreError, UsageError: as for `yank`; or nobody is named, or the set was yanked with another one.
     """
-    if not by.strip() or not by.isprintable():
-        raise UsageError("a yank is taken back by name and reason", tip="--undo --who WHO --reason WHY")
-    return _note(store, subject, by, checked_reason(reason), banned=False, dry_run=dry_run)
+    what, tip = "a yank is taken back by name and reason", "--undo --who WHO --reason WHY"
+    require_lines(by, reason, what=what, tip=tip)
+    return _note(store, subject, by, reason, banned=False, dry_run=dry_run)
 
 
 def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_run: bool) -> Yank:
@@ -208,7 +209,7 @@ def built_by(store: Store, builder: str) -> Iterator[str]:
         with contextlib.suppress(StoreError):  # no builder's statement, or none of this key
             if key is not None:
                 signature = keys.set_key(one.id, BUILDER_FILE.replace(".json", ".dsse.json"))
-                envelope = dsse.loads(store.read(signature).data, name=signature)
+                envelope = dsse.loads(store.read(signature).data, dsse.Envelope, name=signature)
                 dsse.verify(envelope, dsse.IN_TOTO, {key.key_id: key}, name=signature)
                 yield one.id
             elif builder in (

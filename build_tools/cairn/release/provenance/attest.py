@@ -206,7 +206,7 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
         statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
         vouchers = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
     else:
-        vouchers = _by_keys(_local(data, name).envelopes, trust, name)
+        vouchers = _by_keys(dsse.loads(data, Provenance, name=name).envelopes, trust, name)
     if not vouchers:
         raise SignatureError(f"{name} holds no statement")
     for one in vouchers:
@@ -238,17 +238,10 @@ def _by_keys(envelopes: Sequence[Envelope], trust: Trust | None, name: str) -> S
     return vouchers
 
 
-def _local(data: bytes, name: str) -> Provenance:
-    try:
-        return datafile.loads(data, Provenance, name=name)
-    except UsageError as error:
-        raise SignatureError(str(error)) from error
-
-
 def _of_other_sets(previous: bytes, claims: Claims) -> Sequence[Envelope]:
     name = f"the provenance of {claims.file_name}"
     envelopes = []
-    for envelope in _local(previous, name).envelopes:
+    for envelope in dsse.loads(previous, Provenance, name=name).envelopes:
         claims_before = statement.decode(dsse.unverified_payload(envelope, name=name), name=name)
         if claims_before.set_id != claims.set_id:
             envelopes.append(envelope)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from dataclasses import dataclass
+from typing import TypeVar
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
@@ -22,6 +23,8 @@ RECORD = "application/vnd.cairn.record+json"
 """The payload type of a test record by itself, which 0.1 signed."""
 
 _RESTORE = "get it again from whoever released it; do not install what it is about"
+V = TypeVar("V", bound=datafile.Value)
+
 _SHOWN = 16  # digits of a key's id in a message
 
 
@@ -88,14 +91,14 @@ def sign(payload: bytes, payload_type: str, signer: Signer) -> Envelope:
     )
 
 
-def loads(data: bytes, *, name: str) -> Envelope:
-    """Read an envelope; `name` stands for it in errors.
+def loads(data: bytes, kind: type[V], *, name: str) -> V:
+    """Read an envelope, or what is made of such; `name` stands for it in errors.
 
     Raises:
         SignatureError: it is not one, has a field that DSSE does not have, or a name twice.
     """
     try:
-        return datafile.loads(data, Envelope, name=name)
+        return datafile.loads(data, kind, name=name)
     except UsageError as error:
         raise SignatureError(f"not an envelope with a signature: {error}", tip=_RESTORE) from error
 

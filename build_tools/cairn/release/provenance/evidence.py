@@ -401,7 +401,7 @@ def _signers(
         signature = reader.read(key).data
     except MissingKeyError as error:
         raise SignatureError(f"{name} is not signed", tip=tip) from error
-    envelope = dsse.loads(signature, name=f"the signature of {name}")
+    envelope = dsse.loads(signature, dsse.Envelope, name=f"the signature of {name}")
     by_itself = envelope.payload_type == dsse.RECORD
     signed = dsse.verify(envelope, dsse.RECORD if by_itself else dsse.IN_TOTO, trusted, name=name)
     digest = hashlib.sha256(data).hexdigest()

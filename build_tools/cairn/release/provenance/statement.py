@@ -113,9 +113,7 @@ def encode(claims: Claims) -> bytes:
     """Encode the statement: JSON in UTF-8, always the same bytes for the same claims."""
     return msgspec.json.encode(
         in_toto.Statement(
-            type=STATEMENT_TYPE,
             subject=(Resource(name=claims.file_name, digest={"sha256": claims.sha256}),),
-            predicate_type=PREDICATE_TYPE,
             predicate=in_toto.Predicate(
                 definition=in_toto.Definition(
                     build_type=BUILD_TYPE,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, cast
 
@@ -22,7 +21,7 @@ from cairn.release.index.generation import FileEntry, IndexSet, Pointer, encode
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor
-from cairn.release.trust.current import MARKS, STATE
+from cairn.release.trust.current import STATE
 from cairn.release.trust.metadata import (
     TIMESTAMP,
     MetadataError,
@@ -37,20 +36,6 @@ from cairn.wheels.wheelset import PARAMETERS
 
 _STATE_KEY = re.compile(r"(.+)/state\.json")
 _HINT = "do not install from there; ask whoever releases, or another copy of the store"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SignedFile:
-    """A file as the promoter vouches for it.
-
-    Attributes:
-        sha256, size: of its bytes.
-        marks: why it was yanked, what failed of it, on what it is untested: those of them that there are.
-    """
-
-    sha256: str
-    size: int
-    marks: Mapping[str, str]
 
 
 class SignedStore:
@@ -77,7 +62,7 @@ class SignedStore:
             MetadataError: nobody has signed a state of this index, or the metadata cannot be believed.
         """
         if match := _STATE_KEY.fullmatch(key):
-            target = self._target(f"{match[1]}/{STATE}")
+            target = self.target(f"{match[1]}/{STATE}")
             if target is None:
                 raise MetadataError(f"nobody has signed {match[1]} of {self.url}", tip=_HINT)
             number, digest = _custom(target)["number"], target.hashes["sha256"]
@@ -86,35 +71,20 @@ class SignedStore:
             return StoredObject(data=data)
         return self._reader.read(key)
 
-    def file(self, index: str, filename: str) -> SignedFile | None:
-        """What the promoter says of a file of an index; None where it has no such file."""
-        target = self._target(f"{index}/{filename}")
-        if target is None:
-            return None
-        marks = {name: text for name, text in _custom(target).items() if name in MARKS}
-        return SignedFile(sha256=target.hashes["sha256"], size=target.length, marks=marks)
-
     def offer(self, index: str, file_name: str) -> Offer | None:
         """What was signed of a file; None where the whole state has to be read (`evidence.OffersSigned`)."""
-        target = self._target(f"{index}/{file_name}")
+        target = self.target(f"{index}/{file_name}")
         if target is None or "provenance" not in _custom(target):
             return None
-        return _signed_offer(
-            self._reader,
-            index,
-            file_name,
-            _custom(target),
-            sha256=target.hashes["sha256"],
-            size=target.length,
-        )
+        return _signed_offer(self._reader, index, file_name, target)
 
-    def ledger(self, index: str) -> tuple[int, str] | None:
-        """The number and the digest of the last entry that the ledger had when the index was signed."""
-        target = self._target(f"{index}/{STATE}")
-        number_and_digest = _custom(target).get("ledger") if target else None
-        return (number_and_digest[0], number_and_digest[1]) if number_and_digest else None
+    def target(self, path: str) -> TargetFile | None:
+        """What a promoter signed of a path, such as `release/NAME.whl`; None where there is no such target.
 
-    def _target(self, path: str) -> TargetFile | None:
+        Raises:
+            MetadataError: the metadata cannot be believed.
+            NetworkError: it could not be read.
+        """
         try:
             if self._updater is None:
                 self._updater = Updater(
@@ -158,19 +128,9 @@ def _custom(target: TargetFile) -> Mapping[str, Any]:
     return custom
 
 
-def _signed_offer(
-    reader: Reader, index: str, file_name: str, signed: Mapping[str, Any], *, sha256: str, size: int
-) -> Offer:
-    """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is.
-
-    Args:
-        reader: what has the sets.
-        index: the index.
-        file_name: of the file.
-        signed: what is said of it beside its digest and its size.
-        sha256: of it.
-        size: of it, in bytes.
-    """
+def _signed_offer(reader: Reader, index: str, file_name: str, target: TargetFile) -> Offer:
+    """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is."""
+    signed = _custom(target)
     sets, wheel = {}, None
     for set_id in signed["sets"]:
         wheel_set = read_set(cast("Store", reader), set_id)  # it reads no more than a reader can
@@ -187,8 +147,8 @@ def _signed_offer(
         )
     file = FileEntry(
         filename=file_name,
-        sha256=sha256,
-        size=size,
+        sha256=target.hashes["sha256"],
+        size=target.length,
         version=wheel.version if wheel else "",
         # These pages say, which nobody signs: `sealed_set` compares the file with the set instead.
         requires_python=wheel.requires_python if wheel else None,

@@ -217,7 +217,8 @@ def opened(data: bytes, kind: type[M], keys: Mapping[str, PublicKey], *, name: s
     try:
         file = datafile.decode(data, _File)
         body = bytes(file.signed)
-        signers = {one.keyid for one in file.signatures if one.keyid in keys and _holds(one, body, keys)}
+        ours = [one for one in file.signatures if one.keyid in keys]
+        signers = {one.keyid for one in ours if keys[one.keyid].holds(bytes.fromhex(one.sig), body)}
         if len(signers) < threshold:
             raise MetadataError(
                 f"{name} is signed by {len(signers)} of the keys that the root names for it, "
@@ -242,10 +243,6 @@ def require_of(data: bytes, fingerprint: str, *, name: str) -> bytes:
     if of != fingerprint:
         raise MetadataError(f"{name} was signed for another store: {of or 'it names none'}", tip=_RESTORE)
     return data
-
-
-def _holds(one: _Signature, body: bytes, keys: Mapping[str, PublicKey]) -> bool:
-    return keys[one.keyid].holds(bytes.fromhex(one.sig), body)
 
 
 def key_of(role: str, version: int) -> str:

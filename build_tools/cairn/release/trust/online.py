@@ -18,7 +18,7 @@ import contextlib
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -314,8 +314,8 @@ class Promoter(SignedMetadata):
         changes = _differences(index, old, new, bins)
         fresh = old.generation.number == 0
         if fresh:  # names of fewer bits stay in the snapshot: clients refuse one that has lost any
-            for name in _names(bins):
-                changes.setdefault(name, {})
+            for number in range(2**bins.bit_length):
+                changes.setdefault(_name(bins, number), {})
         written = side_by_side(
             lambda name: self._write_bin(name, changes[name], now.meta, fresh=fresh), changes, jobs=_AT_ONCE
         )
@@ -349,7 +349,8 @@ class Promoter(SignedMetadata):
             targets = dict(self.read(name, entry.version, Targets).targets)
         targets |= {path: file for path, file in changes.items() if file is not None}
         left = {path: file for path, file in targets.items() if changes.get(path, file) is not None}
-        return self._put(name, _targets(left), entry.version if entry else 0).version
+        made = Targets(version=0, expires=expiry(BINS), targets=left)
+        return self._put(name, made, entry.version if entry else 0).version
 
     def _delegating(self, top: Targets, indexes: Sequence[str]) -> Targets:
         old = top.delegations or Delegations(keys={}, roles=())
@@ -433,24 +434,18 @@ class Promoter(SignedMetadata):
         return signer
 
 
-def _targets(targets: Mapping[str, File]) -> Targets:
-    return Targets(version=0, expires=expiry(BINS), targets=targets)
-
-
 def _bits(count: int) -> int:
     """Of how many bits the names of the bins are, for so many files."""
     return max(1, (max(count, 1) - 1) // IN_A_BIN).bit_length()
 
 
-def _names(bins: Bins) -> Iterable[str]:
+def _name(bins: Bins, number: int) -> str:
     digits = len(f"{2**bins.bit_length - 1:x}")
-    return (f"{bins.name_prefix}-{number:0{digits}x}" for number in range(2**bins.bit_length))
+    return f"{bins.name_prefix}-{number:0{digits}x}"
 
 
 def _bin_of(path: str, bins: Bins) -> str:
-    digits = len(f"{2**bins.bit_length - 1:x}")
-    number = int(digest_of(path.encode())[:8], 16) >> (32 - bins.bit_length)
-    return f"{bins.name_prefix}-{number:0{digits}x}"
+    return _name(bins, int(digest_of(path.encode())[:8], 16) >> (32 - bins.bit_length))
 
 
 def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[str, dict[str, File | None]]:

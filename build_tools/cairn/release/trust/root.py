@@ -53,8 +53,9 @@ def first(root_signers: Sequence[Signer], named: Mapping[str, Sequence[PublicKey
         roles={role: Keyed(keyids=()) for role in ("root", "targets", "snapshot", "timestamp")},
         cairn={role: Keyed(keyids=()) for role in ("builder", "tester")},
     )
-    for role, public in (*(("root", key) for key in roots.values()), *_each(everyone)):
-        root = with_key(root, role, public)
+    for role, named_keys in {"root": tuple(roots.values()), **everyone}.items():
+        for public in named_keys:
+            root = with_key(root, role, public)
     return sealed(with_threshold(root, threshold), *root_signers)
 
 
@@ -260,7 +261,3 @@ def _changed(root: Root, role: str, change: _Change) -> Root:
     for name in _TUF[role]:
         roles[name] = msgspec.structs.replace(roles[name], keyids=change(roles[name].keyids))
     return msgspec.structs.replace(root, roles=roles)
-
-
-def _each(named: Mapping[str, Iterable[PublicKey]]) -> Iterable[tuple[str, PublicKey]]:
-    return ((role, key) for role, public in named.items() for key in public)

@@ -114,7 +114,7 @@ def test_what_names_no_generation_is_refused(
 
 @pytest.mark.parametrize("reason", ["", " ", "a\nb", "a\x1b[2J", "\u202eabc"])
 def test_a_reason_that_cannot_be_shown_is_refused(released: MemoryStore, reason: str) -> None:
-    with pytest.raises(UsageError, match="the reason is blank"):
+    with pytest.raises(UsageError, match="a reason is needed"):
         rollback(released, "release", "1", reason=reason)
 
 

@@ -26,7 +26,7 @@ def signed(by: Signer = OURS, payload: bytes = PAYLOAD, kind: str = dsse.RECORD)
 
 def check(envelope: dict[str, Any] | bytes, kind: str = dsse.RECORD) -> dsse.Signed:
     data = envelope if isinstance(envelope, bytes) else json.dumps(envelope).encode()
-    return dsse.verify(dsse.loads(data, name="it"), kind, TRUSTED, name="it")
+    return dsse.verify(dsse.loads(data, dsse.Envelope, name="it"), kind, TRUSTED, name="it")
 
 
 def flipped(text: str, at: int = 0) -> str:

@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Released:
 
 def payload(data: bytes) -> bytes:
     """What an envelope is around."""
-    return dsse.unverified_payload(dsse.loads(data, name="it"), name="it")
+    return dsse.unverified_payload(dsse.loads(data, dsse.Envelope, name="it"), name="it")
 
 
 def statements(made: Released) -> Mapping[str, bytes]:

@@ -153,9 +153,14 @@ def _changed(early: Early) -> None:
     early.store.write(key, early.store.objects[key] + b"\n")
 
 
+def _unstaged(early: Early) -> None:
+    commit(Index(early.store, "staging"), "retain", lambda now: Change(sets=dict.fromkeys(now.set_ids)))
+
+
 @pytest.mark.parametrize(
     ("meanwhile", "says"),
     [
+        (_unstaged, "staging has no set"),
         (_failed, "failed: boom"),
         (_banned, "was yanked, and may not come into an index"),
         (_exchanged, "the builder's statement is not what"),

@@ -88,17 +88,17 @@ def test_bins_grow_with_the_index_and_a_client_that_knew_the_small_one_goes_on(
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(300))
         client = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
-        assert client.file("release", "torch-1.299-py3-none-any.whl") is not None
+        assert client.target("release/torch-1.299-py3-none-any.whl") is not None
         monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
         publish(store, entries(4_000, 300))
     later = again(store, client)
     for number in (0, 299, 300, 4_299):
-        file = later.file("release", f"torch-1.{number}-py3-none-any.whl")
+        file = later.target(f"release/torch-1.{number}-py3-none-any.whl")
         assert file is not None
-        assert file.sha256 == f"{number:064x}"
+        assert file.hashes["sha256"] == f"{number:064x}"
     watched = Recorder(store)
     fresh = somebody_new(watched, trusted, tmp_path / "fresh", monkeypatch)
-    assert fresh.file("release", "torch-1.7-py3-none-any.whl") is not None
+    assert fresh.target("release/torch-1.7-py3-none-any.whl") is not None
     assert sum(map(len, watched.objects.values())) < 100_000
     bins = [key for key in store.objects if ".bin-" in key]
     assert len(bins) > 20
@@ -122,7 +122,7 @@ def test_a_writer_that_dies_anywhere_leaves_the_old_state_or_the_new_one(
 
         for moment, dead in dying(store, elsewhere):
             client = somebody_new(dead, trusted, tmp_path / f"client{moment}", monkeypatch)
-            number = client.file("release", "torch-1.1-py3-none-any.whl")
+            number = client.target("release/torch-1.1-py3-none-any.whl")
             pointer = client.read("release/state.json").data
             assert (number is not None) == (b'"generation":2' in pointer)
             monkeypatch.setenv("CAIRN_CACHE_DIR", str(another()))
@@ -139,7 +139,7 @@ def test_a_promoters_key_is_revoked_and_wheels_signed_before_still_verify(
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(2))
     client = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
-    assert client.file("release", "torch-1.1-py3-none-any.whl") is not None
+    assert client.target("release/torch-1.1-py3-none-any.whl") is not None
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
     before = trusted.root
     changed = root.without_key(root.with_key(before, "promoter", new.public), "promoter", PROMOTER.key_id)
@@ -148,8 +148,8 @@ def test_a_promoters_key_is_revoked_and_wheels_signed_before_still_verify(
         root.sign_all(store, trusted, looked_at(store, trusted))
         publish(store, entries(1, 2))
     later = again(store, client)
-    assert later.file("release", "torch-1.1-py3-none-any.whl") is not None
-    assert later.file("release", "torch-1.2-py3-none-any.whl") is not None
+    assert later.target("release/torch-1.1-py3-none-any.whl") is not None
+    assert later.target("release/torch-1.2-py3-none-any.whl") is not None
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
     with acting_as(tmp_path, PROMOTER), pytest.raises(UsageError, match="not the promoter's"):
         publish(store, entries(1, 3))
@@ -289,7 +289,7 @@ def test_what_counts_no_more_soon_is_named_and_a_promoters_refresh_signs_it_agai
         Promoter(store, trusted).refresh()
     assert store.objects.keys() == before.keys()  # nothing is signed twice
     fresh = somebody_new(store, trusted, tmp_path / "fresh", monkeypatch)
-    assert fresh.file("release", "torch-1.7-py3-none-any.whl") is not None
+    assert fresh.target("release/torch-1.7-py3-none-any.whl") is not None
 
 
 def test_whoever_signs_is_told_a_month_before_the_root_counts_no_more(
@@ -377,7 +377,7 @@ def test_what_was_replaced_long_ago_is_collected_and_clients_old_and_new_go_on(
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(1))
         old = somebody_new(store, trusted, tmp_path / "client", monkeypatch)
-        assert old.file("release", "torch-1.0-py3-none-any.whl") is not None
+        assert old.target("release/torch-1.0-py3-none-any.whl") is not None
         monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
         for number in (1, 2):
             publish(store, entries(1, number))
@@ -399,7 +399,7 @@ def test_what_was_replaced_long_ago_is_collected_and_clients_old_and_new_go_on(
     assert not [one for one in gone if "root" in one]
     for client in (again(store, old), somebody_new(store, trusted, tmp_path / "new", monkeypatch)):
         for number in range(5):
-            assert client.file("release", f"torch-1.{number}-py3-none-any.whl") is not None
+            assert client.target(f"release/torch-1.{number}-py3-none-any.whl") is not None
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "writer"))
     with acting_as(tmp_path, PROMOTER):
         publish(store, entries(1, 5))
@@ -419,9 +419,9 @@ def test_a_mark_with_control_characters_is_signed_as_others_encode_it(
     odd = msgspec.structs.replace(entries(1)[0], yanked='it "eats"\n\tdata \\ é \x7f')
     with acting_as(tmp_path, PROMOTER):
         publish(store, (odd,))
-    file = somebody_new(store, trusted, tmp_path / "client", monkeypatch).file("release", odd.filename)
+    file = somebody_new(store, trusted, tmp_path / "client", monkeypatch).target(f"release/{odd.filename}")
     assert file is not None
-    assert file.marks == {"yanked": 'it "eats"  data \\ é \x7f'}
+    assert file.unrecognized_fields["custom"] == {"yanked": 'it "eats"  data \\ é \x7f'}
 
 
 def test_a_store_may_lie_in_a_folder_whose_name_is_not_utf_8(

@@ -165,7 +165,7 @@ def test_a_wheel_is_verified_by_what_was_signed_of_it_alone(offered: Offered) ->
     trust = offered.trusted.root.trust()
     report = chain.check(signed, "release", file_name=wheel.file_name, sha256=wheel.sha256, trust=trust)
     assert report.broken == ()
-    assert signed.file("staging", wheel.file_name) is None
+    assert signed.target(f"staging/{wheel.file_name}") is None
     assert {one.name for one in report.links} >= {"provenance", "set", "builder", "records", "judgement"}
     assert not [key for key in watched.objects if keys.index_of(key)]
     assert sum(map(len, watched.objects.values())) < 30_000

@@ -288,4 +288,4 @@ def test_a_change_of_the_promoter_that_dies_is_finished_by_adopting(
         with acting_as(tmp_path, new):
             root.sign_all(dead, root.publish(dead, data), named)
         client = somebody_new(dead, trusted, tmp_path / f"client{moment}", monkeypatch)
-        assert client.file("release", WHEEL) is None  # it is read to the end, and there is none
+        assert client.target(f"release/{WHEEL}") is None  # it is read to the end, and there is none
