@@ -20,6 +20,7 @@ from cairn.release.index import keys, listing
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Action
 from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.provenance.attest import Attester
 from cairn.release.publish import distribution, stage
 from cairn.release.publish.files import publish_dists
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
@@ -240,7 +241,13 @@ MANIFEST = manifest_of()
 
 
 def stage_set(
-    store: Store, index: str, made: WheelSet, wheels: Sequence[Path], *, requirements: Sequence[str] = ()
+    store: Store,
+    index: str,
+    made: WheelSet,
+    wheels: Sequence[Path],
+    *,
+    requirements: Sequence[str] = (),
+    attester: Attester | None = None,
 ) -> WheelSet:
     """Seal and publish a set that `make_set` made."""
     return stage.stage_set(
@@ -251,6 +258,7 @@ def stage_set(
         manifest=manifest_of(made.python, made.platform),
         statement=statement_of(made, wheels),
         requirements=requirements,
+        attester=attester,
     )
 
 

@@ -64,9 +64,10 @@ def change_to_promote(
                 provenance=None,
                 provenance_kind=None,
             )
-        elif ref.filename in own and listed.untested is not None and entry.untested is None:
-            # What came untested with a different set has been tested with this one.
-            new = msgspec.structs.replace(listed, untested=None)
+        elif ref.filename in own and listed.untested is not None:
+            # What came untested with a different set may have been tested with this one.
+            again = entry.untested is None or entry.set_id in listed.sets
+            new = msgspec.structs.replace(listed, untested=entry.untested) if again else listed
         if new is not None and ref.filename in own and entry.set_id not in new.sets:
             # With a set that is not yanked, a file that it shares with a yanked one is not yanked either.
             new = msgspec.structs.replace(

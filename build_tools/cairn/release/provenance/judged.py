@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -89,7 +90,9 @@ def contradictions(
         judgement: by which it has it.
     """
     word = listed.untested or ""
-    shown = (*listed.untested_targets, *word.replace(",", " ").split())  # earlier ones have the words alone
+    # Earlier ones have the words alone, and so has what a promoter signed of a file.
+    words = re.split(r"[\s,;]+", word)
+    shown = (*listed.untested_targets, *words, *([targets.CPU] if words[0] == "untested" else ()))
     if hidden := [name for name in judgement.untested if name not in shown]:
         yield f"the judgement says that it is untested on {', '.join(hidden)}, and the index does not"
     if not word and (judgement.answered or any(demand.outcome == "bypassed" for demand in judgement.demands)):

@@ -5,27 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from cairn.errors import CairnError, GateError
 from cairn.release import records
+from cairn.release.audit import audit
 from cairn.release.gate.evidence import Bypass
 from cairn.release.history import yank
-from cairn.release.index import keys
+from cairn.release.index import keys, listing
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.promote import Promotion, Readmission, RefusedError, promote
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import KeyAttester
-from cairn.release.publish import wheel_set as sets
 from cairn.release.trust import root
 from cairn.release.trust.client import SignedStore
 from cairn.release.trust.metadata import MetadataError
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import data_of, failed_record, given, record_of, stack_of, stage_torch
-from helpers.release import commit
+from helpers.release import commit, stage_set
 from helpers.trust import BUILDER, PROMOTER, TESTER, acting_as, rooted
 
 AGAIN = Readmission(who="ann", reason="built and tested by ours")
@@ -45,20 +46,23 @@ class Early:
         passed: the record of its test, which lies beside it.
     """
 
-    def __init__(self, folder: Path, *, listed_past_the_gate: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, listed_past_the_gate: bool = False, bypass: Bypass | None = None, **place: Any
+    ) -> None:
         self.folder, self.store = folder, MemoryStore()
-        self.made: WheelSet = stage_torch(self.store, folder)
+        self.made: WheelSet = stage_torch(self.store, folder, **place)
         self.passed = record_of(self.made)
         if listed_past_the_gate:
             self.list()
         else:
-            promote(self.store, self.made.id, stack=stack_of(self.made), records=[given(self.passed)])
+            tested = [] if bypass else [given(self.passed)]
+            promote(self.store, self.made.id, stack=stack_of(self.made), records=tested, bypass=bypass)
 
     def list(self) -> None:
         """List the set in `release` as somebody can who may write to the store."""
-        entry = msgspec.structs.replace(sets.index_set(self.made), judgement="0" * 64)
+        entry = msgspec.structs.replace(listing.index_set(self.made), judgement="0" * 64)
         staging, there = Index(self.store, "staging").load(), Index(self.store, "release")
-        commit(there, "promote", lambda now: sets.promotion(staging, now, self.made, entry=entry))
+        commit(there, "promote", lambda now: listing.change_to_promote(staging, now, self.made, entry=entry))
 
     def sign(self, *, builder: bool = True, tester: bool = True) -> None:
         """Make a root, sign all as it is, and have the machines that build and test say what they did."""
@@ -191,6 +195,29 @@ def test_a_set_without_the_word_of_builder_and_tester_is_refused(
     early = Early(tmp_path, **how)
     early.sign(**signed)
     assert says in early.refused()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {},
+        {"targets": ("gfx942",), "family": "gfx94X-dcgpu"},
+        {"targets": ("gfx942", "gfx1100"), "family": "gfx942-gfx1100"},
+    ],
+)
+def test_what_was_let_in_by_somebodys_word_verifies_and_says_so(
+    tmp_path: Path, place: dict[str, object]
+) -> None:
+    early = Early(tmp_path, bypass=Bypass(who="bob", reason="no GPU"), **place)
+    early.sign(tester=False)
+    early.promote(bypass=Bypass(who="ann", reason="still none"))
+    report = early.report()
+    assert report.broken == ()
+    assert any("bypassed by ann: still none" in one for one in report.warnings)
+    # As the job of a night that stages does, whose key is the builder's.
+    wheel = tmp_path / early.made.wheels[0].file_name
+    stage_set(early.store, "staging", early.made, [wheel], attester=KeyAttester(BUILDER))
+    assert audit.audit(early.store, trust=early.trusted.root.trust()).problems == ()
 
 
 def test_no_bypass_stands_for_the_builder(tmp_path: Path) -> None:
