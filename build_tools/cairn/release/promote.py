@@ -232,7 +232,7 @@ def _through_the_gate(
         )
         has_root = case.trust is not None and case.trust.builders is not None
         if set_id in case.target.set_ids and not (readmission and has_root):
-            return _result_of_present(case, dry_run=dry_run)
+            return _result_of_present(case, readmission, dry_run=dry_run)
         report = _judge(case, readmission, on_step)
         entry = _index_entry(case, report)
         attested: Mapping[str, Attested] = {}
@@ -353,13 +353,18 @@ def _result(
     )
 
 
-def _result_of_present(case: Case, *, dry_run: bool) -> Promotion:
+def _result_of_present(case: Case, readmission: Readmission | None, *, dry_run: bool) -> Promotion:
     """The result for a set that the target has already, with the judgement that let it in.
+
+    What a run that died behind its commit has left undone is done first.
 
     Raises:
         StoreError: the store has lost the gate's judgement, or it was changed.
     """
     store, set_id = case.store, case.wheel_set.id
+    if not dry_run and commit.may_sign(store):
+        gone = withdrawn_from(Ledger(store).history(set_id), case.target.index.name)
+        _record_arrival(case, readmission if gone else None)
     entry = case.target.set(set_id)
     report = None
     if entry.judgement is not None:

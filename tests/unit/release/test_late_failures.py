@@ -24,7 +24,7 @@ from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import at, data_of, failed_record, given, record_of, stack_of, stage_torch
 from helpers.moments import Meddled, dying
-from helpers.release import contents, fill, in_folder
+from helpers.release import contents, fill, in_folder, move
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +190,20 @@ def test_the_command_says_where_users_are_offered_what_has_failed(
     assert main(["release", "record", "add", str(path), "--store", str(folder.path), "--json"]) == 0
     late = json.loads(capsys.readouterr().out)["late"]
     assert [(one["index"], one["set"]) for one in late] == [("release", made.id)]
+
+
+def test_a_readmission_whose_run_died_behind_its_commit_is_noted_by_the_next(
+    store: MemoryStore, made: WheelSet
+) -> None:
+    rollback(store, "release", "0", reason="too slow")
+    move(store, made)
+    ledger, again = Ledger(store), Readmission(who="ann", reason="it was the benchmark")
+    assert promote(store, made.id, stack=stack_of(made)).already_present
+    assert withdrawn_from(ledger.history(made.id), "release") is not None
+    for _ in range(2):
+        assert promote(store, made.id, stack=stack_of(made), readmission=again).already_present
+    assert [event.kind for event in ledger.history(made.id)].count("readmit") == 1
+    assert withdrawn_from(ledger.history(made.id), "release") is None
 
 
 def test_the_night_after_a_rollback_does_not_bring_back_what_was_taken_back(
