@@ -162,7 +162,8 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     source_now, target_now = Index(store, source).load(), Index(store, target).load()
     set_id = whole_id(set_id, source_now, target_now)
     trust = _by_root(store, target, trust)
-    given = _given(store, records, set_id, trust, attester.signer if attester else None, dry_run=dry_run)
+    key = attester.signer if attester else None
+    given = _put_records(store, records, set_id, trust, key, dry_run=dry_run)
     rules.refuse_other_family(target, wheel_set := read_set(store, set_id))
     case = Case(
         source=source_now,
@@ -188,7 +189,7 @@ def _by_root(store: Store, target: str, trust: Trust | None) -> Trust | None:
     return own if trust is None else replace(trust, builders=own.builders)
 
 
-def _given(
+def _put_records(
     store: Store,
     records: Sequence[NewRecord],
     set_id: str,
@@ -227,7 +228,7 @@ def _through_the_gate(
             first,
             source=first.source.index.load(),
             target=attempt.before,
-            set_records=set_records.having(given),
+            set_records=set_records.having(given),  # in a dry run the store does not have them
             moment=datetime.now(UTC),
         )
         has_root = case.trust is not None and case.trust.builders is not None
@@ -242,7 +243,7 @@ def _through_the_gate(
             write.create(store, _judgement_key(entry), datafile.dumps(report).encode())
             if attester is not None:
                 attested = attest(store, case.wheel_set, entry, attester, snapshot=case.target)
-            if test_records.read(store, set_id).keys != case.set_records.keys:
+            if test_records.read(store, set_id).digests != case.set_records.digests:
                 on_step("there are other test records by now, asking the gate again")
                 continue
             on_step(f"writing {target.name}")

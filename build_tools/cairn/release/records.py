@@ -116,8 +116,8 @@ class SetRecords:
         return replace(self, records=(*self.records, *new), arrivals=arrivals)
 
     @property
-    def keys(self) -> frozenset[str]:
-        """The keys of all records and answers, to tell whether any were added."""
+    def digests(self) -> frozenset[str]:
+        """The digests of all records and answers, to tell whether any were added."""
         records = (one.digest for one in self.records)
         return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 

@@ -91,7 +91,7 @@ def test_what_was_changed_or_is_no_record_is_told_and_not_left_out(
         f"the record {bad.digest[:12]} was changed",
         "the answer aaaaaaaaaaaa was changed",
     ]
-    assert found.keys == {good.digest, bad.digest, "a" * 64}
+    assert found.digests == {good.digest, bad.digest, "a" * 64}
 
 
 def test_only_what_failed_is_answered(store: MemoryStore, made: WheelSet) -> None:
