@@ -65,8 +65,12 @@ def part_of(whole: WheelSet, targets: Sequence[str]) -> WheelSet:
     )
 
 
-def describe(wheel: Path) -> SetWheel:
+def describe(wheel: Path, *, sha256: str | None = None) -> SetWheel:
     """The entry of a set for one wheel.
+
+    Args:
+        wheel: the wheel.
+        sha256: of its bytes, where the caller has just hashed them.
 
     Raises:
         WheelError: it cannot be read.
@@ -76,7 +80,7 @@ def describe(wheel: Path) -> SetWheel:
         distribution=info.distribution,
         version=str(wheel_info.parsed_version(info.version)),
         file_name=info.file_name,
-        sha256=files.sha256_of(wheel),
+        sha256=sha256 or files.sha256_of(wheel),
         size=info.size,
         metadata_sha256=info.metadata_sha256,
         targets=binaries.targets_of(wheel),

@@ -245,7 +245,8 @@ def _differences(case: Case, file: SetWheel | ClosureFile, files: Files) -> Iter
     if isinstance(file, SetWheel):
         if entry.build != case.wheel_set.manifest_sha256:
             yield f"{file.file_name} is of a different build than the set: {short_id(entry.build)}"
-        if wheels_to_set.describe(path) != file:
+        # `not_of_store` has compared its bytes with that sha256.
+        if wheels_to_set.describe(path, sha256=file.sha256) != file:
             yield f"{file.file_name} is not what set.json says of it"
 
 

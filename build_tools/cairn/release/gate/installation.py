@@ -12,10 +12,10 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -38,6 +38,7 @@ from cairn.targets import CPU
 from cairn.wheels.wheelset import SetWheel, WheelSet
 
 Installer = Literal["pip", "uv"]
+Extras: TypeAlias = tuple[SetWheel, tuple[str, ...], tuple[str, ...]]  # see `extras_of`
 _TIMEOUT = 3600.0  # seconds; a torch wheel of gigabytes on a slow disk takes minutes
 _IGNORED_EXTRA = "does not provide the extra"  # pip and uv only warn, and install something incomplete
 _INSTALLERS: tuple[Installer, ...] = ("pip", "uv")
@@ -65,7 +66,8 @@ class Installation:
 
 def judge(case: Case, files: Files) -> Installation:
     """Resolve the set from the index as it will be, and install it where an interpreter is available."""
-    requested = requirements(case, files)
+    extras = tuple(extras_of(case, files))
+    requested = requirements(extras)
     try:
         resolution = resolve_set(case.after, case.wheel_set)
         problems = resolution.problems
@@ -75,7 +77,7 @@ def judge(case: Case, files: Files) -> Installation:
     problems += tuple(no_longer_resolving(case))
     count, size = len(case.wheel_set.files), readable_size(sum(file.size for file in case.wheel_set.files))
     note = f"uv chooses the {count} files of the set, {size}, after reading {readable_size(read or 0)}"
-    for wheel, _, absent in _extras(case, files):
+    for wheel, _, absent in extras:
         if absent:
             note = f"{note}; {wheel.distribution} has no wheel here for its extras {', '.join(absent)}"
     try:
@@ -220,28 +222,28 @@ def _concerned(staying: WheelSet, coming: dict[str, list[FileEntry]]) -> bool:
     )
 
 
-def requirements(case: Case, files: Files) -> tuple[str, ...]:
-    """The requirements to install the set: each wheel, pinned to its version, with every extra that it has.
+def requirements(extras: Iterable[Extras]) -> tuple[str, ...]:
+    """The requirements to install the set: each wheel, pinned to its version, with every extra that it has."""
+    return tuple(
+        f"{wheel.distribution}{f'[{names}]' if names else ''}=={wheel.version}"
+        for wheel, given, _ in extras
+        for names in [",".join(given)]
+    )
+
+
+def extras_of(case: Case, files: Files) -> Iterator[Extras]:
+    """Yield each wheel of the set, the extras that the set has, and those for device wheels of other sets.
 
     Raises:
         CairnError: one of them cannot be read.
     """
-    return tuple(
-        f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}"
-        for wheel, given, _ in _extras(case, files)
-        for extras in [",".join(given)]
-    )
-
-
-def _extras(case: Case, files: Files) -> Iterator[tuple[SetWheel, tuple[str, ...], tuple[str, ...]]]:
-    """Yield each wheel of the set, the extras that the set has, and those for device wheels of other sets."""
     own = {wheel.distribution for wheel in case.wheel_set.wheels}
     for wheel in case.wheel_set.wheels:
         path = files.paths.get(wheel.file_name)
         if path is None:
             yield wheel, (), ()
             continue
-        needs = distribution.read(path).needs
+        needs = distribution.read(path, sha256=wheel.sha256).needs  # `files_of_set` compares that
         given = distribution.extras_beside(needs, wheel.distribution, own)
         yield wheel, given, tuple(extra for extra in needs.extras if extra not in given)
 

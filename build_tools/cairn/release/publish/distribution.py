@@ -102,8 +102,12 @@ class Dist:
         return FileRef(filename=self.path.name, sha256=self.sha256)
 
 
-def read(path: Path) -> Dist:
+def read(path: Path, *, sha256: str | None = None) -> Dist:
     """Read a wheel or an sdist.
+
+    Args:
+        path: the file.
+        sha256: what somebody else compares with its bytes; without, they are hashed.
 
     Raises:
         StoreError: it is neither, or its name and its metadata disagree.
@@ -127,7 +131,7 @@ def read(path: Path) -> Dist:
         path=path,
         name=name,
         version=version,
-        sha256=files.sha256_of(path),
+        sha256=sha256 or files.sha256_of(path),
         size=size,
         requires_python=raw.get("requires_python") or None,
         metadata=data,

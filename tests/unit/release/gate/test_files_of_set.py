@@ -20,7 +20,7 @@ from cairn.release.publish.files import publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import AWAY, case_of
+from helpers.gate import AWAY, case_of, judge, record_of
 from helpers.release import make_set, make_wheel, stage_set
 
 
@@ -75,6 +75,27 @@ def test_the_set_and_the_index_say_the_same_of_a_file(
     assert f"{file.file_name}: set.json and staging say different things of it" in problems(
         case_of(store, told)
     )
+
+
+def test_a_file_is_hashed_once_and_that_notices_every_change(
+    store: MemoryStore, made: WheelSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+    digest = hashlib.file_digest
+
+    def spy(file: Any, name: str) -> Any:
+        hashed.append(Path(file.name).name)
+        return digest(file, name)
+
+    monkeypatch.setattr(hashlib, "file_digest", spy)
+    report = judge(store, made, records=[record_of(made)])
+    assert report.holds
+    assert sorted(hashed) == sorted(made.sha256s)
+    # Another build of the same version, with the same metadata.
+    (torch,) = made.wheels
+    other = make_wheel(tmp_path / "other", "torch", "2.9", requires=["numpy"], content="VERSION = 1\n")
+    store.objects[keys.file_key(torch.sha256, torch.file_name)] = other.read_bytes()
+    assert f"{torch.file_name} was changed in the store" in problems(case_of(store, made))
 
 
 @pytest.mark.parametrize(

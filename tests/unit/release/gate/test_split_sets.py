@@ -131,7 +131,7 @@ def test_families_of_one_build_share_the_host_wheel(
     with opened(case) as files:
         assert list(files_of_set.not_of_split(case, files)) == []
         assert list(files_of_set.not_of_stack(case)) == []
-        assert installation.requirements(case, files) == (
+        assert installation.requirements(installation.extras_of(case, files)) == (
             "amd-torch-device-gfx942==2.9.0",
             "torch[device-gfx942,device-gfx94x-dcgpu,fast]==2.9.0",
         )
