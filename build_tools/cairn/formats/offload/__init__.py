@@ -5,3 +5,6 @@
 which target. `wrappers` are what a runtime finds them by. `detach` takes the code out of a library, for kpack
 archives to hold; `record` unpacks it, and says what else a bundle had; `restore.join` puts it back.
 """
+
+SPLIT_RECORD = "cairn-split.json"
+"""The file of a host wheel's dist-info folder that has the record of its split (`record`)."""

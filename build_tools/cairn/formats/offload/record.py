@@ -25,8 +25,6 @@ from cairn.formats.offload.bundle import Bundle, Entry
 from cairn.formats.offload.detach import Undo
 from cairn.formats.view import FileView, View, pieces
 
-NAME = "cairn-split.json"
-
 
 class Code(datafile.Value):
     """One code object.

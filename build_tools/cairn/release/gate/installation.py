@@ -223,7 +223,7 @@ def _concerned(staying: WheelSet, coming: dict[str, list[FileEntry]]) -> bool:
 
 
 def requirements(extras: Iterable[Extras]) -> tuple[str, ...]:
-    """The requirements to install the set: each wheel, pinned to its version, with every extra that it has."""
+    """The requirements to install a set: each wheel, pinned to its version, with every extra it has."""
     return tuple(
         f"{wheel.distribution}{f'[{names}]' if names else ''}=={wheel.version}"
         for wheel, given, _ in extras

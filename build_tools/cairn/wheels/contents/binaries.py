@@ -13,7 +13,6 @@ import posixpath
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -134,6 +133,7 @@ def for_each(
     Raises:
         WheelError: the function raised it, or a member cannot be unpacked; the message names the member.
     """
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - `verify` reads binaries as they come
 
     def one(pair: tuple[Member, Format]) -> _T:
         member, kind = pair

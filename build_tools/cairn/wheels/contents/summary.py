@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from cairn.formats import kpack
-from cairn.formats.offload import record
+from cairn.formats.offload import SPLIT_RECORD
 from cairn.formats.zip.reader import Archive, Limits, Member
 from cairn.targets import in_order
 from cairn.wheels.contents import binaries, system_libraries
@@ -96,7 +96,7 @@ def summarise(wheel: Path) -> Summary:
             members=len(archive.members),
             targets=in_order(targets),
             binaries=read,
-            kind=_kind(read, archives, has_record=f"{info.dist_info}/{record.NAME}" in archive),
+            kind=_kind(read, archives, has_record=f"{info.dist_info}/{SPLIT_RECORD}" in archive),
             archives=archives,
             builds=tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)})),
             links=tuple(_link(archive, member) for member in archive.members if member.is_link),

@@ -17,8 +17,7 @@ from packaging.utils import canonicalize_name
 from cairn.errors import WheelError
 from cairn.files import sha256_of
 from cairn.formats.kpack import PLACEHOLDER, SUFFIX, build_of, key_of, without_build
-from cairn.formats.offload import detach
-from cairn.formats.offload import record as records
+from cairn.formats.offload import SPLIT_RECORD, detach
 from cairn.formats.offload.record import Library, Record
 from cairn.formats.view import FileView
 from cairn.formats.zip.reader import Archive
@@ -58,7 +57,7 @@ class Host:
         """
         with Archive.open(wheel) as archive:
             info = wheel_info.read_archive(archive)
-            if f"{info.dist_info}/{records.NAME}" not in archive:
+            if f"{info.dist_info}/{SPLIT_RECORD}" not in archive:
                 return None
             return cls(info=info, record=read_record(info, archive))
 
@@ -151,7 +150,7 @@ def variant_problems(path: Path) -> Iterator[str]:
     """
     with Archive.open(path) as archive:
         info = wheel_info.read_archive(archive, variants_too=True)
-        if f"{info.dist_info}/{records.NAME}" not in archive:
+        if f"{info.dist_info}/{SPLIT_RECORD}" not in archive:
             return
         record = read_record(info, archive)
         processor = info.variant or ""
@@ -183,7 +182,7 @@ def _host_wheel(host: Host) -> Iterator[str]:
             if file is None or sha256_of(file) != library.host_sha256:
                 yield f"{host_name}: {path} is not the library that the code was split from"
             elif not _leads_there(host, library, file):
-                yield f"{host_name}: {path} looks for different code than its {records.NAME} says"
+                yield f"{host_name}: {path} looks for different code than its {SPLIT_RECORD} says"
 
 
 def _leads_there(host: Host, library: Library, file: Path) -> bool:
@@ -223,7 +222,7 @@ def _extras(host: Host) -> Iterator[str]:
     needed = {device_names.extra_of(name): (name,) for name in every} | {device_names.EVERY: every}
     known = all(set(processors) <= devices.keys() for processors in extras.values())
     if not known or {**extras, **needed} != extras:
-        yield f"{info.file_name}: its {records.NAME} has extras that are not those of its device wheels"
+        yield f"{info.file_name}: its {SPLIT_RECORD} has extras that are not those of its device wheels"
         return
     own_extras = {canonicalize_name(extra) for extra in info.extras}
     own_extras = {

@@ -20,7 +20,7 @@ from cairn.errors import UsageError, WheelError
 from cairn.files import sha256_of
 from cairn.formats import kpack
 from cairn.formats.kpack import PLACEHOLDER, SUFFIX
-from cairn.formats.offload import record, restore
+from cairn.formats.offload import SPLIT_RECORD, restore
 from cairn.formats.offload.record import Library, Record
 from cairn.formats.offload.restore import JoinedLibrary
 from cairn.formats.view import FileView
@@ -130,7 +130,7 @@ class _Work:
         return Edit(
             replace_files={**hook.replace_files, **self._libraries},
             add_files=self._files,
-            remove_files=(*hook.remove_files, f"{self._host.dist_info}/{record.NAME}"),
+            remove_files=(*hook.remove_files, f"{self._host.dist_info}/{SPLIT_RECORD}"),
             remove_requirements=tuple(self._record.devices.values()),
             remove_extras=tuple(self._record.extras),
         )
@@ -196,7 +196,7 @@ def read_record(host: WheelInfo, archive: Archive) -> Record:
     Raises:
         WheelError: it says nothing, or nothing that can be read.
     """
-    member = f"{host.dist_info}/{record.NAME}"
+    member = f"{host.dist_info}/{SPLIT_RECORD}"
     if member not in archive:
         raise WheelError(
             f"{host.file_name} is not a host wheel, or does not say what was split from it: "

@@ -20,7 +20,7 @@ from cairn import datafile, files
 from cairn.errors import WheelError
 from cairn.formats import kpack
 from cairn.formats.kpack import PLACEHOLDER, SUFFIX
-from cairn.formats.offload import databases, detach, record
+from cairn.formats.offload import SPLIT_RECORD, databases, detach, record
 from cairn.formats.offload.record import Library, MovedFile, Record
 from cairn.formats.view import FileView
 from cairn.formats.zip import writer
@@ -238,7 +238,7 @@ class _Work:
         archives = (library.archives for library in self.records)
         hook = hook_added(self._archive, self._info, archives, self.build)
         return Edit(
-            add_files={**hook.add_files, f"{self._info.dist_info}/{record.NAME}": text},
+            add_files={**hook.add_files, f"{self._info.dist_info}/{SPLIT_RECORD}": text},
             replace_files={**hook.replace_files, **self.hosts},
             remove_files=tuple(device_wheel.data_path(self._info, moved.path) for moved in self.moved),
             digests={device_wheel.data_path(self._info, one.path): one.host_sha256 for one in self.records},
@@ -271,7 +271,7 @@ def _check(info: WheelInfo, archive: Archive) -> None:
     clashing = any(canonicalize_name(extra).startswith(own) for extra in info.extras)
     names = (wheel_info.requirement(text).name for text in info.requires_dist)
     clashing = clashing or any(device_names.processor_of(name, info.name) for name in names)
-    if clashing or any(member.name.endswith((SUFFIX, f"/{record.NAME}")) for member in archive.members):
+    if clashing or any(member.name.endswith((SUFFIX, f"/{SPLIT_RECORD}")) for member in archive.members):
         raise WheelError(f"{info.file_name} has been split already", tip="split the whole wheel")
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.formats.offload import record
+from cairn.formats.offload import SPLIT_RECORD
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.metadata import wheel_info
@@ -48,7 +48,7 @@ def judge(wheel: Path, expected: Expectation) -> Verdict:
         name = wheel_info.parse_file_name(wheel.name, variants_too=True)
         with Archive.open(wheel) as archive:
             all_findings, not_checked = _judge_archive(archive, name, expected)
-            split = any(member.name.endswith(f".dist-info/{record.NAME}") for member in archive.members)
+            split = any(member.name.endswith(f".dist-info/{SPLIT_RECORD}") for member in archive.members)
     except WheelError as error:
         return Verdict(findings=(_unreadable(FindingCode.ARCHIVE, error),))
     ordered = sorted(

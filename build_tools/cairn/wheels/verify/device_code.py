@@ -17,7 +17,7 @@ from cairn.errors import UsageError, WheelError
 from cairn.formats import elf, kpack
 from cairn.formats.compression import Forward, ViewReader, exactly
 from cairn.formats.elf_layout import EHDR, PHDR, PT_LOAD, RUNS, Segment
-from cairn.formats.offload import bundle, code_object, record
+from cairn.formats.offload import SPLIT_RECORD, bundle, code_object
 from cairn.formats.offload.bundle import Entry
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import Member
@@ -237,9 +237,11 @@ def check_split(
     The runtime looks for no second archive where the first lacks a library, so that one without code for a
     GPU fails there as it would in the whole wheel. Others that split wheels leave no record to go by.
     """
-    member = f"{info.dist_info}/{record.NAME}"
+    member = f"{info.dist_info}/{SPLIT_RECORD}"
     if member not in archive:
         return
+    from cairn.formats.offload import record  # noqa: PLC0415 - only host wheels have one
+
     try:
         known = datafile.loads(archive.read(member), record.Record, name=member).libraries
     except UsageError as error:
@@ -250,7 +252,7 @@ def check_split(
     split = {(before if lib.path.startswith(".data/") else "") + lib.path: lib for lib in known}
     for path in (binary.path for binary in binaries if binary.reference):
         if path not in split:
-            reason = f"{record.NAME} does not say what was split from it"
+            reason = f"{SPLIT_RECORD} does not say what was split from it"
             yield Finding(code=FindingCode.SPLIT_DIFFERS, member=path, reason=reason, fix=_SPLIT_AGAIN)
     processors = {name.partition(":")[0] for name in expected.split_targets or expected.targets or ()}
     for path, library in split.items():
