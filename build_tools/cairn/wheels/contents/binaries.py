@@ -229,8 +229,8 @@ def format_of(name: str, size: int, head: bytes) -> Format | None:
     """
     if elf.is_elf(head):
         return "elf"
-    on_windows = size >= _SMALLEST_PE and name.lower().endswith(_PE_SUFFIXES)
-    return "pe" if on_windows and pe.is_pe(head) else None
+    on_windows = pe.is_pe(head) and size >= _SMALLEST_PE and name.lower().endswith(_PE_SUFFIXES)
+    return "pe" if on_windows else None
 
 
 def binary_members(archive: Archive) -> Iterator[tuple[Member, Format]]:

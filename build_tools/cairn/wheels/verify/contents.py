@@ -129,7 +129,7 @@ class _MemberReader:
         self._hash = getattr(hashlib, algorithm if is_strong(algorithm) else "sha256")()
         self._member = member
         self._needles = needles
-        self._overlap = max(map(len, needles.values()), default=1) - 1
+        self._overlap = max(map(len, needles.values())) - 1 if needles else 0
         self._tail = b""
         self._library = bool(_LIBRARY.search(member.name))
         self._blank = self._library  # nothing but zeros, as far as it was read
@@ -154,7 +154,7 @@ class _MemberReader:
                 checker = CodeObjectChecker(name)
                 parts = self._read_binary(view, kind, checker, limited=limited)
                 self.findings += checker.findings
-            if is_named_like_code(name) or any(part.is_device_code for part in parts):
+            if is_named_like_code(name) or (parts and any(part.is_device_code for part in parts)):
                 checker = CodeObjectChecker(name)
                 checker.look_at_file(view)
                 self.findings += checker.findings
@@ -268,7 +268,7 @@ def _check_row(row: RecordRow, member: Member, reader: _MemberReader) -> Iterato
 
 def _check_run_bit(member: Member, head: bytes, parts: Sequence[Binary]) -> Iterator[Finding]:
     """A program of Linux or macOS that cannot be run has lost its mode bits on the way."""
-    if member.executable:
+    if not (parts or head.startswith(b"#!")) or member.executable:
         return
     program = any(part.format != "pe" and part.is_program for part in parts)
     script = head.startswith(b"#!") and not member.name.lower().endswith(_OF_WINDOWS)

@@ -99,8 +99,8 @@ class CodeObjectChecker:
 
 def is_named_like_code(path: str) -> bool:
     """Whether a name says that a file is device code; `.co` may be anything where no target is named."""
-    name = path.rpartition("/")[2].lower()
-    return name.endswith(".hsaco") or (name.endswith(".co") and "gfx" in name)
+    path = path.lower()
+    return path.endswith(".hsaco") or (path.endswith(".co") and "gfx" in path.rpartition("/")[2])
 
 
 def check_archive(archive: Archive, member: Member) -> tuple[tuple[str, ...], list[Finding]]:

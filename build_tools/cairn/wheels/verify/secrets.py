@@ -64,7 +64,7 @@ _PASSWORD = _Kind(
 # Every text is searched for each mark, which is part of every secret of the kinds beside it, and for them
 # only where it is there. A mark begins with a plain text, from which it looks back: `re` finds that fast.
 _KINDS: tuple[tuple[re.Pattern[bytes], tuple[_Kind, ...]], ...] = (
-    (re.compile(b"@"), (_PASSWORD,)),
+    (re.compile(rb"@(?<=[^\s/:@\"'`<>()\\]@)(?=[A-Za-z0-9._-])"), (_PASSWORD,)),
     (
         re.compile(b"IA(?<=A[KS]IA)"),
         (_token("a key to Amazon's services", "A[KS]IA", "[A-Z2-7]{16}(?<!EXAMPLE)"),),
@@ -82,7 +82,10 @@ _KINDS: tuple[tuple[re.Pattern[bytes], tuple[_Kind, ...]], ...] = (
         ),
     ),
     (
-        re.compile(rb"-(?:(?<=gl(?:cbt|pat|ptt)-)|(?<=gl[dr]t-)|(?<=xox[abeoprs]-)|(?<=pypi-)|(?<= KEY-))"),
+        re.compile(
+            rb"-(?<=[Yabeioprst]-)"
+            rb"(?:(?<=gl(?:cbt|pat|ptt)-)|(?<=gl[dr]t-)|(?<=xox[abeoprs]-)|(?<=pypi-)|(?<= KEY-))"
+        ),
         (
             _PRIVATE_KEY,
             _token("a GitLab token", "gl(?:cbt|dt|pat|ptt|rt)-", r"[\w.-]{20,120}"),
@@ -140,7 +143,7 @@ class Scanner:
         first = not self._begun
         if first:
             self._begun = True
-            self._binary = b"\0" in text[:_HEAD]
+            self._binary = text.find(b"\0", 0, _HEAD) >= 0
         if self._binary:
             self._held = b""
             return
@@ -150,7 +153,7 @@ class Scanner:
         for mark, kinds in _KINDS:
             for kind in kinds if mark.search(text) else ():
                 self._match(kind, text, low, high)
-        self._held = text[-_OVERLAP:]
+        self._held = b"" if last else text[-_OVERLAP:]
 
     def _match(self, kind: _Kind, text: bytes, low: int, high: int) -> None:
         collects = kind is _PASSWORD and self._python

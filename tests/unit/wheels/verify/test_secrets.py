@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.verify import secrets as secret_kinds
 from cairn.wheels.verify.secrets import Scanner
 from helpers.formats import make_elf
 from helpers.wheels import MakeWheel
@@ -40,6 +43,62 @@ def test_secrets_are_found_and_not_repeated(make_wheel: MakeWheel, kind: str, be
     assert (finding.code, finding.member) == ("secret", "demo/config.py")
     assert kind in finding.reason
     assert SECRETS[kind] not in finding.reason + finding.fix
+
+
+# All that the patterns name, and what may stand around it; cut in two, so that random texts have halves too.
+PIECES = [
+    *(f"xo{'x'}{letter}-" for letter in "abeoprs"),
+    *(f"gh{letter}_" for letter in "opsur"),
+    *(f"gl{word}-" for word in ("cbt", "dt", "pat", "ptt", "rt")),
+    *("github_pat_", "dckr_pat_", "hf_", "npm_", "AKIA", "ASIA", "pypi-AgEIcHl" + "waS5vcmc", "a1B2c3" * 6),
+    *(
+        "pypi-AgENdGVzd" + "C5weXBpLm9yZ",
+        "-----BEGIN ",
+        "EC ",
+        "PRIVATE" + " KEY-----",
+        "ABCDEFGH" * 8,
+        "a_" * 20,
+    ),
+    *(
+        "https",
+        "://user:pa55",
+        ":pa55@host",
+        "://",
+        "user",
+        ":",
+        "pa55",
+        "@",
+        "host",
+        ".com",
+        "/",
+        "'",
+        '"',
+        "(",
+        " ",
+        "\n",
+        "-",
+        "_",
+        "\\n",
+        "é",
+    ),
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_a_mark_is_in_every_text_that_has_a_secret_of_its_kinds(text: str) -> None:
+    """The search for marks spares time alone: where one is not, none of the plain patterns matches."""
+    for mark, kinds in secret_kinds._KINDS:
+        for kind in kinds:
+            for match in kind.pattern.finditer(text.encode()):
+                assert mark.search(text.encode(), match.start(), match.end())
+
+
+@pytest.mark.parametrize("secret", [*SECRETS.values(), *(text for _, text in IN_URLS)])
+def test_each_secret_has_the_mark_of_its_kind(secret: str) -> None:
+    kinds = [(mark, kind) for mark, kinds in secret_kinds._KINDS for kind in kinds]
+    matching = [mark for mark, kind in kinds if kind.pattern.search(secret.encode())]
+    assert matching
+    assert all(mark.search(secret.encode()) for mark in matching)
 
 
 @pytest.mark.parametrize(("kind", "text"), IN_URLS)
