@@ -244,7 +244,8 @@ def _bill_problems(
 
 def _bill(wheel: Path) -> bytes | None:
     with Archive.open(wheel) as archive:
-        return archive.read_any(f"{wheel_info.read_archive(archive).dist_info}/{cyclonedx.NAME}")
+        folder = wheel_info.find_dist_info(archive, wheel_info.parse_file_name(wheel.name).distribution)
+        return archive.read_any(f"{folder}/{cyclonedx.NAME}")
 
 
 def beside(set_file: Path) -> bytes:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-
-from packaging.metadata import RawMetadata, parse_email
+from typing import TYPE_CHECKING
 
 from cairn.errors import WheelError
+
+if TYPE_CHECKING:
+    from packaging.metadata import RawMetadata
 
 # As Python's email.feedparser has it (printable ASCII but the colon: RFC 5322, section 2.2), which takes the
 # headers to be over at any other line.
@@ -132,6 +134,8 @@ def core_metadata(data: bytes, *, name: str) -> RawMetadata:
         raise WheelError(
             f"{name} has {len(fields)} different fields, more than the {_MOST_FIELDS} that are read"
         )
+    from packaging.metadata import parse_email  # noqa: PLC0415 - who asks for a file name alone needs none
+
     raw, _ = parse_email(data)
     if (count := len(raw.get("requires_dist", ()))) > _MOST_REQUIREMENTS:
         raise WheelError(

@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
@@ -22,6 +21,9 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.fields import core_metadata, parse_headers
 from cairn.wheels.metadata.record import UNLISTED, RecordRow, parse_record
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 # The first version of METADATA with License-File, for files in `licenses/` of the dist-info folder (PEP 639).
 LICENCES_APART = Version("2.4")
