@@ -354,7 +354,7 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
 
 def installed_path(path: str) -> str:
     """The place of a member, counted from site-packages where it goes there: pip merges these folders."""
-    return _SITE.sub("", path, count=1) if _SITE.match(path) else path
+    return _SITE.sub("", path, count=1) if ".data/" in path and _SITE.match(path) else path
 
 
 def is_of_tests(path: str) -> bool:

@@ -146,6 +146,8 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
         if not path.isascii() and safe_text.UNSEEN.search(path):
             reason = f"its name is {path!a}, which is displayed differently"
             yield Finding(code=FindingCode.NAME_DECEIVES, member=path, reason=reason, fix="rename it")
+        if not (on_windows or ".data" in path):
+            continue
         top, *rest = path.rstrip("/").split("/")
         placed = top == data and len(rest) > 1 and rest[0] in _SCHEMES
         if top.endswith(".data") and not is_dir and not placed:
@@ -246,6 +248,7 @@ def _problem(
 def _is_there(files: dict[str, str], path: str) -> bool:
     """Whether there is a module or a folder at a path."""
     folder, _, stem = path.rpartition("/")
+    starting = [file for file in files if file.startswith(path)]
     return any(
         file.startswith(f"{path}/")
         or (
@@ -254,7 +257,7 @@ def _is_there(files: dict[str, str], path: str) -> bool:
             and file.rpartition("/")[2].split(".")[0] == stem
             and file.endswith(_MODULE_FILES)
         )
-        for file in files
+        for file in starting
     )
 
 
