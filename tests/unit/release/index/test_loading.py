@@ -36,3 +36,10 @@ def test_a_commit_loads_no_parser_of_requirements() -> None:
     program = "import sys, cairn.release.index.commit; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert {"packaging.requirements", "packaging.markers", "cryptography"}.isdisjoint(run.stdout.split())
+
+
+def test_verifying_loads_no_client_of_a_cloud_and_leaves_it_to_others() -> None:
+    program = "import sys, cairn.release.trust.client as client; print(*sys.modules)"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert {"boto3", "azure", "google.cloud", "hvac"}.isdisjoint(run.stdout.split())
+    assert "tuf.api.metadata" in run.stdout.split()
