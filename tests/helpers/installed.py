@@ -53,7 +53,7 @@ def install(folder: Path) -> Installed:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist")]
     subprocess.run([*build, str(folder / "tree")], check=True, capture_output=True, timeout=300)
     (wheel,) = (folder / "dist").glob("*.whl")
-    venv.create(folder / "venv", symlinks=True, with_pip=True)
+    venv.create(folder / "venv", symlinks=True)
     programs = folder / "venv" / "bin"
     # As a line of a .pth file it is searched, but what its own .pth files add is not: the checkout.
     (packages,) = folder.glob("venv/lib/python3*/site-packages")
