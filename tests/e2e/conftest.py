@@ -55,10 +55,9 @@ def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
 
 
 @pytest.fixture(scope="session")
-def cache_of_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache_of_nights(base_of_workers: Path) -> Path:
     """Cairn's cache of a machine that runs nights, one for all workers: few ask how wheels are built."""
-    own = tmp_path_factory.getbasetemp()
-    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "cache-of-nights"
+    return base_of_workers / "cache-of-nights"
 
 
 @pytest.fixture
