@@ -1,5 +1,6 @@
 """One run of the whole trail, shared by the tests of this folder; they belong in one worker."""
 
+import importlib.util
 import json
 import os
 import re
@@ -76,4 +77,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+            bytecode = Path(importlib.util.cache_from_source(ROOT / name)) if name.endswith(".py") else None
+            if bytecode is not None and bytecode.is_file():  # else each copy would be compiled again
+                copied = folder / bytecode.relative_to(ROOT)
+                copied.parent.mkdir(exist_ok=True)
+                shutil.copy2(bytecode, copied)
     return folder
