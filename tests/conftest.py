@@ -11,7 +11,8 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers.store_contract")
 
-from helpers import buckets  # noqa: E402
+from helpers import buckets, installed  # noqa: E402
+from helpers.installed import Installed  # noqa: E402
 from helpers.program import Cairn  # noqa: E402
 
 # How fast an example is says more about the machine than about the code.
@@ -61,6 +62,19 @@ def s3_server() -> Iterator[buckets.Server]:
         patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         patch.setenv("AWS_ENDPOINT_URL_S3", server.endpoint)
         yield server
+
+
+@pytest.fixture(scope="session")
+def base_of_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this run that all workers have."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def program(base_of_workers: Path) -> Installed:
+    """Cairn, installed from its wheel; whoever changes anything of it does so in a copy."""
+    return installed.install(base_of_workers / "installed")
 
 
 @pytest.fixture

@@ -127,7 +127,8 @@ def read_pip_settings() -> PipSettings:
         UsageError: pip cannot read its configuration.
     """
     # Less than what pip itself is kept from: `PIP_…` is what is asked for.
-    return _read(tuple((name, value) for name, value in os.environ.items() if not name.startswith("PYTHON")))
+    env = _without_settings(None) | {k: v for k, v in os.environ.items() if k.upper().startswith("PIP_")}
+    return _read(tuple(sorted(env.items())))
 
 
 @functools.lru_cache(maxsize=1)  # a build asks for each of its steps, and pip takes half a second to start

@@ -1,5 +1,6 @@
 """One run of the whole trail, shared by the tests of this folder; they belong in one worker."""
 
+import importlib.util
 import json
 import os
 import re
@@ -55,10 +56,9 @@ def trail(tmp_path_factory: pytest.TempPathFactory) -> Trail:
 
 
 @pytest.fixture(scope="session")
-def cache_of_nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache_of_nights(base_of_workers: Path) -> Path:
     """Cairn's cache of a machine that runs nights, one for all workers: few ask how wheels are built."""
-    own = tmp_path_factory.getbasetemp()
-    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "cache-of-nights"
+    return base_of_workers / "cache-of-nights"
 
 
 @pytest.fixture
@@ -77,4 +77,9 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
+            bytecode = Path(importlib.util.cache_from_source(ROOT / name)) if name.endswith(".py") else None
+            if bytecode is not None and bytecode.is_file():  # else each copy would be compiled again
+                copied = folder / bytecode.relative_to(ROOT)
+                copied.parent.mkdir(exist_ok=True)
+                shutil.copy2(bytecode, copied)
     return folder

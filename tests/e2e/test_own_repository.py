@@ -22,8 +22,9 @@ import pytest
 
 from cairn import interpreters
 from cairn.pipeline.repository import aws
-from helpers import act, installed
+from helpers import act
 from helpers.act import Run, Runner
+from helpers.installed import Installed
 from helpers.trail import clean_environment
 
 pytestmark = [
@@ -76,9 +77,10 @@ class OwnNight:
 
 
 @pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory, cache_of_nights: Path) -> Iterator[OwnNight]:
+def night(
+    tmp_path_factory: pytest.TempPathFactory, program: Installed, cache_of_nights: Path
+) -> Iterator[OwnNight]:
     folder = tmp_path_factory.mktemp("own")
-    program = installed.install(folder / "program")
     store, log = folder / "store", folder / "commands.jsonl"
     env = clean_environment(cache_of_nights)
     runner = Runner(

@@ -11,6 +11,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn import files
 from helpers.trail import ROOT
 
 
@@ -43,7 +44,16 @@ class Installed:
 
 
 def install(folder: Path) -> Installed:
-    """Build the wheel, in a copy of the checkout, and install it."""
+    """Build the wheel, in a copy of the checkout, and install it; where another worker has, take that."""
+    with files.locked(folder.with_name(f"{folder.name}.lock")):
+        if not (folder / "made").exists():
+            _install(folder)
+            (folder / "made").touch()
+    (wheel,) = (folder / "dist").glob("*.whl")
+    return Installed(wheel=wheel, programs=folder / "venv" / "bin")
+
+
+def _install(folder: Path) -> None:
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
@@ -53,7 +63,7 @@ def install(folder: Path) -> Installed:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist")]
     subprocess.run([*build, str(folder / "tree")], check=True, capture_output=True, timeout=300)
     (wheel,) = (folder / "dist").glob("*.whl")
-    venv.create(folder / "venv", symlinks=True, with_pip=True)
+    venv.create(folder / "venv", symlinks=True)
     programs = folder / "venv" / "bin"
     # As a line of a .pth file it is searched, but what its own .pth files add is not: the checkout.
     (packages,) = folder.glob("venv/lib/python3*/site-packages")
@@ -62,4 +72,3 @@ def install(folder: Path) -> Installed:
         (programs / name).symlink_to(Path(sysconfig.get_path("scripts"), name))
     pip = [str(programs / "python"), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
     subprocess.run(pip, check=True, timeout=300)
-    return Installed(wheel=wheel, programs=programs)

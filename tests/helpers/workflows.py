@@ -12,6 +12,7 @@ import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from types import CodeType
 from typing import Any
 
 import yaml
@@ -173,13 +174,18 @@ def credentials(workflows: Workflows) -> Iterator[str]:  # noqa: C901 - a rule i
                 yield f"{name}: {step.get('name') or step.get('uses')} gets credentials by another way"
 
 
-def evaluate(text: str, context: Mapping[str, object]) -> object:
-    """The value of an expression of GitHub's: its `&&`, `||` and `!` are Python's, and so is their order."""
+@functools.cache  # thousands of times for few texts
+def _compiled(text: str) -> CodeType:
     text = re.sub(r"^\$\{\{(.*)\}\}$", r"\1", text.strip(), flags=re.DOTALL)
     text = text.replace("&&", " and ").replace("||", " or ")
     text = re.sub(r"!(?!=)", " not ", text)
     names = r"'[^']*'|\b(?:github|inputs|needs|vars)(?:\.[\w*-]+)+"
     text = re.sub(names, lambda m: m[0] if m[0].startswith("'") else f"get({m[0]!r})", text)
+    return compile(" ".join(text.split()), "<expression>", "eval")
+
+
+def evaluate(text: str, context: Mapping[str, object]) -> object:
+    """The value of an expression of GitHub's: its `&&`, `||` and `!` are Python's, and so is their order."""
     known = {
         "get": lambda name: context.get(name, ""),
         "cancelled": lambda: False,
@@ -188,7 +194,7 @@ def evaluate(text: str, context: Mapping[str, object]) -> object:
         "false": False,
         "contains": lambda values, one: one in values,
     }
-    return eval(" ".join(text.split()), {"__builtins__": {}}, known)  # noqa: S307 - our own files
+    return eval(_compiled(text), {"__builtins__": {}}, known)  # noqa: S307 - our own files
 
 
 def runs(job: Mapping[str, Any], results: Mapping[str, str]) -> bool:
@@ -262,22 +268,31 @@ def command_lines(workflows: Workflows) -> Iterator[str]:
             step for node in of for step in node.get("steps", node.get("runs", {}).get("steps", ()))
         ):
             for words in _commands(str(step.get("run", ""))):
-                refused = io.StringIO()
-                with contextlib.redirect_stderr(refused), contextlib.suppress(SystemExit):
-                    program.make_parser().parse_args(words[1:])
-                    continue
-                yield f"{name}: {' '.join(words)}: {refused.getvalue()}"
+                if refused := _refused(words):
+                    yield f"{name}: {' '.join(words)}: {refused}"
 
 
-def _commands(script: str) -> Iterator[list[str]]:
+@functools.cache
+def _refused(words: tuple[str, ...]) -> str:
+    """What the program says against a command line; empty for nothing."""
+    refused = io.StringIO()
+    with contextlib.redirect_stderr(refused), contextlib.suppress(SystemExit):
+        program.make_parser().parse_args(words[1:])
+        return ""
+    return refused.getvalue()
+
+
+@functools.cache
+def _commands(script: str) -> tuple[tuple[str, ...], ...]:
+    commands = []
     for line in script.replace("\\\n", " ").splitlines():
         if not line.strip().startswith("cairn "):
             continue
         line = re.sub(r"\$\{?(\w+)[^\s}/\"]*\}?", lambda m: VALUES[m[1]], line)  # noqa: PLW2901
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
-        words = list(itertools.takewhile(lambda word: not set(word) <= set("|&;<>"), lexer))
-        yield words
+        commands.append(tuple(itertools.takewhile(lambda word: not set(word) <= set("|&;<>"), lexer)))
+    return tuple(commands)
 
 
 def roles(workflows: Workflows) -> Iterator[str]:  # noqa: C901 - as above

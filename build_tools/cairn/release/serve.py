@@ -6,7 +6,6 @@ Any static web server can do the same for releases; this one adds what pip and u
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import socket
@@ -47,6 +46,8 @@ def serving(store: Store, *, host: str = "127.0.0.1", port: int = 0) -> Iterator
         SystemFailureError: the port is taken, or the address is not ours.
     """
     # aiohttp takes 0.2 s of CPU time, and `cairn ci run` rarely comes to serve something.
+    import asyncio  # noqa: PLC0415
+
     from cairn.release import serve_http  # noqa: PLC0415
 
     listener = _listen(host, port)  # from here on the system takes clients, and keeps them until we do

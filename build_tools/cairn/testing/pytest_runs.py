@@ -24,7 +24,7 @@ from cairn import datafile, files, isolation, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import policy
-from cairn.testing import collection_plugin, junit, record
+from cairn.testing import junit, record
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Deselected
 
@@ -53,6 +53,8 @@ TIMED_OUT = -1
 
 COUNTER = "cairn_collection"
 """The name of `collection_plugin` where it is copied to: `pytest -p cairn_collection`."""
+# Named instead of imported: it imports pytest, which takes longer than most commands do.
+_PLUGIN, _COUNTS = "cairn.testing.collection_plugin", "CAIRN_COLLECTION"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +116,7 @@ def run_inside(python: Path, tools: Path, session: Session) -> Run:
 def run_beside(session: Session) -> Run:
     """Run pytest in our own interpreter, for checks that look at an environment from outside."""
     # -P: the working folder is not put on sys.path.
-    return _run([sys.executable, "-P", "-c", _MAIN, ""], collection_plugin.__name__, session)
+    return _run([sys.executable, "-P", "-c", _MAIN, ""], _PLUGIN, session)
 
 
 def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
@@ -144,7 +146,7 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
         completed = process.run(
             [*start, *options, *session.arguments, *fixed, *tests],
             cwd=working_dir,
-            env={**session.variables, collection_plugin.VARIABLE: str(counts)},
+            env={**session.variables, _COUNTS: str(counts)},
             hidden=isolation.credential_files(),
             log=session.log,
             on_line=session.on_line,
@@ -183,7 +185,8 @@ def copy_pytest(target: Path) -> None:
     for name in sorted(_closure("pytest")):
         for top, source in _top_level(importlib.metadata.distribution(name)):
             if source.is_dir():
-                shutil.copytree(source, target / top, ignore=shutil.ignore_patterns("__pycache__"))
+                # With its bytecode, which a Python of the same version takes: compiling takes half a second.
+                shutil.copytree(source, target / top)
             else:
                 target.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(source, target / top)
@@ -192,7 +195,7 @@ def copy_pytest(target: Path) -> None:
 
 def copy_counter(target: Path) -> None:
     """Copy the plugin that counts collected tests to a folder, as the module `COUNTER`."""
-    shutil.copyfile(collection_plugin.__file__, target / f"{COUNTER}.py")
+    shutil.copyfile(Path(__file__).with_name("collection_plugin.py"), target / f"{COUNTER}.py")
 
 
 def _closure(name: str) -> set[str]:

@@ -137,7 +137,8 @@ def test_an_interrupt_ends_all_that_runs_within_five_seconds(
 @pytest.mark.by_hand
 def test_memory_is_short(tmp_path: Path, undisturbed: dict[str, bytes]) -> None:
     # Each compiler may have its share of 120 MB of address space, which is too little for two of them.
-    builds = small_builds.make(tmp_path / "short", before="ulimit -v $$((120000 / MAX_JOBS)); ")
+    limit = "ulimit -v $$((120000 / MAX_JOBS)); "
+    builds = small_builds.make(tmp_path / "short", before=limit, include="#include <vector>")
     done = builds.run("--jobs", "2")
     assert done.returncode == 0, done.stderr
     assert re.search(r"no memory left; again with 1 compile job instead of 2", done.stderr), done.stderr

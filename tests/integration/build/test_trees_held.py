@@ -70,7 +70,7 @@ def nights(tmp_path: Path) -> Nights:
     commits = {}
     for night in ("1", "2"):
         if night == "2":
-            source = (origin / "upper0.cpp").read_text().replace("all(n, 0)", "all(n, 7)")
+            source = (origin / "upper0.cpp").read_text().replace("n + 0", "n + 7")
             (origin / "upper0.cpp").write_text(source)
             git(origin, "commit", "-qam", "two")
         trees = [describe(p, builds.folder / "trees" / p.name) for p in made.in_order()]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import socketserver
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,18 +43,45 @@ print(path.read_text())
 """
 
 
-# Amazon's program, as far as it is asked here, over the library that it is made of.
-_AWS = """#!{python}
-import boto3, json, sys
-words = dict(zip(sys.argv[3::2], sys.argv[4::2]))
-more = {{"PolicyName": words["--policy-name"]}} if "--policy-name" in words else {{}}
-client = boto3.client("iam", endpoint_url={endpoint!r}, region_name="us-east-1")
-try:
-    answer = getattr(client, sys.argv[2].replace("-", "_"))(RoleName=words["--role-name"], **more)
-except client.exceptions.NoSuchEntityException as error:
-    sys.exit(str(error).replace("(", "(NoSuchEntity "))
-print(json.dumps(answer, default=str))
+# Amazon's program, as far as it is asked here; the library that it is made of takes a second to start.
+_AWS = """#!{python} -IS
+import socket, sys
+with socket.create_connection(("127.0.0.1", {port})) as line:
+    line.sendall(("\\t".join(sys.argv[1:]) + "\\n").encode())
+    code, _, text = line.makefile(encoding="utf-8").read().partition(" ")
+print(text, file=sys.stderr if code == "1" else sys.stdout)
+sys.exit(int(code))
 """
+
+
+class _Amazon(socketserver.StreamRequestHandler):
+    """Answers the program with what the library does, in the process of the tests."""
+
+    client: Any
+
+    def handle(self) -> None:
+        _, action, *words = self.rfile.readline().decode().rstrip("\n").split("\t")
+        options = dict(zip(words[::2], words[1::2], strict=True))
+        more = {"PolicyName": options["--policy-name"]} if "--policy-name" in options else {}
+        try:
+            answer = getattr(self.client, action.replace("-", "_"))(RoleName=options["--role-name"], **more)
+            text = f"0 {json.dumps(answer, default=str)}"
+        except self.client.exceptions.NoSuchEntityException as error:
+            text = f"1 {error}".replace("(", "(NoSuchEntity ")
+        self.wfile.write(text.encode())
+
+
+@pytest.fixture
+def amazon(s3_server: Server) -> Iterator[tuple[int, Any]]:
+    """The port at which Amazon's program is answered, and the client that answers."""
+    client = boto3.client("iam", endpoint_url=s3_server.endpoint, region_name="us-east-1")
+    handler = type("Handler", (_Amazon,), {"client": client})
+    with socketserver.TCPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_address[1], client
+        server.shutdown()
+        thread.join()
 
 
 class GitHub:
@@ -278,12 +307,11 @@ def test_a_role_that_does_not_trust_its_jobs_is_named(cairn: Cairn, repository: 
 
 @pytest.mark.usefixtures("github")
 def test_roles_of_aws_are_compared_with_their_policies(
-    cairn: Cairn, repository: Path, s3_server: Server
+    cairn: Cairn, repository: Path, amazon: tuple[int, Any]
 ) -> None:
-    program = repository.parent / "tools" / "aws"
-    program.write_text(_AWS.format(python=sys.executable, endpoint=s3_server.endpoint))
+    port, client = amazon
+    (repository.parent / "tools" / "aws").write_text(_AWS.format(python=sys.executable, port=port))
     assert set(lacking(cairn, repository)) == {f"role {role} in AWS" for role in ROLES}
-    client = boto3.client("iam", endpoint_url=s3_server.endpoint, region_name="us-east-1")
     for role in ROLES:
         name, folder = aws.role_name("me/wheels", role), repository / ".github" / "cairn" / "aws"
         trust = (folder / f"{role.lower()}.trust.json").read_text()

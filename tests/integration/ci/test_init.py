@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cairn.store import opening
-from helpers import act, installed
+from helpers import act
 from helpers.act import Runner
 from helpers.buckets import Server
 from helpers.installed import Installed
@@ -24,11 +24,6 @@ KINDS = {
     "folder": ("--store", "/srv/wheels", "--runs-on", "self-hosted,lab"),
     "pytorch": ("--stack", "pytorch"),
 }
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return installed.install(tmp_path_factory.mktemp("installed"))
 
 
 def new_repository(folder: Path) -> Path:

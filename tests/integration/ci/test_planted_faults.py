@@ -7,11 +7,13 @@ by what the store has, as the named test proves.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -382,8 +384,11 @@ FAULTS = (
 )
 
 
-def lint(fault: Fault, folder: Path) -> set[str]:
-    """The linters that find a fault."""
+ENV = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
+
+
+def write(fault: Fault, folder: Path) -> None:
+    """Write a repository with the fault."""
     github = folder / ".github"
     for name, text in fault.texts().items():
         (github / name).parent.mkdir(parents=True, exist_ok=True)
@@ -391,20 +396,24 @@ def lint(fault: Fault, folder: Path) -> set[str]:
     for name in ("actionlint.yaml", "zizmor.yml"):
         shutil.copy(ROOT / ".github" / name, github / name)
     (folder / ".git").mkdir()  # how actionlint finds the root
-    workflows = [path for path in fault.texts() if path.startswith("workflows/nightly") or path == fault.file]
-    of_actionlint = [str(github / path) for path in workflows if path.startswith("workflows/")]
-    commands = {
-        "actionlint": ["actionlint", "-no-color", "-shellcheck=", *of_actionlint],
-        "zizmor": ["zizmor", "--offline", "--quiet", "--no-progress", str(github / fault.file)],
-    }
-    env = {**os.environ, "PATH": f"{PROGRAMS}{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1"}
-    return {
-        name
-        for name, command in commands.items()
-        if subprocess.run(
-            command, cwd=folder, env=env, capture_output=True, check=False, timeout=120
-        ).returncode
-    }
+
+
+def actionlint(fault: Fault, folder: Path) -> bool:
+    """Whether actionlint finds a fault."""
+    paths = [path for path in OWN if path.startswith("workflows/nightly") or path == fault.file]
+    workflows = [str(folder / ".github" / path) for path in paths if path.startswith("workflows/")]
+    command = ["actionlint", "-no-color", "-shellcheck=", *workflows]
+    return bool(
+        subprocess.run(command, cwd=folder, env=ENV, capture_output=True, check=False, timeout=120).returncode
+    )
+
+
+def zizmor(files: Sequence[Path], folder: Path) -> set[Path]:
+    """Those of the files in which zizmor finds something; most of its time is its start."""
+    command = ["zizmor", "--offline", "--quiet", "--no-progress", "--format", "json", *map(str, files)]
+    done = subprocess.run(command, cwd=folder, env=ENV, capture_output=True, check=False, timeout=120)
+    locations = [location for finding in json.loads(done.stdout) for location in finding["locations"]]
+    return {Path(location["symbolic"]["key"]["Local"]["verbatim_path"]) for location in locations}
 
 
 def rules(fault: Fault) -> set[str]:
@@ -419,7 +428,14 @@ def linted(tmp_path_factory: pytest.TempPathFactory) -> list[set[str]]:
     folder = tmp_path_factory.mktemp("faults")
     folders = [folder / str(number) for number in range(len(FAULTS))]
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return list(pool.map(lint, FAULTS, folders))
+        list(pool.map(write, FAULTS, folders))
+        of_actionlint = list(pool.map(actionlint, FAULTS, folders))
+    files = [each / ".github" / fault.file for fault, each in zip(FAULTS, folders, strict=True)]
+    of_zizmor = zizmor(files, folder)
+    return [
+        {name for name, bad in (("actionlint", refused), ("zizmor", file in of_zizmor)) if bad}
+        for file, refused in zip(files, of_actionlint, strict=True)
+    ]
 
 
 @pytest.fixture(autouse=True)

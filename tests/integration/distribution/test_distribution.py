@@ -18,17 +18,11 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn import shipped
-from helpers import installed
 from helpers.installed import Installed
 from helpers.trail import ROOT
 
 MOST_PACKAGES = 15
 MOST_BYTES = 15_000_000  # on the disk, without the bytecode that pip compiles; 5 MB to download
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return installed.install(tmp_path_factory.mktemp("installed"))
 
 
 def closure(requirements: list[str]) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -97,15 +98,25 @@ def mirrored(store: MemoryStore, *wheels: Path) -> None:
     publish_dists(Index(store, "staging"), dists, "mirror", build=MIRRORED)
 
 
-@pytest.fixture
-def scene(tmp_path: Path) -> Scene:
-    store = MemoryStore()
-    mirrored(store, make_wheel(tmp_path, "numpy", "2.0"), make_wheel(tmp_path, "filelock", "3.20.0"))
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, MemoryStore, WheelSet]:
+    """The wheels, the store and the set: of each, a test has a copy."""
+    folder, store = tmp_path_factory.mktemp("staged"), MemoryStore()
+    mirrored(store, make_wheel(folder, "numpy", "2.0"), make_wheel(folder, "filelock", "3.20.0"))
     wheels = [
-        make_wheel(tmp_path, "torch", V, requires=["numpy", 'filelock; extra == "locks"'], extras=["locks"]),
-        make_wheel(tmp_path, "torchvision", V, requires=[f"torch=={V}"]),
+        make_wheel(folder, "torch", V, requires=["numpy", 'filelock; extra == "locks"'], extras=["locks"]),
+        make_wheel(folder, "torchvision", V, requires=[f"torch=={V}"]),
     ]
     made = stage_set(store, "staging", make_set(wheels, family=FAMILY, targets=TARGETS, **AWAY), wheels)
+    return folder, store, made
+
+
+@pytest.fixture
+def scene(staged: tuple[Path, MemoryStore, WheelSet], tmp_path: Path) -> Scene:
+    folder, before, made = staged
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    store = MemoryStore(before.objects)
+    wheels = [next(tmp_path.glob(f"{name}-*.whl")) for name in ("torch", "torchvision")]
     floors = {"smoke": Floor(tests=5, device_tests=2)}
     passed = [data_of(record_of(made, hardware=(name,))) for name in TARGETS]
     return Scene(

@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cairn.errors import CairnError
@@ -28,6 +29,7 @@ from cairn.release.history.yank import yank
 from cairn.release.index import marks
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index, existing
+from cairn.release.pages import chooser, landing, status
 from cairn.release.publish import stage
 from cairn.release.publish.files import publish
 from cairn.release.publish.resolve import Closure, closure
@@ -66,8 +68,27 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> tuple[MemoryStore, Sets]
 @pytest.fixture(autouse=True)
 def audits_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are hundreds of audits, of a store that answers at once."""
-    for module in ("chains", "offered", "sets"):
-        monkeypatch.setattr(f"cairn.release.audit.{module}._AT_ONCE", 1)
+    for module in ("audit.audit", "audit.chains", "audit.offered", "audit.sets", "gc", "ledger"):
+        monkeypatch.setattr(f"cairn.release.{module}._AT_ONCE", 1)
+
+
+@pytest.fixture(autouse=True)
+def pages_are_rendered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a page says follows from the indexes alone: an audit gets what was rendered for the store."""
+    for module in (landing, chooser, status):
+        monkeypatch.setattr(module, "page", once(module.page))
+
+
+def once(page: Callable[..., bytes]) -> Callable[..., bytes]:
+    known: dict[bytes, bytes] = {}
+
+    def remembered(*views: object, **folder: str) -> bytes:
+        name = msgspec.msgpack.encode((views, folder))
+        if name not in known:
+            known[name] = page(*views, **folder)
+        return known[name]
+
+    return remembered
 
 
 @pytest.fixture

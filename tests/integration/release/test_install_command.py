@@ -42,21 +42,30 @@ class cuda:
 """
 
 
-@pytest.fixture
-def released(store: LocalStore, tmp_path: Path) -> LocalStore:
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a set for gfx1100 in the index of its family, and a newer one in the channel."""
+    folder = tmp_path_factory.mktemp("released")
+    store = LocalStore(folder / "store")
     for version, targets, family, index in (
         ("2.9.0", ("gfx1100", "gfx1101"), "gfx110X-all", "release/gfx110X-all"),
         ("2.10.0", ("gfx942",), "gfx94X-dcgpu", "release"),
     ):
         content = TORCH.replace("{version}", version)
-        torch = make_wheel(tmp_path / version, "torch", version, content=content)
-        vision = make_wheel(tmp_path / version, "torchvision", f"0.{version}", requires=[f"torch=={version}"])
+        torch = make_wheel(folder / version, "torch", version, content=content)
+        vision = make_wheel(folder / version, "torchvision", f"0.{version}", requires=[f"torch=={version}"])
         made = make_set([torch, vision], family=family, targets=targets, python=PYTHON, platform=PLATFORM)
         sealed = stage_set(store, "staging", made, [torch, vision])
         move(
             store, sealed, target=index, untested="untested on hardware: gfx1101; bypassed by ann: none here"
         )
+    return store.path
+
+
+@pytest.fixture
+def released(pristine: Path, store: LocalStore) -> LocalStore:
+    """That store, for the test to change."""
+    shutil.copytree(pristine, store.path)
     return store
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import shutil
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -27,22 +28,31 @@ NOWHERE = "http://127.0.0.1:9/simple"
 CORE = ["numpy==2.0", "torch==2.9.0+rocm7.10.0", "torchvision==0.24+rocm7.10.0"]
 
 
-@pytest.fixture
-def sealed(store: LocalStore, tmp_path: Path) -> WheelSet:
-    """A staged set with its locks, in an index that has newer versions by now."""
-    here = Platform.here()
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, WheelSet]:
+    """A store with a staged set and its locks, in an index that has newer versions by now."""
+    here, folder = Platform.here(), tmp_path_factory.mktemp("sealed")
+    store = LocalStore(folder / "store")
     tag = f"cp{here.python.replace('.', '')}-cp{here.python.replace('.', '')}-{here.tag}"
-    publish(store, "staging", [make_wheel(tmp_path, "numpy", "2.0"), make_wheel(tmp_path, "einsum", "3.0")])
+    publish(store, "staging", [make_wheel(folder, "numpy", "2.0"), make_wheel(folder, "einsum", "3.0")])
     requires = ["numpy", 'einsum; extra == "opt"', 'never; sys_platform == "plan9"']
-    torch = make_wheel(tmp_path, "torch", "2.9.0+rocm7.10.0", requires=requires, extras=["opt"], tag=tag)
+    torch = make_wheel(folder, "torch", "2.9.0+rocm7.10.0", requires=requires, extras=["opt"], tag=tag)
     vision = make_wheel(
-        tmp_path, "torchvision", "0.24+rocm7.10.0", requires=["torch==2.9.0+rocm7.10.0", "numpy"], tag=tag
+        folder, "torchvision", "0.24+rocm7.10.0", requires=["torch==2.9.0+rocm7.10.0", "numpy"], tag=tag
     )
     made = make_set([torch, vision], python=here.python, platform=here.tag)
     done = stage_set(store, "staging", made, [torch, vision])
-    publish(store, "staging", [make_wheel(tmp_path, "numpy", "2.1"), make_wheel(tmp_path, "einsum", "3.1")])
+    publish(store, "staging", [make_wheel(folder, "numpy", "2.1"), make_wheel(folder, "einsum", "3.1")])
     for key, data in locks.of_set(done, locks.metadata_of(store, done)).items():
         store.write(key, data)
+    return store.path, done
+
+
+@pytest.fixture
+def sealed(pristine: tuple[Path, WheelSet], store: LocalStore) -> WheelSet:
+    """The set, in a store of the test's own."""
+    path, done = pristine
+    shutil.copytree(path, store.path)
     return done
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from uv import find_uv_bin
 
+from cairn import package_index
 from cairn.release.index import people
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.compatibility import Platform
@@ -264,12 +266,17 @@ def test_other_projects_take_the_whole_set_from_the_index(
     tool: str, indexes: Indexes, environment: dict[str, str], tmp_path: Path
 ) -> None:
     programs = tmp_path / "programs"
-    subprocess.run([sys.executable, "-m", "venv", programs], check=True)
-    subprocess.run([programs / "bin" / "pip", "install", "--quiet", PROJECT_TOOLS[tool]], check=True)
+    # How it came here proves nothing, and pip takes ten times as long.
+    settings = package_index.read_pip_settings()
+    uv, env = [find_uv_bin(), "--no-config", "--quiet"], settings.uv_environment()
+    subprocess.run([*uv, "venv", "--python", sys.executable, programs], env=env, check=True)
+    place = ("--python", programs / "bin" / "python")
+    named = (*settings.uv_options(), PROJECT_TOOLS[tool])
+    subprocess.run([*uv, "pip", "install", *place, *named], env=env, check=True)
     project = tmp_path / "project"
     project.mkdir()
     (project / "pyproject.toml").write_text(indexes.filled(blocks(tool, "toml")[0]))
-    settings = {
+    variables = {
         "PATH": os.pathsep.join([str(programs / "bin"), environment["PATH"]]),
         "POETRY_VIRTUALENVS_IN_PROJECT": "true",
         "PYTHON_KEYRING_BACKEND": "keyring.backends.null.Keyring",
@@ -278,7 +285,7 @@ def test_other_projects_take_the_whole_set_from_the_index(
         "PDM_IGNORE_ACTIVE_VENV": "1",
     }
     (command,) = lines(tool)
-    run(command, project, {n: v for n, v in environment.items() if n != "VIRTUAL_ENV"} | settings)
+    run(command, project, {n: v for n, v in environment.items() if n != "VIRTUAL_ENV"} | variables)
     with next(project.glob("*.lock")).open("rb") as stream:
         packages = tomllib.load(stream)["package"]
     # PDM leaves the local part out of what was asked for without one; the files have it.

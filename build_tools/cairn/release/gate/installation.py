@@ -265,6 +265,8 @@ def interpreter(case: Case) -> Path | None:
         return case.python
     if _same_place(here, target):
         return Path(sys.executable)
+    if not target.may_run_on(here):
+        return None
     for candidate in _candidates(target.python):
         actual = _described(candidate)
         if actual is not None and _same_place(actual, target):

@@ -144,6 +144,7 @@ def scope_of(index: str) -> str:
     return index.partition("/")[2]
 
 
+@functools.lru_cache(maxsize=1 << 16)  # an audit asks of each key again and again
 def kind_of(key: str) -> str | None:
     """The kind of object under a key: `file`, `page` …; None for a key that is not one of ours."""
     return next((kind for kind, pattern in _own().items() if pattern.fullmatch(key)), None)

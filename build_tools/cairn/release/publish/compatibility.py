@@ -82,6 +82,11 @@ class Platform:
         """Whether both platforms have the same system and machine."""
         return _place(self.tag) == _place(other.tag)
 
+    def may_run_on(self, machine: Platform) -> bool:
+        """Whether an interpreter of this platform may be on such a machine: on one of its own system."""
+        own, other = (_place(tag)[0].removeprefix("musl") for tag in (self.tag, machine.tag))
+        return own == other
+
     def uv_options(self, *, anywhere: bool = False) -> tuple[str, ...]:
         """The options that make uv resolve for this platform.
 

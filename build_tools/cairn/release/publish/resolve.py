@@ -16,17 +16,20 @@ stand-in. The stand-ins that uv then chooses are what is missing, markers and ex
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import http.server
 import json
 import re
 import socketserver
 import sys
+import tempfile
 import threading
 import urllib.parse
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -352,7 +355,7 @@ def _metadata(name: str, version: str, lines: Iterable[str] = (), extras: Iterab
 
 def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
     """Run uv; return the chosen versions by project, with stand-ins only where there is no other way."""
-    command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--no-cache", "--quiet"]
+    command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet"]
     # uv asks for an interpreter; since nothing is built, ours serves for every version of the set.
     command += ["--no-build", "--no-python-downloads", "--python", sys.executable]
     command += ["--no-header", "--no-annotate"]  # the answer is one `name==version` a line
@@ -364,9 +367,15 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
             # The first run may have failed at an older version that does not matter any more.
             index.offers_unmet, index.problem = last_resort, None
             lines = "\n".join(index.asked).encode()
-            answer = process.run(
-                command, env=env, stdin=lines, separate_stderr=True, timeout=_TIMEOUT, check=False
-            )
+            with _cache() as cache:
+                answer = process.run(
+                    [*command, "--cache-dir", cache],
+                    env=env,
+                    stdin=lines,
+                    separate_stderr=True,
+                    timeout=_TIMEOUT,
+                    check=False,
+                )
             if answer.returncode == 0:
                 return dict(line.split("==") for line in answer.output.splitlines())
     if index.problem is not None:
@@ -383,6 +392,25 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
         f"the requirements of the set contradict each other: {reason[max(reason.find('Because'), 0) :]}",
         tip="add a version that all of them accept to the channel",
     )
+
+
+@functools.cache
+def _interpreters() -> dict[Path, bytes]:
+    """The files of uv's cache that say what our interpreter is; asking it takes longer than resolving."""
+    return {}
+
+
+@contextlib.contextmanager
+def _cache() -> Iterator[Path]:
+    """A cache for one run of uv: of an index, whose pages change from run to run, nothing is kept."""
+    with tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder:
+        for path, data in _interpreters().items():
+            Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
+            Path(folder, path).write_bytes(data)
+        yield Path(folder)
+        for path in Path(folder).glob("interpreter-*/**/*"):
+            if path.is_file():
+                _interpreters()[path.relative_to(folder)] = path.read_bytes()
 
 
 @contextlib.contextmanager

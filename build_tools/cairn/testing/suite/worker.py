@@ -1,7 +1,7 @@
 """The pytest plugin of a suite's processes: it selects tests, and keeps a journal of their outcomes.
 
 This file is copied beside the tests and imported by the interpreter that is tested, which need not have
-Cairn: it imports only the standard library and pytest.
+Cairn: it imports only the standard library and what pytest brings.
 
 Each event is appended to a journal as a line of JSON before pytest goes on. So the journal of a process that
 dies has the test that was running, and the outcomes before it. `CAIRN_SUITE_WORKER` names a JSON
@@ -23,12 +23,16 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
+import pluggy
+
+if TYPE_CHECKING:  # those who read a journal need no pytest, which takes longer to import than they run
+    import pytest
 
 VARIABLE = "CAIRN_SUITE_WORKER"
 
+_hook = pluggy.HookimplMarker("pytest")  # which is `pytest.hookimpl`
 _COUNTER = "cairn-collection"  # the plugin of `collection_plugin.py`, which lies beside this one
 
 _MOST_DETAIL = 4000  # characters of what failed
@@ -65,6 +69,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if path := os.environ.get(VARIABLE):
         # pytest would call each test passed, and run none.
         if config.getoption("setuponly"):
+            import pytest  # noqa: PLC0415 - it runs this
+
             raise pytest.UsageError("--setup-only and --setup-plan run no test")
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as plain as a plugin of others can be
             config.pluginmanager.register(Worker(json.load(file)), "cairn-suite-worker")
@@ -87,7 +93,7 @@ class Worker:
         """Write this process's id to the journal, since it may have to be ended."""
         self._tell(event="start", pid=self._pid)
 
-    @pytest.hookimpl(trylast=True)
+    @_hook(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Select tests after all other plugins."""
         selected: list[pytest.Item] = []
@@ -118,7 +124,7 @@ class Worker:
         self._test |= {"runs": 0, "first": ""}
         self._tell(event="begin", test=nodeid)
 
-    @pytest.hookimpl(tryfirst=True)
+    @_hook(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Count how often the test is run: other plugins may rerun it until it passes."""
         if item.nodeid == self._test.get("test"):
@@ -148,7 +154,7 @@ class Worker:
             self._parent = _parent_of()
             self._tell(event="orphaned", test=nodeid)
 
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    @_hook(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """Write that pytest finished, after all other plugins have run."""
         failed = session.testsfailed

@@ -83,6 +83,18 @@ def test_an_interpreter_is_looked_for_and_must_be_what_it_is_called(
         installation.interpreter(case_of(store, case.wheel_set, python=Path(sys.executable)))
 
 
+def test_an_interpreter_of_another_system_is_not_looked_for(
+    store: MemoryStore, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    python = tmp_path / "python3.99"
+    python.write_text(f"#!/bin/sh\n: > {tmp_path}/asked\n", encoding="utf-8")
+    python.chmod(0o755)
+    for platform, is_asked in (("win_amd64", False), ("linux_aarch64", True)):
+        assert installation.interpreter(case_of(store, stage(python="3.99", platform=platform))) is None
+        assert (tmp_path / "asked").exists() == is_asked
+
+
 def test_the_pages_that_will_be_lie_over_those_that_are(store: MemoryStore, stage: Stage) -> None:
     made = stage()
     case = case_of(store, made, target="release/gfx94X-dcgpu")

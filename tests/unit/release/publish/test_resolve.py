@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
+from cairn import venv
 from cairn.errors import PrerequisiteError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED
@@ -367,3 +369,18 @@ def test_a_uv_that_is_missing_or_too_old_is_named(
         resolved(store, [])
     assert "\n" not in str(caught.value)
     assert "pip install" in (caught.value.tip or "")
+
+
+def test_uv_asks_the_interpreter_what_it_is_once(
+    store: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, environment = tmp_path / "log", venv.create(tmp_path / "environment")
+    line = f"import os; os.write(os.open({str(log)!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND), b'asked ')\n"
+    (environment.site_packages / "log.pth").write_text(line)
+    monkeypatch.setattr(sys, "executable", str(environment.python))
+    wheel, starts = make_wheel(tmp_path, "torch", "1.0"), []
+    for _ in range(3):
+        publish(store, "staging", make_wheels(tmp_path, {"numpy 1.0": []}))
+        assert names(resolved(store, [wheel], "numpy")) == ["numpy-1.0"]
+        starts.append(log.read_text())
+    assert starts[0] == starts[2]
