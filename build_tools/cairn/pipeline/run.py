@@ -15,10 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
-from cairn import files, venv
+from cairn import files
 from cairn import targets as gpu
 from cairn.build import job, preflight, rocm_sdk
-from cairn.build.environments import pip_install
 from cairn.build.inputs import variables
 from cairn.build.model import BuiltWheel, Job, SdkRequest
 from cairn.errors import StoreError, SystemFailureError
@@ -42,7 +41,6 @@ from cairn.sources.manifest import manifest
 from cairn.store import folder as store_folder
 from cairn.testing import record as records
 from cairn.testing import smoke
-from cairn.venv import PackageSource
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.metadata import device_names
 from cairn.wheels.wheelset import WheelSet
@@ -161,20 +159,12 @@ class _Stages:
         trail.write_page(request, result)
         return result
 
-    def _hipify_python(self) -> Path:
+    def _hipify_python(self) -> Path | None:
         """Return an interpreter that has the stack's own torch, for a checkout that is hipified with it."""
-        wheels, folder = self._request.stack.extra_wheels, self._request.work_dir / "tools"
-        name, requirements = f"install {', '.join(wheels)} for hipify", "\n".join(wheels)
-        marker = folder / "cairn-tools"
-        env = venv.describe(folder)
-        if marker.is_file() and marker.read_text(encoding="utf-8") == requirements:
-            self._keep(name, "installed already")
-        else:
-            with self._stage(name) as stage:
-                env, log = venv.create(folder), self._request.logs_dir / "tools.log"
-                pip_install(env, wheels, PackageSource(), log=log, on_line=stage.update)
-                marker.write_text(requirements, encoding="utf-8")
-        return env.python
+        request, stack = self._request, self._request.stack
+        with self._stage(f"install {', '.join(stack.extra_wheels)} for hipify") as stage:
+            folder, log = request.work_dir / "tools", request.logs_dir / "tools.log"
+            return staging.hipify_python(stack, folder, log=log, say=stage.update)
 
     def _check_out(self, hipify_python: Path | None) -> tuple[Checkout, ...]:
         request, stack = self._request, self._request.stack

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from cairn import files
+from cairn import files, venv
 from cairn.build import cache, job, rocm_sdk
+from cairn.build.environments import pip_install
 from cairn.build.model import InstalledSdk, Job
-from cairn.output import console
+from cairn.output import Progress, console, silent
 from cairn.release.index import keys
 from cairn.release.provenance.attest import Attester
 from cairn.release.publish import files as publish_files
@@ -66,6 +67,29 @@ def install_own_sdk(
     with serving(local) as server:
         index_url = keys.index_url(server.url, index)
         return install_sdk(build, dists, index_url, log=logs / "install-sdk.log"), dists
+
+
+def hipify_python(stack: Stack, folder: Path, *, log: Path, say: Progress = silent) -> Path | None:
+    """The interpreter that hipifies the checkouts of a stack, with the stack's own torch.
+
+    Args:
+        stack: the stack.
+        folder: has the environment, or receives it.
+        log: of pip.
+        say: called with what pip does.
+
+    Returns:
+        None where no project is hipified by a torch that is installed first.
+    """
+    if not any(project.hipify == "torch-utils" for project in stack.projects):
+        return None
+    marker, requirements = folder / "cairn-tools", "\n".join(stack.extra_wheels)
+    if files.text_or_empty(marker) == requirements:
+        return venv.describe(folder).python
+    env = venv.create(folder)
+    pip_install(env, stack.extra_wheels, PackageSource(), log=log, on_line=say)
+    files.write_text(marker, requirements)
+    return env.python
 
 
 def stage_set(  # noqa: PLR0913 - each is one independent part of the request

@@ -149,15 +149,18 @@ def checkouts(
         SourceError: the checkouts cannot be made as they were frozen.
     """
     folders = {p.name: folder / stack.project(p.name).checkout_dir for p in frozen.projects}
-    requests = {
-        source.name: CheckoutRequest(
-            project=stack.project(source.name),
-            checkout_dir=folders[source.name],
-            origin=origin_of(stack, source),
-        )
-        for source in frozen.projects
-    }
     with console.current().stage(name) as stage:
+        tools, log = folder.parent / "tools", folder.parent / "logs" / "tools.log"
+        python = staging.hipify_python(stack, tools, log=log, say=stage.update)
+        requests = {
+            source.name: CheckoutRequest(
+                project=stack.project(source.name),
+                checkout_dir=folders[source.name],
+                origin=origin_of(stack, source),
+                python=python,
+            )
+            for source in frozen.projects
+        }
         trees = restore.reproduce(frozen, requests, say=stage.update)
         stage.update("comparing the trees")
         if exact and (problems := manifest.verify(frozen, folders)):
