@@ -78,8 +78,8 @@ class Promotion:
 class Readmission:
     """A named user's word that a set is right in an index after all.
 
-    A rollback took it off; or it came before anybody signed, and is to be judged by what builders and testers
-    have signed since.
+    A rollback took it off; or it is there, such as from before anybody signed: then, in a store with a root,
+    it is judged by what builders and testers have signed by now, and vouched for.
 
     Attributes:
         who: whom to ask.
@@ -143,8 +143,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         target: the index that is to have it.
         records: test records to put beside the set first; the gate reads all that are there.
         bypass: a named user's word in place of a record.
-        readmission: a named user's word for a set that a rollback took off `target`; one that is there is
-            judged again by that, and vouched for, where the store has a root.
+        readmission: a named user's word for a set that a rollback took off `target`, or that is there.
         mirror_lock: what a mirror may hold; None asks for no lock.
         trust: whose signatures count; None takes the keys that the store's root names, or asks for none.
         python: the interpreter that the gate installs with; None takes one that is at hand.
