@@ -404,7 +404,7 @@ def _interpreters() -> dict[Path, bytes]:
 def _cache() -> Iterator[Path]:
     """A cache for one run of uv: of an index, whose pages change from run to run, nothing is kept."""
     with tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder:
-        for path, data in _interpreters().items():
+        for path, data in tuple(_interpreters().items()):  # another thread may add to them
             Path(folder, path).parent.mkdir(parents=True, exist_ok=True)
             Path(folder, path).write_bytes(data)
         yield Path(folder)
