@@ -159,8 +159,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     if source == target:
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
     source_now, target_now = Index(store, source).load(), Index(store, target).load()
-    set_id = whole_id(set_id, source_now, target_now)
-    trust = _by_root(store, target, trust)
+    set_id, trust = whole_id(set_id, source_now, target_now), _by_root(store, target, trust)
     key = attester.signer if attester else None
     given = _put_records(store, records, set_id, trust, key, dry_run=dry_run)
     rules.refuse_other_family(target, wheel_set := read_set(store, set_id))
