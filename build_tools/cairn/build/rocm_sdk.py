@@ -162,6 +162,8 @@ def install(
             "the ROCm SDK that is asked for is not installed yet, and --offline fetches nothing",
             tip="install it first with the same flags, without --offline",
         )
+    # First, so that a folder of which a killed run has removed a part never counts as an SDK.
+    (env_dir / _MARKER).unlink(missing_ok=True)
     env = venv.create(env_dir, python=python.path)
     say(f"pip install rocm[{','.join(request.extras)}]")
     rocm.install(

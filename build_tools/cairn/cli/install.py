@@ -104,7 +104,7 @@ def _install(request: Install) -> Iterator[Answer | Piece]:
 
 def _destination(request: Install) -> Destination:
     """The Python to install for; who sits before a terminal is asked where there is none."""
-    from cairn import venv
+    from cairn import files, venv
     from cairn.pipeline import install
 
     try:
@@ -112,7 +112,9 @@ def _destination(request: Install) -> Destination:
     except install.NoEnvironmentError as error:
         if request.json or not console.current().can_ask():
             raise
-        folder = Path(console.current().ask(f"{error}. Folder of one, made if missing", "torch-env"))
+        folder = files.expanded(
+            console.current().ask(f"{error}. Folder of one, made if missing", "torch-env")
+        )
     if not folder.is_dir():
         first = install.destination(None, to_change=False)
         venv.create(folder, python=first.interpreter.path)

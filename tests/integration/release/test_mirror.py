@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.errors import NetworkError
+from cairn.errors import NetworkError, StoreError
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
 from cairn.release.publish.files import publish
@@ -77,6 +77,16 @@ def test_what_the_channel_has_stays_as_it_is(store: LocalStore, tmp_path: Path) 
 def test_what_cannot_be_found_is_named(store: LocalStore, tmp_path: Path) -> None:
     torch = make_wheel(tmp_path, "torch", "2.9.0", requires=["numpy>=3"])
     with pytest.raises(NetworkError, match=r"numpy>=3, wanted by torch-2\.9\.0"):
+        mirror(store, "staging", dists=[torch])
+
+
+@pytest.mark.parametrize("url", ["git+file:///nowhere/helper", "file:///nowhere/helper-1.0.tar.gz"])
+def test_what_lies_at_an_address_is_neither_fetched_nor_built(
+    store: LocalStore, tmp_path: Path, url: str
+) -> None:
+    """pip would run the build backend of what is no wheel, `--only-binary` or not."""
+    torch = make_wheel(tmp_path, "torch", "2.9.0", requires=[f"helper @ {url}"])
+    with pytest.raises(StoreError, match="a mirror takes files of an index alone: helper @ "):
         mirror(store, "staging", dists=[torch])
 
 

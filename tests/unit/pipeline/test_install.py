@@ -239,6 +239,11 @@ def test_the_answer_as_json(install: Install) -> None:
         ("packages", ["torch", "--extra-index-url=https://evil.example"]),
         ("packages", ["torch @ https://evil.example/torch-9-py3-none-any.whl"]),
         ("packages", []),
+        # Neither is looked up in what a promoter signed.
+        ("set_id", ""),
+        ("index_url", "../../staging/simple/"),
+        ("index_url", "../staging/simple/"),
+        ("index_url", "../other/release/simple/"),
     ],
 )
 def test_a_list_that_leads_elsewhere_is_refused(

@@ -60,6 +60,12 @@ def mirror(
                 f"the ROCm SDK is fetched from no other index: {'; '.join(map(str, own))}",
                 tip="publish it first: whoever registers its names elsewhere would get into the mirror",
             )
+        # pip takes the file behind an address as it is, and builds what is no wheel.
+        if elsewhere := [item for item in lacking if parsed(item.requirement).url is not None]:
+            raise StoreError(
+                f"a mirror takes files of an index alone: {'; '.join(map(str, elsewhere))}",
+                tip="publish it first, or have its user require it by name and version",
+            )
         if len(added) == _ROUNDS:
             raise NetworkError(f"still missing after fetching: {'; '.join(map(str, lacking))}")
         added.append(_fetch(Index(store, index).load(), lacking))

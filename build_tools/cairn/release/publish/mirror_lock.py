@@ -210,6 +210,11 @@ def lines_for(entries: Iterable[Asked], platform: Platform) -> Iterator[str]:
     for one in entries:
         for text in one.requires:
             requirement = requirements.requirement(text)
+            if requirement.url is not None:  # by its name alone it would be somebody else's
+                raise UsageError(
+                    f"a lock takes files of an index alone, and this names an address: {text}",
+                    tip="publish it first, and require it by name and version",
+                )
             extras = ("", *one.extras)
             if requirement.marker is None or any(
                 requirement.marker.evaluate(platform.markers() | {"extra": extra}) for extra in extras

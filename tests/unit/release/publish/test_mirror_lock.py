@@ -116,6 +116,13 @@ def test_markers_and_extras_decide_what_is_asked_on_a_platform(
     assert list(mirror_lock.lines_for([asked], Platform(python=python, tag=tag))) == expected
 
 
+def test_an_address_is_not_asked_for_by_its_name_alone() -> None:
+    """Under that name anybody may have registered something else."""
+    asked = Asked(by="torch", requires=("helper @ git+https://example.org/helper@abc",))
+    with pytest.raises(UsageError, match="this names an address: helper @ git"):
+        list(mirror_lock.lines_for([asked], Platform(python="3.12", tag="linux_x86_64")))
+
+
 def test_what_the_stack_makes_itself_is_asked_of_no_other_index(tmp_path: Path) -> None:
     requires = ["numpy", "rocm[libraries]==7.10.0", "rocm-sdk-core==7.10.0", "triton==3.5", "mine"]
     torch = make_wheel(tmp_path, "torch", "2.9.0", requires=requires, extras=["x"])
