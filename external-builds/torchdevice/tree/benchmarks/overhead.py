@@ -1,13 +1,14 @@
-"""What a mode costs: CPU time of training steps, enabled against off, in interleaved triples.
+"""What a mode costs: CPU time of training steps, enabled against off, in interleaved rounds.
 
-    python benchmarks/overhead.py [--strict] [TRIPLES]
+    python benchmarks/overhead.py [--strict] [ROUNDS]
 
-Each triple is off, enabled, off. For each model, the median ratio of enabled against the mean of both sides
-is printed, and beside it that of the last against the first: what this machine's own noise makes of 1. The
+Each round is off, enabled, off under a mode of torch's that does nothing, off. For each model, the median ratio
+of enabled against the mean of both sides is printed; that of the mode that does nothing, the floor of any mode
+(`redirect` has none); and that of the last against the first: what this machine's own noise makes of 1. The
 lines after the models are of single calls, which have no bar.
 
 Then the peak of resident memory of processes that import torch and train each model, with TorchDevice and
-without: the median of as many as there are triples, five at most.
+without: the median of as many as there are rounds, five at most.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torchdevice
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 STEPS_SECONDS = 0.15
 
@@ -66,6 +69,13 @@ def lstm() -> tuple[nn.Module, tuple[int, ...]]:
 MODELS = {make.__name__: make for make in (cnn, transformer, lstm)}
 
 
+class Nothing(TorchFunctionMode):  # type: ignore[misc]
+    """A mode that does nothing."""
+
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
+
+
 def training_step(make: Callable[[], tuple[nn.Module, tuple[int, ...]]], device: str) -> Callable[[], object]:
     """A step as scripts have it: a batch is moved, a loss is computed, an optimizer steps."""
     torch.manual_seed(0)
@@ -95,24 +105,25 @@ def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
 
 
 def ratios(
-    work: Callable[[str], Callable[[], object]], triples: int, seconds: float, *, strict: bool
-) -> tuple[float, float, float]:
-    """Median ratio of enabled against off, of off against off, and the seconds of one call when off."""
+    work: Callable[[str], Callable[[], object]], rounds: int, seconds: float, *, strict: bool
+) -> list[float]:
+    """Median ratios to off, of enabled, of a mode that does nothing and of off; and the seconds of one call."""
     off = work("cpu")
     cpu_seconds(off, 3)
     repeats = max(1, round(seconds / cpu_seconds(off, 3)))
-    enabled, noise, times = [], [], []
-    for _ in range(triples):
+    rows = []
+    for _ in range(rounds):
         first = cpu_seconds(off, repeats)
         with torchdevice.redirected("cpu", strict=strict):
             on = work("cuda")
             on()
-            between = cpu_seconds(on, repeats)
+            enabled = cpu_seconds(on, repeats)
+        with Nothing():
+            nothing = cpu_seconds(off, repeats)
         last = cpu_seconds(off, repeats)
-        enabled.append(2 * between / (first + last))
-        noise.append(last / first)
-        times.append(first)
-    return statistics.median(enabled), statistics.median(noise), statistics.median(times)
+        mean = (first + last) / 2
+        rows.append((enabled / mean, nothing / mean, last / first, first))
+    return [statistics.median(column) for column in zip(*rows, strict=True)]
 
 
 def peak(model: str, mode: str) -> int:
@@ -140,10 +151,10 @@ def main() -> None:
         return
     strict = "--strict" in sys.argv
     numbers = [int(text) for text in sys.argv[1:] if text.isdecimal()]
-    triples = numbers[0] if numbers else 21
+    rounds = numbers[0] if numbers else 21
     mode = "strict" if strict else "redirect"
-    print(f"torch {torch.__version__}, {mode}, {triples} triples")
-    print(f"{'':24} enabled  off again  off")
+    print(f"torch {torch.__version__}, {mode}, {rounds} rounds")
+    print(f"{'':24} enabled  nothing  off again  off")
     steps = {name: (lambda device, f=f: training_step(f, device)) for name, f in MODELS.items()}
     x = torch.ones(4)
 
@@ -158,13 +169,13 @@ def main() -> None:
         "x + x": adding,
     }
     for name, work in {**steps, **calls}.items():
-        on, noise, off = ratios(work, triples, STEPS_SECONDS if name in steps else 0.05, strict=strict)
-        print(f"{name:24} {on:7.3f}  {noise:9.3f}  {off * 1e6:.1f} µs")
+        on, floor, noise, off = ratios(work, rounds, STEPS_SECONDS if name in steps else 0.05, strict=strict)
+        print(f"{name:24} {on:7.3f}  {floor:7.3f}  {noise:9.3f}  {off * 1e6:.1f} µs")
     print("peak of memory")
     for name in MODELS:
-        pairs = [(peak(name, "off"), peak(name, mode)) for _ in range(min(5, triples))]
+        pairs = [(peak(name, "off"), peak(name, mode)) for _ in range(min(5, rounds))]
         off_peak, on_peak = (statistics.median(side) for side in zip(*pairs, strict=True))
-        print(f"{name:24} {on_peak / off_peak:7.3f}  {'':9}  {off_peak / 1e6:.0f} MB")
+        print(f"{name:24} {on_peak / off_peak:7.3f}  {'':18}  {off_peak / 1e6:.0f} MB")
 
 
 if __name__ == "__main__":

@@ -145,6 +145,22 @@ def test_the_backward_of_an_operator_of_python_is_where_its_results_are() -> Non
         assert (x.grad.device, x.grad.tolist()) == (x.device, [3.0] * 4)
 
 
+def test_the_body_of_an_operator_of_python_runs_with_no_mode() -> None:
+    seen = []
+
+    @torch.library.custom_op("torchdevice_tests::looked_at", mutates_args=())
+    def looked_at(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        seen.append((x.device.type, torch._C._len_torch_function_stack()))
+        return x * y + torch.ones(4, device=x.device)
+
+    with torchdevice.redirected("cpu", strict=True):
+        x = torch.ones(4, device="cuda")
+        assert looked_at(x, x).device == x.device
+        with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+            looked_at(x, torch.ones(4))
+    assert seen == [("cpu", 0)]
+
+
 def test_gradients_that_a_function_made_on_its_way_are_where_its_inputs_are() -> None:
     if not hasattr(nn, "LinearCrossEntropyOptions"):
         pytest.skip("since PyTorch 2.13")
