@@ -483,7 +483,7 @@ def _read(address: str) -> bytes:
 
 
 def _check(offer: Offer, address: str) -> None:
-    """Refuse an offer that would install from anywhere but this store, or what its root does not vouch for."""
+    """Refuse an offer of anything but a set of this store, or of what its root does not vouch for."""
     parts = urllib.parse.urlsplit(offer.index_url)
     try:
         valid = bool(offer.packages) and all(Requirement(word).url is None for word in offer.packages)
@@ -491,10 +491,8 @@ def _check(offer: Offer, address: str) -> None:
         its_base, its_index = reader.parse_index_url(urllib.parse.urljoin(address, offer.index_url))
     except (InvalidRequirement, UsageError):
         valid = False
-    else:
-        # Only a set by its id, of an index behind the gate, is looked up in what a promoter signed.
-        valid &= bool(offer.set_id) and its_base == base
-        valid &= keys.is_gated(its_index) or not keys.is_gated(index)
+    else:  # only a set by its id, of an index behind the gate, is looked up in what a promoter signed
+        valid &= bool(offer.set_id) and its_base == base and keys.is_gated(its_index) >= keys.is_gated(index)
     if parts.scheme or parts.netloc or not valid:
         raise StoreError(
             f"{address} names something that is not of its own index: {offer.index_url} {offer.packages}",
