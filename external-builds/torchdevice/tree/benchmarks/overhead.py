@@ -2,10 +2,10 @@
 
     python benchmarks/overhead.py [--strict] [ROUNDS]
 
-Each round is off, enabled, off under a mode of torch's that does nothing, off. For each model, the median ratio
-of enabled against the mean of both sides is printed; that of the mode that does nothing, the floor of any mode
-(`redirect` has none); and that of the last against the first: what this machine's own noise makes of 1. The
-lines after the models are of single calls, which have no bar.
+Each round is off, enabled, off under a mode of torch's that does nothing, off. For each model, the median
+ratio of enabled against the mean of both sides is printed; that of the mode that does nothing, the floor of
+any mode (`redirect` has none); and that of the last against the first: what this machine's own noise makes
+of 1. The lines after the models are of single calls, which have no bar.
 
 Then the peak of resident memory of processes that import torch and train each model, with TorchDevice and
 without: the median of as many as there are rounds, five at most.
@@ -107,7 +107,7 @@ def cpu_seconds(work: Callable[[], object], repeats: int) -> float:
 def ratios(
     work: Callable[[str], Callable[[], object]], rounds: int, seconds: float, *, strict: bool
 ) -> list[float]:
-    """Median ratios to off, of enabled, of a mode that does nothing and of off; and the seconds of one call."""
+    """Median ratios to off: of enabled, of a mode that does nothing, of off; then the seconds of a call."""
     off = work("cpu")
     cpu_seconds(off, 3)
     repeats = max(1, round(seconds / cpu_seconds(off, 3)))
