@@ -26,6 +26,10 @@ def test_there_is_one() -> None:
     assert torch.get_device_module() is torch.cuda
     assert torch.get_device_module("cuda:1") is torch.cuda
     assert torch.get_device_module(accelerator.current_accelerator()).is_available()
+    # As torch.testing's own `freeze_rng_state` asks: by the type alone, which is "cpu" in `redirect`.
+    module = torch.get_device_module(accelerator.current_accelerator().type)
+    module.set_rng_state(module.get_rng_state())
+    assert (module.memory_allocated() >= 0, module.device_count()) == (True, torch.cuda.device_count())
 
 
 def test_tensors_go_there(place: torch.device) -> None:

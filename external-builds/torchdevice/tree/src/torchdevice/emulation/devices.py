@@ -74,12 +74,18 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 
 
 def module_of(original: Function) -> Function:
-    """The module of what is named, not of where it leads; without a name, torch.cuda."""
+    """The module of what is named, not of where it leads; without a name, torch.cuda.
+
+    A program that asks torch.accelerator for the device is told where `redirect` leads. The module of that
+    type, such as torch.cpu, lacks what an accelerator's has, so that it is given torch.cuda, too.
+    """
 
     @functools.wraps(original)
     def wrapper(device: Any = None) -> Any:
         asked = "cuda" if device is None and translation.route() is not None else device
         kind = RealDevice(asked).type if isinstance(asked, str | RealDevice) else ""
+        if kind and translation.route() is not None and kind == translation.shown(0).type:
+            return torch.cuda
         is_ours = kind in translation.GPUS and hasattr(torch, kind)
         return getattr(torch, kind) if is_ours else original(device)
 
