@@ -146,13 +146,9 @@ class Layout:
 
     def named_sections(self) -> Iterator[tuple[bytes, Section]]:
         """The sections with their names; none if the file has no section names."""
-        if (names := self.names_section) is None:
-            return
-        whole = names.offset + names.size <= self.view.size and names.size <= _LONGEST_NAME
-        held = self.view.read(names.offset, names.size) if whole else b""
-        for section in self.sections:
-            end = held.find(b"\0", section.name)
-            yield held[section.name : end] if end >= 0 else self.text(names.offset + section.name), section
+        names = self.names_section
+        for section in self.sections if names else ():
+            yield self.text(names.offset + section.name if names else 0), section
 
     def named(self, name: str) -> tuple[Section, ...]:
         """The sections of that name."""
