@@ -84,8 +84,9 @@ def hipify_python(stack: Stack, folder: Path, *, log: Path, say: Progress = sile
     if not any(project.hipify == "torch-utils" for project in stack.projects):
         return None
     marker, requirements = folder / "cairn-tools", "\n".join(stack.extra_wheels)
-    if files.text_or_empty(marker) == requirements:
+    if marker.is_file() and files.text_or_empty(marker) == requirements:
         return venv.describe(folder).python
+    marker.unlink(missing_ok=True)  # first, so that what a killed run has left of it never counts
     env = venv.create(folder)
     pip_install(env, stack.extra_wheels, PackageSource(), log=log, on_line=say)
     files.write_text(marker, requirements)
