@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from cairn.errors import BuildError, UsageError
+from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
 from cairn.output import Progress, wording
 from cairn.output.wording import short_id
 from cairn.pipeline import bisect, challenge
@@ -133,7 +133,9 @@ def run(  # noqa: PLR0913 - what is searched, where, and who is told
         trial, wheels = Try(set_id=request.set_id, commit=commit.id), request.work_dir / "commits" / commit.id
         try:
             challenge.build(request, prepared, wheels, instead=_state(good, prepared.frozen, steps[:place]))
-        except BuildError as error:  # as `git bisect skip`
+        except (BuildError, WheelError, ProblemsError) as error:  # as `git bisect skip`
+            if not all(isinstance(one, BuildError | WheelError) for one in getattr(error, "problems", ())):
+                raise  # this machine failed, and not the commit
             on_try(f"{name} cannot be built: {error}")
             search = bisect.noted(search, trial, output_dir)
         else:

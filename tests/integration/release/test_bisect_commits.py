@@ -19,7 +19,13 @@ from helpers.trail import cairn, clean_environment
 
 pytestmark = pytest.mark.slow
 
-COMMITS, FAULT, BROKEN = 8, 5, 6  # the commit after the fault cannot be built
+COMMITS, FAULT, BROKEN = 8, 5, 6  # the commit after the fault gives no wheel
+BREAK = {
+    "it cannot be built": lambda _project: "[",
+    "its wheel has a finding": lambda project: project.replace(
+        "[project]", '[project]\ndependencies = ["helper @ https://example.org/helper.zip"]'
+    ),
+}
 TRIED = {4: "good", BROKEN: "skip", FAULT: "bad"}
 CHECK = "import sys, tiny; sys.exit(tiny.ANSWER != 42)"
 
@@ -40,7 +46,7 @@ class Nights:
 
 
 @pytest.fixture(scope="module")
-def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
+def nights(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Nights:
     folder = tmp_path_factory.mktemp("commits")
     stack, env = tiny_stack.write(folder / "stack"), clean_environment(folder / "cache")
     origin, store = stack / "origin", folder / "store"
@@ -50,7 +56,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     for number in range(1, COMMITS + 1):
         (origin / "tiny" / f"part{number}.py").write_text(f"PART = {number}\n")
         (origin / "version.txt").write_text("1.1\n")
-        (origin / "pyproject.toml").write_text("[" if number == BROKEN else project)
+        broken = BREAK[request.param](project)
+        (origin / "pyproject.toml").write_text(broken if number == BROKEN else project)
         if number == FAULT:
             (origin / "tiny" / "__init__.py").write_text("ANSWER = 41\n")
             letters = random.Random(1).choices("abcdefghij", k=60_000)  # noqa: S311 - does not deflate to nothing
@@ -60,6 +67,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     return Nights(stack=stack, store=store, sets=(good, bad), commits=tuple(commits), env=env)
 
 
+@pytest.mark.parametrize("nights", ["it cannot be built"], indirect=True)
 def test_a_command_leads_to_the_one_commit_and_what_is_not_to_be_built_is_passed_over(
     nights: Nights, tmp_path: Path
 ) -> None:
@@ -77,6 +85,7 @@ def test_a_command_leads_to_the_one_commit_and_what_is_not_to_be_built_is_passed
     assert json.loads(again.stdout)["search"] == said["search"]
 
 
+@pytest.mark.parametrize("nights", ["its wheel has a finding"], indirect=True)
 def test_a_jump_leads_to_the_one_commit_that_is_measured(nights: Nights, tmp_path: Path) -> None:
     store = LocalStore(nights.store)
     sizes = (1_600, 1_600, 30_000)

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from cairn.errors import NetworkError, StoreError
+from cairn.release.index.generation import MIRRORED
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
-from cairn.release.publish.files import publish
+from cairn.release.publish import distribution
+from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.mirror import mirror
 from cairn.store.folder import LocalStore
 from helpers.release import make_wheel
@@ -71,6 +74,17 @@ def test_what_the_channel_has_stays_as_it_is(store: LocalStore, tmp_path: Path) 
     assert [
         entry.filename.split("-")[0] for entry in mirror(store, "staging", requirements=["numpy"]).added
     ] == ["numpy"]
+
+
+def test_a_version_that_was_mirrored_for_another_python_gets_the_file_of_this_one(
+    upstream: LocalStore, store: LocalStore, tmp_path: Path
+) -> None:
+    here = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    wheels = [make_wheel(tmp_path / "up", "native", "1.0", tag=f"{p}-none-any") for p in ("cp39", here)]
+    publish(upstream, "dev", wheels)
+    publish_dists(Index(store, "staging"), [distribution.read(wheels[0])], "mirror", build=MIRRORED)
+    (entry,) = mirror(store, "staging", requirements=["native"]).added
+    assert entry.filename == wheels[1].name
 
 
 @pytest.mark.usefixtures("upstream")

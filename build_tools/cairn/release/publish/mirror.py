@@ -22,6 +22,7 @@ from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.publish import distribution, mirror_lock, rules
 from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import Published, publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock, is_of_sdk
 from cairn.release.publish.resolve import Missing, closure, parsed
@@ -177,13 +178,18 @@ def _fetch(snapshot: Snapshot, lacking: Sequence[Missing]) -> Published:
                 tip="see pip config list for the index that it asks; publish our own distributions first",
             )
         fetched = tuple(distribution.read(path) for path in sorted(Path(folder).iterdir()))
-        # A version that the index has stays as it is, also where pip found other files of it.
-        new = [
-            item
-            for item in fetched
-            if item.version not in {file.version for file in snapshot.project(item.name).files}
-        ]
+        new = [item for item in fetched if _is_new(item, snapshot)]
         return publish_dists(snapshot.index, new, "mirror", build=MIRRORED)
+
+
+def _is_new(dist: Dist, snapshot: Snapshot) -> bool:
+    """Whether a mirror adds this file: a version that was published here stays as it is.
+
+    A version that was mirrored grows by files for other Pythons and platforms.
+    """
+    files_there = snapshot.project(dist.name).files
+    published = {file.version for file in files_there if file.build != MIRRORED}
+    return dist.version not in published and dist.path.name not in {file.filename for file in files_there}
 
 
 def _other_bytes(lock: MirrorLock, snapshot: Snapshot) -> Iterator[str]:
