@@ -147,7 +147,9 @@ def test_what_is_named_reaches_the_build_and_its_wheel_is_shared_with_none_that_
     assert first != second
 
 
-@pytest.mark.parametrize("ask", ["the version of ninja", "the version of make", "clang of hipcc", "a compiler"])
+@pytest.mark.parametrize(
+    "ask", ["the version of ninja", "the version of make", "clang of hipcc", "a compiler"]
+)
 def test_what_a_package_of_a_build_brought_is_asked_without_the_secrets_of_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str
 ) -> None:

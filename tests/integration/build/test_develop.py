@@ -133,7 +133,9 @@ def test_no_other_run_takes_the_environments_away_while_it_compiles(
     done = develop.run(
         Job(
             stack=stack,
-            checkouts={"thing": repository(tmp_path / "t", {"pyproject.toml": PYPROJECT, "backend.py": backend})},
+            checkouts={
+                "thing": repository(tmp_path / "t", {"pyproject.toml": PYPROJECT, "backend.py": backend})
+            },
             output_dir=tmp_path / "out",
             env_dir=tmp_path / "envs",
         ),

@@ -12,8 +12,8 @@ import pytest
 
 from cairn import venv
 from cairn.build import execution, plan
-from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk
 from cairn.build.inputs import leftovers
+from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk
 from cairn.errors import BuildError, SourceError
 from cairn.rocm.install import SdkInfo
 from cairn.sources.git.repository import root_at
