@@ -158,8 +158,9 @@ def _candidates(version: str) -> Iterator[Path]:
     name = f"python{version}"
     if (on_path := shutil.which(name)) is not None:
         yield Path(on_path)
-    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv", "versions")
-    yield from sorted(pyenv.glob(f"{version}.*/bin/{name}"), key=_newest_first)
+    with contextlib.suppress(UsageError):  # no home is known, as in a container without users
+        pyenv = files.expanded(os.environ.get("PYENV_ROOT") or "~/.pyenv") / "versions"
+        yield from sorted(pyenv.glob(f"{version}.*/bin/{name}"), key=_newest_first)
     where = ("--no-python-downloads", "--no-config", "--system")
     with contextlib.suppress(ProcessError, PrerequisiteError):
         env = isolation.variables(isolation.Isolation.TOOL)

@@ -138,9 +138,10 @@ def variables(
         raise ValueError(f"a program of the kind {isolation.value} needs a home folder of its own")
     passed |= _SAME_EVERYWHERE | platforms.here.home_variables(home)
     if isolation is Isolation.INSTALLER:
-        passed.setdefault("PIP_CACHE_DIR", str(platforms.here.cache_of("pip", environ)))
-        passed.setdefault("UV_CACHE_DIR", str(platforms.here.cache_of("uv", environ)))
-        for name in ("PIP_CACHE_DIR", "UV_CACHE_DIR"):
+        with contextlib.suppress(RuntimeError):  # without a home of the user, theirs are in their own
+            passed.setdefault("PIP_CACHE_DIR", str(platforms.here.cache_of("pip", environ)))
+            passed.setdefault("UV_CACHE_DIR", str(platforms.here.cache_of("uv", environ)))
+        for name in passed.keys() & {"PIP_CACHE_DIR", "UV_CACHE_DIR"}:
             # One that foreign code made beside hidden folders would be hidden, too (`platforms.landlock`).
             with contextlib.suppress(OSError):
                 Path(passed[name]).mkdir(parents=True, exist_ok=True)
@@ -181,7 +182,7 @@ def credential_files() -> tuple[Path, ...]:
     our variables either, one warning says so.
     """
     _warn_of_exposed()
-    usual = [Path.home() / name for name in _CREDENTIALS]
+    usual = _at_home(*_CREDENTIALS)
     if temporary := os.environ.get("RUNNER_TEMP"):
         usual += [Path(temporary).parent.parent / name for name in _OF_RUNNER]
     named = [Path(value) for name, value in os.environ.items() if _NAMES_A_SECRET.fullmatch(name)]
@@ -228,7 +229,7 @@ def temporary_files() -> Iterator[dict[str, str]]:
 
 def _logins(hosts: Iterable[str]) -> str:
     """The entries of the user's netrc file for these hosts; empty where there are none."""
-    usual = (Path.home() / name for name in (".netrc", "_netrc"))  # as requests looks for it
+    usual = _at_home(".netrc", "_netrc")  # as requests looks for it
     named = [Path(os.environ["NETRC"])] if os.environ.get("NETRC") else []
     for path in (*named, *usual):
         with contextlib.suppress(OSError, netrc.NetrcParseError):
@@ -239,6 +240,14 @@ def _logins(hosts: Iterable[str]) -> str:
                 if host in hosts
             )
     return ""
+
+
+def _at_home(*names: str) -> list[Path]:
+    """These paths in the user's home; none where it is not known, as in a container without users."""
+    try:
+        return [Path.home() / name for name in names]
+    except RuntimeError:
+        return []
 
 
 def _direct(passed: dict[str, str]) -> dict[str, str]:

@@ -48,12 +48,14 @@ _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+h
 _INDEX_TYPES = ("application/vnd.pypi.simple.v1+json", "application/vnd.pypi.simple.v1+html")
 # What a page of links has: a distribution, the mark of PEP 629, or the title that servers give to a folder.
 _IS_INDEX = re.compile(
-    r"<a\s[^>]*href=[\"']?[^\"'>]*\.(whl|zip|tar\.gz|tgz)[\"'>#?\s]|<meta[^>]*pypi:repository-version",
+    # Nothing runs beyond its tag, nor far: a page of `<a href=` over and over would take hours.
+    r"<a\s[^<>]{0,999}?href=[\"']?[^\"'<>]{0,999}\.(whl|zip|tar\.gz|tgz)[\"'>#?\s]"
+    r"|<meta[^<>]{0,999}pypi:repository-version",
     re.IGNORECASE,
 )
 _INDEX_TITLE = re.compile(r"links for|index|directory listing", re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
-_PASSWORD = re.compile(r"<input[^>]*type=[\"']?password", re.IGNORECASE)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.IGNORECASE)
+_PASSWORD = re.compile(r"<input[^<>]*type=[\"']?password", re.IGNORECASE)
 _LOGIN = re.compile(r"log[ -]?in|sign[ -]?in|log[ -]?on|authenticat", re.IGNORECASE)
 
 

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from cairn.build.compiler_cache import compilers
+from cairn.build.engine import compile_jobs
+from cairn.platforms import landlock
 from helpers import foreign
 
 SECRET = "f4ke-s3cr3t-0f-a-j0b"
@@ -142,3 +145,39 @@ def test_what_is_named_reaches_the_build_and_its_wheel_is_shared_with_none_that_
     (_, first), (origin, second) = (wheel_of(tmp_path / name) for name in "ab")
     assert origin == "built"
     assert first != second
+
+
+@pytest.mark.parametrize(
+    "ask", ["the version of ninja", "the version of make", "clang of hipcc", "a compiler"]
+)
+def test_what_a_package_of_a_build_brought_is_asked_without_the_secrets_of_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str
+) -> None:
+    """`ninja` on a build's PATH is the program of a wheel that its requirements name."""
+    seen = tmp_path / "seen"
+    with foreign.home_folder() as home:
+        (home / ".aws").mkdir()
+        (home / ".aws" / "credentials").write_text(SECRET)
+        (tmp_path / "bin").mkdir()
+        for name in ("ninja", "make", "hipconfig", "g++"):
+            program = tmp_path / "bin" / name
+            program.write_text(f"#!/bin/sh\nenv >>{seen}; cat {home}/.aws/credentials >>{seen}; echo 1.0\n")
+            program.chmod(0o755)
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+        if ask == "the version of ninja":
+            compile_jobs.speaks(path)
+        elif ask == "the version of make":
+            compile_jobs.without_old_make(path, tmp_path / "make")
+        elif ask == "clang of hipcc":
+            variables = {"ROCM_HOME": str(tmp_path), "PATH": path}
+            compilers.hip_clang(variables, None)
+        else:
+            compilers.keeps_device_code(tmp_path / "bin" / "g++")
+    text = seen.read_text()
+    assert "PATH=" in text
+    assert f"HOME={home}\n" not in text
+    assert f"KEY={SECRET}" not in text
+    if landlock.version() >= 2:
+        assert SECRET not in text

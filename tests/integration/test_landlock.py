@@ -69,6 +69,30 @@ def test_what_is_hidden_cannot_be_read_moved_or_linked_and_all_else_can(folder: 
 
 
 @needs_landlock
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can make a folder that others cannot list")
+def test_a_home_in_a_folder_that_its_user_cannot_list_keeps_no_program_from_starting(folder: Path) -> None:
+    """As /home on machines of several users, which they may pass and not read (mode 711)."""
+    user = folder / "home" / "user"
+    (user / ".aws").mkdir(parents=True)
+    for name in ("notes", ".aws/credentials"):
+        (user / name).write_text("text")
+    folder.chmod(0o755)
+    user.parent.chmod(0o711)
+    ask = f"""
+import os, subprocess, sys
+from pathlib import Path
+from cairn.platforms import landlock
+os.setgroups([]), os.setgid(12345), os.setuid(12345)
+landlock.start_confined(
+    lambda: subprocess.Popen(["/bin/sh", "-c", sys.argv[1]]), [Path({str(user / ".aws")!r})]
+).wait()
+"""
+    acts = f"cat {user}/notes; cat {user}/.aws/credentials"
+    done = subprocess.run([sys.executable, "-c", ask, acts], capture_output=True, text=True, check=False)
+    assert (done.stdout, "Permission denied" in done.stderr) == ("text", True), done.stderr
+
+
+@needs_landlock
 def test_a_program_that_is_not_there_is_said_to_be_so_by_who_asked() -> None:
     with pytest.raises(FileNotFoundError):
         landlock.start_confined(lambda: subprocess.Popen(["/no/such/program"]), ())

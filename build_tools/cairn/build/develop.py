@@ -60,14 +60,16 @@ def run(build: Job, name: str, *, folder: Path | None = None) -> EditableInstall
     project, checkouts = _chosen(build, name)
     build = dataclasses.replace(build, checkouts=checkouts, required=frozenset({project.name}))
     (build,) = job.check((build,))
-    request = job.resolve(build, job.sdk_of(build))
-    whole = plan.make(request)
-    step = next(step for step in whole.steps if step.project.name == project.name)
-    needed = Plan(request=request, steps=tuple(each for each in whole.steps if each is not step))
-    built = {wheel.project: wheel for wheel in (execution.run(needed) if needed.steps else ())}
-    place = folder or request.work_dir / project.name / "develop"
-    with console.current().stage(f"build {project.name} in {step.checkout}") as stage:
-        counted = _build(step, request, built, place, stage)
+    # To its end: another build would take SDK and environment away under the compilers.
+    with job.alone(build.environments()):
+        request = job.resolve(build, job.sdk_of(build))
+        whole = plan.make(request)
+        step = next(step for step in whole.steps if step.project.name == project.name)
+        needed = Plan(request=request, steps=tuple(each for each in whole.steps if each is not step))
+        built = {wheel.project: wheel for wheel in (execution.run(needed) if needed.steps else ())}
+        place = folder or request.work_dir / project.name / "develop"
+        with console.current().stage(f"build {project.name} in {step.checkout}") as stage:
+            counted = _build(step, request, built, place, stage)
     if counted is not None:
         console.current().info(f"  {project.name}: {counted}")
     return EditableInstall(
@@ -112,18 +114,19 @@ def _build(
     log = request.output_dir / "logs" / f"{step.project.name}-develop.log"
     files.write_text(log, "")
     content = backend.content_of(step, request, built)
-    env = environments.at(place, content, request.packages(), log=log, say=stage.update)
-    context = backend.context_of(env, step, request, built, stage, log=log)
-    settings = variables.expand_all(
-        step.project.config_settings, context.values, where=f"config_settings of {step.project.name}"
-    )
-    command = [*venv.pip_command(env.python), "--no-deps", "--no-build-isolation", "--no-index"]
-    command += [word for name, text in settings.items() for word in ("--config-settings", f"{name}={text}")]
-    with _in_tree(context), backend.prepare(context) as ready:
-        try:
-            ready.run([*command, "--editable", str(step.source_dir())])
-        except ProcessError as error:
-            raise backend.failure(context, error) from error
+    with environments.at(place, content, request.packages(), log=log, say=stage.update) as env:
+        context = backend.context_of(env, step, request, built, stage, log=log)
+        settings = variables.expand_all(
+            step.project.config_settings, context.values, where=f"config_settings of {step.project.name}"
+        )
+        command = [*venv.pip_command(env.python), "--no-deps", "--no-build-isolation", "--no-index"]
+        for name, text in settings.items():
+            command += ["--config-settings", f"{name}={text}"]
+        with _in_tree(context), backend.prepare(context) as ready:
+            try:
+                ready.run([*command, "--editable", str(step.source_dir())])
+            except ProcessError as error:
+                raise backend.failure(context, error) from error
     return ready.compiler_cache
 
 

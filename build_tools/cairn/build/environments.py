@@ -20,7 +20,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,6 +39,7 @@ _OF_DEVELOPER = "cairn-develop"  # in a developer's environment: the digest of w
 KEPT = dt.timedelta(days=30)
 _FORMAT = 1  # part of every name: raise it when an environment of the same content is made differently
 _WAIT = 3600.0  # seconds that another run may take to make one
+_BUILD_WAIT = 12 * 3600.0  # and to build in it
 _TIMEOUT = 900.0  # seconds; an sdist without metadata has to be built to be asked
 _UV_LINES, _PIP_LINES = 12, 8  # of their last words that are shown
 _FILE = "-r "  # begins a line that names a requirements file
@@ -125,10 +126,13 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
     return env
 
 
+@contextlib.contextmanager
 def at(
     path: Path, content: Content, source: PackageSource, *, log: Path, say: Progress
-) -> VirtualEnvironment:
-    """Install this content into a developer's environment; everything else in it stays.
+) -> Iterator[VirtualEnvironment]:
+    """Install this content into a developer's environment, and keep other runs from it for the block.
+
+    Everything else in it stays.
 
     Args:
         path: its folder; it is made where it is missing.
@@ -139,17 +143,20 @@ def at(
     """
     locked = _lock(content, source, say=say)
     env, note = venv.describe(path), path / _OF_DEVELOPER
-    with files.locked(path.with_name(f".{path.name}.lock"), timeout=_WAIT):
+    with files.locked(
+        path.with_name(f".{path.name}.lock"),
+        timeout=_BUILD_WAIT,
+        on_wait=lambda: say("waiting for another run that builds in it"),
+    ):
         digest = _digest(content, locked)
         if not env.python.exists():
             say("making its environment")
             venv.create(path, python=content.python.path)
-        elif note.is_file() and note.read_bytes() == digest.encode():
-            return env
-        note.unlink(missing_ok=True)
-        _fill(env, content, locked, source, log=log, say=say)
-        files.write_text(note, digest)
-    return env
+        if not note.is_file() or note.read_bytes() != digest.encode():
+            note.unlink(missing_ok=True)
+            _fill(env, content, locked, source, log=log, say=say)
+            files.write_text(note, digest)
+        yield env
 
 
 def give_back(env: VirtualEnvironment, what: str) -> None:

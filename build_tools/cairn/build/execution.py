@@ -25,7 +25,7 @@ from cairn.build.engine.step import Graph, Step
 from cairn.build.inputs import leftovers
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep, Plan
-from cairn.errors import UsageError, WheelError
+from cairn.errors import CairnError, UsageError, WheelError
 from cairn.output import console
 from cairn.sources.git.repository import root_at
 from cairn.sources.worktree import lock, twin
@@ -57,7 +57,7 @@ def run_all(
         labels: what tells the variants from each other, where there are several.
         output_dir: receives `events.jsonl`; None for the output folder of the first plan.
         on_whole: called at the end with the number and the wheels of each plan that has them all: one that
-            failed does not hold the others back.
+            failed does not hold the others back, and what it raises is reported with the failures of steps.
 
     Raises:
         BuildError: a step failed; it has the log and its last lines.
@@ -68,9 +68,8 @@ def run_all(
     """
     first = plans[0].request
     folder = output_dir or first.output_dir
-    for each in plans:
-        each.request.output_dir.mkdir(parents=True, exist_ok=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    for place in (folder, *(each.request.output_dir for each in plans)):
+        place.mkdir(parents=True, exist_ok=True)
     record = first.cache_dir.with_name("durations.json")
     tasks = tasks_of(plans, labels)
     graph = graph_of(tasks, schedule.read_durations(record))
@@ -89,10 +88,14 @@ def run_all(
     work = {task.name: functools.partial(_one, task, run) for task in tasks}
     outcome = engine.run(graph, work, options)
     names = [[task.name for task in tasks if task.plan is each] for each in plans]
+    failures = dict(outcome.failures)
     for number, own in enumerate(names):
         if all(name in outcome.results for name in own):
-            on_whole(number, tuple(outcome.results[name] for name in own))
-    outcome.require()
+            try:
+                on_whole(number, tuple(outcome.results[name] for name in own))
+            except CairnError as error:
+                failures[str(error)] = error  # beside those of steps; once, where plans share its cause
+    dataclasses.replace(outcome, failures=failures).require()
     shared = first.wheel_cache.shared
     if shared is not None and shared.expired is not None:
         raise shared.expired

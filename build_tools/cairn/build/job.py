@@ -64,8 +64,8 @@ def run(jobs: Sequence[Job]) -> tuple[tuple[BuiltWheel, ...], ...]:
     jobs = check(jobs)
     with contextlib.ExitStack() as held:
         for folder in sorted({job.environments() for job in jobs}):
-            held.enter_context(_alone(folder))  # builds of one stack share their environments
-        return build(jobs, [_sdk_of(job) for job in jobs])
+            held.enter_context(alone(folder))
+        return build(jobs, [sdk_of(job) for job in jobs])
 
 
 def check(jobs: Sequence[Job]) -> tuple[Job, ...]:
@@ -93,14 +93,25 @@ def check(jobs: Sequence[Job]) -> tuple[Job, ...]:
 
 def install_rocm(job: Job, *, log: Path | None = None) -> InstalledSdk:
     """Install the SDK for later builds of the same stack; `log` receives pip's output."""
-    with _alone(job.environments()):
+    with alone(job.environments()):
         return _install(job, log)
 
 
 def sdk_of(job: Job) -> InstalledSdk | None:
-    """Return a job's SDK: installed now with `install_rocm`, else the existing one; None for `cpu`."""
-    with _alone(job.environments()):
-        return _sdk_of(job)
+    """Return a job's SDK: installed now with `install_rocm`, else the existing one; None for `cpu`.
+
+    The caller must be `alone` in its environments.
+    """
+    return _install(job, None) if job.install_rocm and not job.for_cpu() else _existing_sdk(job)
+
+
+def alone(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Keep other builds from the environments in a folder, which those of one stack share."""
+    return files.locked(
+        folder / "build.lock",
+        timeout=_LOCK_WAIT,
+        on_wait=lambda: console.current().info(f"waiting for another build that uses {folder}"),
+    )
 
 
 def build(
@@ -226,20 +237,8 @@ def _for_cpu(job: Job) -> Job:
     return dataclasses.replace(job, checkouts=checkouts)
 
 
-def _alone(folder: Path) -> contextlib.AbstractContextManager[None]:
-    return files.locked(
-        folder / "build.lock",
-        timeout=_LOCK_WAIT,
-        on_wait=lambda: console.current().info(f"waiting for another build that uses {folder}"),
-    )
-
-
 def _existing_sdk(job: Job) -> InstalledSdk | None:
     return None if job.for_cpu() else rocm_sdk.existing(job.environments() / "sdk", job.python)
-
-
-def _sdk_of(job: Job) -> InstalledSdk | None:
-    return _install(job, None) if job.install_rocm and not job.for_cpu() else _existing_sdk(job)
 
 
 def _install(job: Job, log: Path | None) -> InstalledSdk:

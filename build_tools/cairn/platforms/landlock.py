@@ -138,8 +138,12 @@ def _is_passing(path: Path) -> bool:
 def _all_but(folder: Path, hidden: frozenset[Path]) -> list[Path]:
     if not hidden:
         return [folder]
+    try:
+        entries = set(folder.iterdir())
+    except PermissionError:  # such as /home where users must not see each other: all else there is hidden too
+        entries = {folder / path.relative_to(folder).parts[0] for path in hidden}
     rules = []
-    for entry in folder.iterdir():
+    for entry in entries:
         if entry in hidden or entry.is_symlink():  # where a link leads is judged there
             continue
         below = frozenset(path for path in hidden if entry in path.parents)

@@ -10,7 +10,8 @@ from cairn.build import develop
 from cairn.build.model import Job
 from cairn.errors import BuildError, UsageError
 from cairn.stack import Environment, Stack
-from helpers.build import project, repository
+from helpers import packing
+from helpers.build import PYPROJECT, project, repository, stand_in_compiler
 
 SETUP = """
 import os
@@ -103,3 +104,42 @@ def test_a_name_that_the_stack_does_not_have(job: Job, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError):
         develop.run(job, str(tmp_path / "empty"))
+
+
+HELD = """
+import fcntl, os, pathlib
+
+def build_editable(folder, settings=None, metadata=None):
+    for lock in {locks!r}:
+        file = os.open(lock, os.O_RDWR)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
+        else:
+            raise SystemExit(lock + " is free while this compiles")
+    return write_wheel(folder, "thing", "1.0", {{"thing.py": ""}}).name
+"""
+
+
+def test_no_other_run_takes_the_environments_away_while_it_compiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in_compiler(tmp_path / "bin", monkeypatch)
+    mine = tmp_path / "mine" / "env"
+    locks = [str(tmp_path / "envs" / "build.lock"), str(mine.with_name(".env.lock"))]
+    backend = packing.backend(HELD.format(locks=locks))
+    stack = Stack(name="s", line="l", targets=("cpu",), projects=(project("thing"),))
+    done = develop.run(
+        Job(
+            stack=stack,
+            checkouts={
+                "thing": repository(tmp_path / "t", {"pyproject.toml": PYPROJECT, "backend.py": backend})
+            },
+            output_dir=tmp_path / "out",
+            env_dir=tmp_path / "envs",
+        ),
+        "thing",
+        folder=mine,
+    )
+    assert says(done, "import thing; print(thing.__file__)").startswith(str(mine))

@@ -218,6 +218,19 @@ class TestSdist:
         assert git(made, "rev-parse", "main") == git(made, "rev-parse", "v1.5^{commit}")
         assert not marker.exists()
 
+    @pytest.mark.parametrize("named", ['"setup"\nbackend-path = ["."]', '"flit_core.buildapi"'])
+    def test_nor_is_a_backend_that_it_brings_or_names(
+        self, tmp_path: Path, sdist: Path, marker: Path, named: str
+    ) -> None:
+        (root := tmp_path / "made_thing-1.5").joinpath("pyproject.toml").write_text(
+            f"[build-system]\nrequires = []\nbuild-backend = {named}\n"
+        )
+        with tarfile.open(sdist, "w:gz") as archive:
+            archive.add(root, root.name)
+        made = materialize([self.origin(sdist)], tmp_path / "cache")["thing"]
+        assert "pyproject.toml" in git(made, "ls-tree", "-r", "--name-only", "v1.5")
+        assert not marker.exists()
+
     def test_it_is_fetched_once(self, tmp_path: Path, sdist: Path) -> None:
         origin = self.origin(sdist)
         first = refs(materialize([origin], tmp_path / "cache"))

@@ -2,6 +2,7 @@
 
 import http.server
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 
@@ -87,3 +88,11 @@ def test_nobody_at_home_and_no_http() -> None:
     )
     assert package_index.index_problem("file:///nowhere", "rocm") is None
     assert package_index.index_problem(None, "rocm") is None
+
+
+@pytest.mark.parametrize("text", ["<a href=", "<a ", "<meta ", "<title ", "<input "])
+def test_a_page_without_end_is_judged_at_once(text: str) -> None:
+    began = time.process_time()
+    package_index._web_page_problem(text * 30_000)
+    package_index._web_page_problem(f"{text} {'href=type=' * 20_000}")
+    assert time.process_time() - began < 2

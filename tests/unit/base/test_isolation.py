@@ -1,13 +1,15 @@
 """What a program of each kind sees."""
 
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from cairn import isolation, package_index, platforms
+from cairn import interpreters, isolation, package_index, platforms
+from cairn.errors import PrerequisiteError
 from cairn.isolation import Isolation
 from cairn.platforms import landlock, windows
 
@@ -213,3 +215,24 @@ def test_a_command_without_credentials_has_its_settings_and_no_secret() -> None:
     )
     secrets = dict.fromkeys(names, "secret")
     assert isolation.without_credentials(mine | secrets) == mine
+
+
+def test_a_user_without_a_home_can_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a container that runs as a number which no user has."""
+
+    def nobody(_number: int) -> None:
+        raise KeyError
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("PYENV_ROOT", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path))
+    with pytest.raises(RuntimeError):
+        Path.home()
+    isolation.credential_files()
+    with isolation.own_home("https://index.example/simple") as home:
+        assert not list(home.iterdir())
+        seen = isolation.variables(Isolation.INSTALLER, home, base={"PATH": "/bin"})
+    assert "PIP_CACHE_DIR" not in seen
+    with pytest.raises(PrerequisiteError, match=r"no Python 3\.99"):
+        interpreters.find("3.99")

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from cairn.build import execution, plan
+from cairn.build.build_options import RunOptions
 from cairn.build.engine import schedule
 from cairn.cli import guard
-from cairn.errors import BuildError
+from cairn.errors import BuildError, ProblemsError, WheelError
+from helpers import packing
 from helpers.build import MakeRequest, with_project
 
 SLOW = """
@@ -34,6 +36,10 @@ def build_wheel(folder, settings=None, metadata=None):
     for n in range(200):
         print("line", n)
     raise SystemExit("it failed")
+"""
+WHOLE = """
+def build_wheel(folder, settings=None, metadata=None):
+    return write_wheel(folder, "good", "1.0", {"good.py": ""}).name
 """
 TALKING = """
 def build_wheel(folder, settings=None, metadata=None):
@@ -68,6 +74,35 @@ def test_the_cause_is_shown_however_far_above_the_end_of_the_log_it_stands(
     assert (
         shown.index("Dependencies.cmake:1728") < shown.index("it failed") < shown.index("error: building a")
     )
+
+
+def test_what_cannot_be_written_of_one_plan_hides_no_failed_step_of_another(
+    request_for: MakeRequest, tmp_path: Path
+) -> None:
+    request = dataclasses.replace(
+        request_for(good=packing.backend(WHOLE), bad=CAUSED), run=RunOptions(keep_going=True)
+    )
+    plans = [
+        plan.make(
+            dataclasses.replace(
+                request, checkouts={name: request.checkouts[name]}, output_dir=tmp_path / str(number)
+            )
+        )
+        for number, name in enumerate(("good", "bad", "good"))
+    ]
+
+    def refuse(number: int, _wheels: object) -> None:
+        written.append(number)
+        raise WheelError("a tree was moved meanwhile")
+
+    written: list[int] = []
+    with pytest.raises(ProblemsError) as caught:
+        execution.run_all(plans, labels=["0", "1", "2"], on_whole=refuse)
+    assert [str(each) for each in caught.value.problems] == [
+        "building bad failed",
+        "a tree was moved meanwhile",
+    ]
+    assert written == [0, 2], "what one plan raises holds no other back"
 
 
 def test_a_broken_pyproject_is_one_clear_line(request_for: MakeRequest) -> None:

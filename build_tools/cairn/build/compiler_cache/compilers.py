@@ -66,7 +66,11 @@ def hip_clang(variables: Mapping[str, str], sdk_root: Path | None) -> Path | Non
     hipconfig = Path(home, "bin", "hipconfig") if home else Path("hipconfig")
     try:
         result = process.run(
-            [hipconfig, "--hipclangpath"], env=variables, timeout=_TIMEOUT, separate_stderr=True
+            [hipconfig, "--hipclangpath"],
+            env=variables,
+            timeout=_TIMEOUT,
+            separate_stderr=True,
+            hidden=isolation.credential_files(),
         )
     except CairnError:
         return None
@@ -135,7 +139,14 @@ def _sha256(path: Path) -> str:
 
 def _output(command: list[str]) -> str:
     try:
-        env = isolation.variables(isolation.Isolation.TOOL)
-        return process.run(command, env=env, check=False, timeout=_TIMEOUT, separate_stderr=True).output
+        with isolation.own_home() as home:  # a package of the build may have brought it
+            return process.run(
+                command,
+                env=isolation.variables(isolation.Isolation.BUILD, home),
+                check=False,
+                timeout=_TIMEOUT,
+                separate_stderr=True,
+                hidden=isolation.credential_files(),
+            ).output
     except CairnError:  # no such program, or it may not be run
         return ""

@@ -257,13 +257,14 @@ def shared_headers(environment: VirtualEnvironment, folder: Path) -> Mapping[str
     packages: dict[str, dict[str, str]] = {}
     for distribution in importlib.metadata.distributions(path=[str(environment.site_packages)]):
         for file in distribution.files or ():
-            # RECORD has the digest of each file, so that none needs to be read.
-            if file.hash is not None and "include" in file.parts[1:-1]:
+            # RECORD has the digest of each file, so that none needs to be read. What it names may be
+            # elsewhere (`../../../include`, or absolute), or nowhere: pip keeps a wheel's lines of no file.
+            inside = not (file.is_absolute() or ".." in file.parts) and "include" in file.parts[1:-1]
+            if inside and file.hash is not None and (environment.site_packages / file).is_file():
                 packages.setdefault(file.parts[0], {})[file.as_posix()] = file.hash.value
     return {
         name: _headers_folder(environment.site_packages, headers, folder)
         for name, headers in sorted(packages.items())
-        if name not in ("..", ".")
     }
 
 

@@ -250,7 +250,9 @@ def _listens(port: int) -> bool:
 def _statistics_of_server(cache: Path, env: Mapping[str, str]) -> CacheStatistics | None:
     command = [str(cache), "--show-stats", "--stats-format=json"]
     try:
-        return statistics_of_sccache(process.run(command, env=env, timeout=60, separate_stderr=True).output)
+        hidden = isolation.credential_files()
+        result = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True, hidden=hidden)
+        return statistics_of_sccache(result.output)
     except (CairnError, ValueError, KeyError) as error:
         console.current().warn(f"sccache does not say what it did: {error}")
         return None

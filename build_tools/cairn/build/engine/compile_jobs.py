@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cairn import files, process
+from cairn import files, isolation, process
 from cairn.build.engine import schedule
 from cairn.build.engine.schedule import Limits
 from cairn.build.engine.step import Step
@@ -163,7 +163,10 @@ def without_old_make(path: str, folder: Path) -> str:
 
 def _version(program: str) -> tuple[int, int]:
     try:
-        match = _VERSION.search(process.run([program, "--version"], timeout=10).output)
+        with isolation.own_home() as home:  # a package of the build may have brought it
+            env, hidden = isolation.variables(isolation.Isolation.BUILD, home), isolation.credential_files()
+            output = process.run([program, "--version"], env=env, timeout=10, hidden=hidden).output
     except CairnError:
         return (0, 0)
+    match = _VERSION.search(output)
     return (int(match[1]), int(match[2])) if match else (0, 0)

@@ -7,6 +7,7 @@ those before it wrote; the line that a kill has cut off is skipped by readers.
 from __future__ import annotations
 
 import contextlib
+import json
 import secrets
 import threading
 import time
@@ -190,7 +191,9 @@ class Log:
         if self._path is None:
             return
         whole = msgspec.structs.replace(event, run=self._run, at=round(time.time(), 3))
-        line = safe_text.mask(msgspec.json.encode(whole).decode()).encode() + b"\n"
+        text = json.dumps(msgspec.to_builtins(whole), ensure_ascii=False, separators=(",", ":"))
+        # A path may have bytes that are not UTF-8, which no reader of JSON takes.
+        line = safe_text.mask(text).encode(errors="replace") + b"\n"
         # A full disk stops the step that fills it; that nothing can be noted here stops nothing.
         with self._lock, contextlib.suppress(OSError), self._path.open("ab", buffering=0) as file:
             file.write(line)

@@ -260,9 +260,10 @@ def _ignore(root: Repository, names: Collection[str], is_output: IsOutput) -> No
     places = {match[0] if (match := is_output(name)) else name for name in _listed(root) if name in names}
     if places:
         own_list = root.work_tree / root.run("rev-parse", "--git-path", "info/exclude").strip()
-        text = own_list.read_text(encoding="utf-8") if own_list.is_file() else ""
+        text = own_list.read_bytes() if own_list.is_file() else b""  # the user's, in any encoding
         lines = [f"/{_SPECIAL.sub(lambda special: chr(92) + special[0], place)}" for place in sorted(places)]
-        files.write_text(own_list, "\n".join([*text.splitlines(), *lines, ""]))
+        own_lines = [*text.splitlines(), *map(os.fsencode, lines)]
+        files.write_bytes(own_list, b"".join(line + b"\n" for line in own_lines))
 
 
 def _listed(root: Repository) -> list[str]:

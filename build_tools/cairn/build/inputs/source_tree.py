@@ -141,10 +141,10 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         path.unlink()
         # Earlier versions of Cairn told git to ignore the module.
         exclude = root.work_tree / root.run("rev-parse", "--git-path", "info/exclude").strip()
-        lines = _text(exclude).splitlines(keepends=True) if exclude.is_file() else []
-        others = [line for line in lines if line.rstrip("\n") != f"/{rocm_init_file}"]
+        lines = exclude.read_bytes().splitlines(keepends=True) if exclude.is_file() else []
+        others = [line for line in lines if line.rstrip(b"\n") != f"/{rocm_init_file}".encode()]
         if others != lines:
-            files.write_text(exclude, "".join(others))
+            files.write_bytes(exclude, b"".join(others))
     lent_file.refuse_other(root, rocm_init_file)
 
 

@@ -9,7 +9,6 @@ fetched by pip, checked by its hash, and read without running it.
 from __future__ import annotations
 
 import hashlib
-import os
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +16,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from cairn import extras, files, process, requirements
+from cairn import extras, files, isolation, process, requirements, venv
 from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
 from cairn.sources.origins import history_toml, pkginfo_backend
 from cairn.sources.origins.history_toml import EXECUTABLE, FILE, NewCommit, NewEntry, NewRepository
+from cairn.venv import PackageSource
 
 _AUTHOR = "Cairn <cairn@localhost>"
 _DATE = datetime(2000, 1, 1, tzinfo=UTC)  # always the same, so that the commit has the same id everywhere
@@ -62,11 +62,12 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
     # pip asks the build backend for the metadata of all it downloads, even with --no-deps (pypa/pip#1884):
     # setuptools would run setup.py. Without isolation it imports the backend that PYTHONPATH has: ours.
     backend = ["--use-pep517", "--no-build-isolation", "--dest", str(target)]
-    with tempfile.TemporaryDirectory(prefix="cairn-backend-") as shim:
+    with tempfile.TemporaryDirectory(prefix="cairn-backend-") as shim, venv.own_pip(PackageSource()) as env:
         # Without "stdlib", distutils-precedence.pth would import parts of setuptools that ours lacks.
-        environment = {**os.environ, "PYTHONPATH": _shim(Path(shim)), "SETUPTOOLS_USE_DISTUTILS": "stdlib"}
+        env |= {"PYTHONPATH": _shim(Path(shim)), "SETUPTOOLS_USE_DISTUTILS": "stdlib"}
+        words, hidden = [*command, *choice, *backend], isolation.credential_files()
         try:
-            process.run([*command, *choice, *backend], cwd=folder, env=environment, timeout=_TIMEOUT)
+            process.run(words, cwd=folder, env=env, timeout=_TIMEOUT, hidden=hidden)
         except ProcessError as error:
             raise _refused(requirement, error) from error
     downloads = list(target.iterdir())
@@ -98,14 +99,27 @@ def to_repository(sdist: Path, requirement: str) -> NewRepository:
     )
 
 
-def _shim(folder: Path) -> str:
-    """Make a module search path where setuptools' backend is `pkginfo_backend`, which reads PKG-INFO only.
+# Runs where Python starts, before the program of pip's that calls a backend (pyproject_hooks' _in_process.py)
+# reads which: by these variables, called PEP517_… before its release 1.1.
+_ALWAYS_OURS = """\
+import os
+for prefix in ("_PYPROJECT_HOOKS", "PEP517"):
+    for name in ("BACKEND_PATH", "BACKEND_PATH_JSON"):
+        os.environ.pop(f"{prefix}_{name}", None)
+    os.environ[f"{prefix}_BUILD_BACKEND"] = "setuptools.build_meta"
+"""
 
-    Without a [build-system] table, pip calls `setuptools.build_meta:__legacy__` (PEP 517, "Source trees").
+
+def _shim(folder: Path) -> str:
+    """Make a module search path where every sdist's backend is `pkginfo_backend`, which reads PKG-INFO only.
+
+    Without a [build-system] table, pip calls `setuptools.build_meta:__legacy__` (PEP 517, "Source trees");
+    one that names its own, in its tree perhaps, has it replaced by the variables that pip passes to it.
     """
     package = folder / "setuptools"
     package.mkdir()
     (package / "__init__.py").touch()
+    (folder / "sitecustomize.py").write_text(_ALWAYS_OURS, encoding="utf-8")
     files.copy_into(Path(pkginfo_backend.__file__), package / "build_meta.py")
     return str(folder)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import venv
 from cairn.build.compiler_cache import compilers, launchers, session
 from cairn.build.engine.events import CacheStatistics
 
@@ -243,3 +244,19 @@ def test_device_code_is_compiled_here_by_names_that_a_server_can_open(tmp_path: 
     is_device = word.endswith(".hip")
     assert (f"SCCACHE_EXTRAFILES={tmp_path / word}".encode() in said) == is_device
     assert (b"CAIRN_COMPILES_HERE=\xff" in said) == is_device
+
+
+@pytest.mark.parametrize("name", ["{mine}", "thing/../{up}{mine}", "thing/include/gone.h"])
+def test_headers_that_a_package_only_claims_to_have_are_left_alone(tmp_path: Path, name: str) -> None:
+    """pip keeps a line of a wheel's RECORD that is of no file of it."""
+    environment = venv.describe(tmp_path / "environment")
+    site, mine = environment.site_packages, tmp_path / "include" / "mine" / "my.h"
+    info = site / "thing-1.0.dist-info"
+    for path in (mine, site / "thing" / "include" / "a.h", info / "METADATA"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("Name: thing\nVersion: 1.0\n")
+    claimed = name.format(mine=mine, up="../" * len(site.parts))
+    (info / "RECORD").write_text(f"thing/include/a.h,sha256=abc,1\n{claimed},sha256=abc,1\n")
+    shared = launchers.shared_headers(environment, tmp_path / "headers")
+    assert mine.read_text(), "it was emptied"
+    assert [path.name for folder in shared.values() for path in folder.rglob("*.h")] == ["a.h"]

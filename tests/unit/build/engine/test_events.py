@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from cairn.build.engine import events
@@ -35,3 +36,12 @@ def test_a_line_that_a_kill_cut_off_hides_no_other(tmp_path: Path) -> None:
     full = events.Log(path)
     full._path = Path("/dev/full")
     started(full)  # what is noted stops no build
+
+
+def test_a_name_that_is_not_utf_8_stops_no_run(tmp_path: Path) -> None:
+    log = events.Log(tmp_path / "events.jsonl")
+    name = os.fsdecode(b"/caf\xe9/torch.log")
+    log.write(events.StepStarted(step="build torch", kind="build", digest="d", jobs=1, log=name))
+    (event,) = events.read(tmp_path / "events.jsonl")
+    assert isinstance(event, events.StepStarted)
+    assert event.log == "/caf?/torch.log"

@@ -12,11 +12,13 @@ import pytest
 
 from cairn import venv
 from cairn.build import execution, plan
+from cairn.build.inputs import leftovers
 from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk
 from cairn.errors import BuildError, SourceError
 from cairn.rocm.install import SdkInfo
+from cairn.sources.git.repository import root_at
 from cairn.stack import Sdk as StackSdk
-from helpers.build import MakeRequest, with_project, with_stack
+from helpers.build import MakeRequest, repository, with_project, with_stack
 from helpers.packing import backend
 from helpers.sources import git
 
@@ -322,3 +324,14 @@ def test_what_a_build_leaves_is_no_local_work_where_no_gitignore_names_it(demo: 
     lines = (tree / ".git" / "info" / "exclude").read_text().removeprefix(before).split("\n")
     assert {"/a\\ b\\!.so", "/build/", "/demo.egg-info/", "/demo/made.dat"} <= set(lines)
     assert len(lines) == len(set(lines))
+
+
+def test_the_users_own_list_of_ignored_files_may_be_in_any_encoding(tmp_path: Path) -> None:
+    tree = repository(tmp_path / "tree", {"a.py": ""})
+    own_list = tree / ".git" / "info" / "exclude"
+    own_list.parent.mkdir(exist_ok=True)
+    own_list.write_bytes(b"# f\xfcr mich\n*.log\n")
+    with leftovers.exchange(root_at(tree), "d" * 64, ["."]):
+        (tree / "build").mkdir()
+        (tree / "build" / "a.o").touch()
+    assert own_list.read_bytes() == b"# f\xfcr mich\n*.log\n/build/\n"
