@@ -30,6 +30,11 @@ JOURNAL, PYTEST = "journal.jsonl", "pytest.xml"
 ACCOUNTS = (JOURNAL, PYTEST)
 FILES = (OUTCOMES, *ACCOUNTS, SHARD)
 """The files of a shard's result, shard.json last: a folder that has it is complete."""
+OF_ONE_RUN = (
+    *("config", "shards", "plan", "set_id", "family", "targets", "wheels", "tested", "sources"),
+    *("pytest_args", "policy"),
+)
+"""The fields of `ShardResult` that are the same in all shards of one run."""
 
 
 def append_outcomes(path: Path, outcomes: Iterable[TestOutcome]) -> None:
