@@ -408,6 +408,8 @@ def overdue(
 ) -> tuple[str, ...]:
     """Return problems of the last nights, a sentence each; empty if there are none.
 
+    A night of chosen commits, which somebody began by hand, is none of its line.
+
     Args:
         store: where the nights live.
         lines: the release lines that must have some.
@@ -420,7 +422,7 @@ def overdue(
     texts = [f"{n.line}: the night {n.night} began at {n.frozen}" for n in nights if _age(n.frozen) < -_SKEW]
     newest: dict[str, NightPlan] = {}
     for one in sorted(nights, key=lambda one: one.frozen):
-        if _age(one.frozen) >= -_SKEW:
+        if _age(one.frozen) >= -_SKEW and not one.refs:
             newest[one.line] = one
     for line in lines or tuple(newest):
         if (night := newest.get(line)) is None:

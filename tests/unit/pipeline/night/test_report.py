@@ -365,6 +365,15 @@ def test_neither_a_night_of_tomorrow_nor_a_release_hides_that_none_happens(run: 
     assert "main: the last night, 7, began 0 hours ago" in found
 
 
+def test_a_night_of_chosen_commits_hides_not_that_no_usual_one_happens(run: NightRun) -> None:
+    values: dict[str, Any] = {"night": "8", "frozen": now(), "refs": ("torch=my-branch",)}
+    by_hand = msgspec.structs.replace(run.plan, **values, legs=run.plan.legs[:1])
+    plan.create(run.store, by_hand, FROZEN)
+    found = report.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=timedelta(0))
+    assert found[0].startswith("main: the last night, 7, began")
+    assert len(found) == 1 + len(run.plan.legs)
+
+
 def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
     def problems(*lines: str, begun: timedelta = DAY, good: timedelta = DAY) -> str:
         return "; ".join(report.overdue(run.store, lines=lines, begun_within=begun, good_within=good))
