@@ -151,7 +151,10 @@ def _never_frozen(request: Report) -> Answer:
         _notify(request.notify, plain)
     if request.line and request.to and not request.dry_run:
         store, stack = request.open_store(), request.load_stack()
-        report.record_not_frozen(store, request.night, stack=stack, channel=request.to)
+        try:
+            report.record_not_frozen(store, request.night, stack=stack, channel=request.to)
+        except (StoreError, UsageError) as problem:  # that it was not frozen is told all the same
+            console.current().warn(f"the page of the last nights of {request.to} was not written: {problem}")
     return Answer(plain, error=error)
 
 

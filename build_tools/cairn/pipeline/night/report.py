@@ -5,9 +5,11 @@ A schedule that has stopped causes no failure and no message: `overdue` detects 
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import msgspec
 
@@ -27,6 +29,8 @@ from cairn.release.pages.trends import Point, Trends, leg_of
 from cairn.release.pages.view import Night, Outcome, troubles
 from cairn.stack import Stack
 from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none, replace
+
+V = TypeVar("V", bound=datafile.Value)
 
 _SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
 _ORDER: tuple[Outcome, ...] = ("failed", "cancelled", "expected", "held", "untested", "good")
@@ -58,7 +62,7 @@ def of_night(run: NightRun, results: Mapping[str, str] = _NO_RESULTS) -> tuple[N
     ended = []
     for leg in run.plan.legs:
         key = keys.status_key(plan.index_of(leg, run.plan.release), leg.id)
-        previous = _status(read_or_none(run.store, key), key)
+        previous = _readable(run.store, key, Night)
         shown = _of_leg(run.plan, standing.look(run, leg), notes, moment, results)
         minutes, machine = _minutes(run.plan, leg, [note for note in parts.values() if note.leg == leg.id])
         shown = msgspec.structs.replace(
@@ -175,35 +179,52 @@ def _why(
 def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str, ...]:
     """Write the outcome of a night to the status pages; a leg's status from a later night is kept.
 
+    What earlier nights have left and this Cairn cannot read, such as a newer one's history, stays as it is.
+
     Returns:
         Why pages of an index could not be written, a sentence each; the other pages were written.
     """
     indexes: dict[str, None] = {}
+    problems: list[str] = []
     for leg, shown in zip(night.legs, ended, strict=True):
         index = plan.index_of(leg, night.release)
-        _write(store, keys.status_key(index, leg.id), shown)
         indexes[index] = None
-    problems = []
+        with _unreadable_is_a_problem(f"the status of {leg.name} was", problems):
+            _write(store, keys.status_key(index, leg.id), shown)
     for index in indexes:
         try:
-            _write_trends(store, night, index, ended)
+            with _unreadable_is_a_problem(f"what the night measured of {index} was", problems):
+                _write_trends(store, night, index, ended)
             for _ in attempts_at(f"the pages of {index}"):
                 if people.write(store, index):
                     break
         except StoreError as error:
             problems.append(f"the pages of {index} were not written: {error}")
+    what = f"the page of the last nights of {night.release} was"
     try:
-        _write_history(store, night, ended)
+        with _unreadable_is_a_problem(what, problems):
+            _write_history(store, night, ended)
     except StoreError as error:
-        problems.append(f"the page of the last nights of {night.release} was not written: {error}")
+        problems.append(f"{what} not written: {error}")
     return tuple(problems)
+
+
+@contextlib.contextmanager
+def _unreadable_is_a_problem(what: str, problems: list[str]) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        problems.append(
+            f"{what} not written: {error}; it stays as it is: "
+            "report the night again with the Cairn that wrote it, or move it away"
+        )
 
 
 def _write_trends(store: Store, night: NightPlan, index: str, ended: Sequence[Night]) -> None:
     key = keys.trends_key(index)
     for _ in attempts_at(key):
         old = read_or_none(store, key)
-        trends = people.trends_of(store, index) or Trends(index=index)
+        trends = _read(old, Trends, key) or Trends(index=index)
         for leg, one in zip(night.legs, ended, strict=True):
             if one.measures and one.set_id and plan.index_of(leg, night.release) == index:
                 point = Point(night=night.night, started=one.started, set_id=one.set_id, values=one.measures)
@@ -255,54 +276,56 @@ def add_to_history(store: Store, channel: str, past: PastNight, names: Mapping[s
 
     These are two reads and three writes for a night of any number of legs, and what the page reads of the
     indexes.
+
+    Raises:
+        UsageError: the history cannot be read, and was not changed.
     """
     key = keys.nights_key(channel, "json")
     for _ in attempts_at(key):
         old = read_or_none(store, key)
-        history = _history(old, channel, key).plus(past, names)
+        history = (_read(old, History, key) or History(channel=channel)).plus(past, names)
         if replace(store, key, old, encode(history)):
             break
     while True:
         people.write_nights(store, history)
         # A writer that came between has added its night, and perhaps written the page before this one did.
-        if (newest := history_of(store, channel)) == history:
+        newest = _read(read_or_none(store, key), History, key)
+        if newest is None or newest == history:
             return
         history = newest
 
 
 def history_of(store: Store, channel: str) -> History:
-    """Return the last nights of a channel; empty where none was reported."""
-    key = keys.nights_key(channel, "json")
-    return _history(read_or_none(store, key), channel, key)
-
-
-def _history(page: StoredObject | None, channel: str, key: str) -> History:
-    if page is not None:
-        try:
-            return datafile.loads(page.data, History, name=key)
-        except (
-            UsageError
-        ) as error:  # of another version: a history that begins anew is no reason to tell nothing
-            console.current().warn(f"the history of nights begins anew: {error}")
-    return History(channel=channel)
+    """Return the last nights of a channel; empty where none was reported, or none can be read."""
+    return _readable(store, keys.nights_key(channel, "json"), History) or History(channel=channel)
 
 
 def _write(store: Store, key: str, shown: Night) -> None:
     """Write how a night ended, unless a later night's status is there."""
     for _ in attempts_at(key):
         old = read_or_none(store, key)
-        previous = _status(old, key)
+        previous = _read(old, Night, key)
         if previous is not None and previous.started > shown.started:
             return
         if replace(store, key, old, datafile.dumps(shown.after(previous)).encode()):
             return
 
 
-def _status(page: StoredObject | None, key: str) -> Night | None:
-    """Return the status of a leg on its page, or None if there is none that can be read."""
+def _read(page: StoredObject | None, kind: type[V], key: str) -> V | None:
+    """Return what a page holds, which may be written over; None if there is no page.
+
+    Raises:
+        UsageError: it cannot be read, such as that of a newer Cairn.
+    """
+    return datafile.loads(page.data, kind, name=key) if page is not None else None
+
+
+def _readable(store: Store, key: str, kind: type[V]) -> V | None:
+    """Return what a page holds, to show it only; None if there is none that can be read."""
     try:
-        return datafile.loads(page.data, Night, name=key) if page is not None else None
-    except UsageError:
+        return _read(read_or_none(store, key), kind, key)
+    except UsageError as error:
+        console.current().warn(f"not counted in: {error}")
         return None
 
 
@@ -385,6 +408,8 @@ def overdue(
 ) -> tuple[str, ...]:
     """Return problems of the last nights, a sentence each; empty if there are none.
 
+    A night of chosen commits, which somebody began by hand, is none of its line.
+
     Args:
         store: where the nights live.
         lines: the release lines that must have some.
@@ -397,7 +422,7 @@ def overdue(
     texts = [f"{n.line}: the night {n.night} began at {n.frozen}" for n in nights if _age(n.frozen) < -_SKEW]
     newest: dict[str, NightPlan] = {}
     for one in sorted(nights, key=lambda one: one.frozen):
-        if _age(one.frozen) >= -_SKEW:
+        if _age(one.frozen) >= -_SKEW and not one.refs:
             newest[one.line] = one
     for line in lines or tuple(newest):
         if (night := newest.get(line)) is None:
@@ -415,7 +440,11 @@ def _stale(store: Store, night: NightPlan, good_within: timedelta) -> list[str]:
         if leg.expect_failure:
             continue
         key = keys.status_key(plan.index_of(leg, night.release), leg.id)
-        shown = _status(read_or_none(store, key), key)
+        try:
+            shown = _read(read_or_none(store, key), Night, key)
+        except UsageError as error:
+            texts.append(f"{leg.name}: how it ended cannot be read: {error}")
+            continue
         if shown is None:
             if _age(night.frozen) > good_within:
                 texts.append(f"{leg.name}: no night of it came to an end yet")

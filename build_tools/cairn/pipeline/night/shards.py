@@ -89,8 +89,7 @@ class StoredShard:
     @property
     def run(self) -> tuple[object, ...]:
         """The properties that the shards of one run share (`cairn.testing.suite.merge`)."""
-        result = self.result
-        return result.plan, result.family, result.targets, result.wheels, result.sources, result.pytest_args
+        return tuple(getattr(self.result, name) for name in suite_results.OF_ONE_RUN)
 
 
 def suite_of(stack: Stack) -> Suite:
@@ -163,8 +162,8 @@ def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
 def results_of(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[int, StoredShard]:
     """Return the latest results of each shard of one configuration, by number.
 
-    Only results of this set count and, if the plan, the wheels or the sources changed between two attempts,
-    only results of the latest of these.
+    Only results of this set count and, if the plan, the wheels, the sources or skip-tests changed between two
+    attempts, only results of the latest of these.
 
     Args:
         store: the store that has the results.

@@ -208,21 +208,10 @@ def _refuse_mixture(results: Sequence[ShardResult]) -> None:
             f"shard {twice[0]} is there {sum(r.shard == twice[0] for r in results)} times",
             tip="name the folders of one run; those of an earlier attempt do not belong to it",
         )
-    same = (
-        "config",
-        "shards",
-        "plan",
-        "set_id",
-        "family",
-        "targets",
-        "wheels",
-        "tested",
-        "sources",
-        "pytest_args",
-        "policy",
-    )
     for other in results[1:]:
-        if differing := [name for name in same if getattr(other, name) != getattr(first, name)]:
+        if differing := [
+            name for name in suite_results.OF_ONE_RUN if getattr(other, name) != getattr(first, name)
+        ]:
             raise UsageError(
                 f"{first.name} and {other.name} are not of one run: {', '.join(differing)} differ",
                 tip="name the folders of one run",

@@ -126,7 +126,10 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
             result.outcomes[blamed.test] = blamed
             if ended.killed:
                 slow.add(blamed.test)
-        left = [test for test in journal.left if test not in result.outcomes]
+        # Of all that the first process was to run: a later one may no longer collect some of it.
+        left = [
+            test for test in dict.fromkeys((*result.collected, *journal.left)) if test not in result.outcomes
+        ]
         whole = journal.exit is not None and blamed is None
         if left and len(result.outcomes) > before and not (whole or ended.stuck or setup.over):
             continue

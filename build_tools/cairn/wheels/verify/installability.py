@@ -51,6 +51,8 @@ _REFERENCE = re.compile(
 )
 _MODULE_FILES = (".py", ".pyc", ".pyd", ".so")
 _LARGEST = 1 << 20  # bytes of a module that is parsed
+_MOST = 16 << 20  # bytes of all that are
+_ELSEWHERE = "(elsewhere)"  # among the names of a package whose modules may be elsewhere
 # A package with one of these may find its modules elsewhere (pkgutil, pkg_resources, importlib).
 _STRAYS = frozenset(
     ("tests", "test", "docs", "doc", "examples", "example", "scripts", "build", "dist", "src")
@@ -194,6 +196,7 @@ def _forbidden(part: str) -> str:
 def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Breaches by entry point, and those that a requirement would have to bring."""
     files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
+    own = _Modules(archive, files)
     if any(path.endswith(".pth") and "/" not in path for path in files):
         return (), ()  # site.py may find modules anywhere
     findings, elsewhere = [], []
@@ -202,7 +205,7 @@ def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding
             match = _REFERENCE.fullmatch(text.strip())
             if match is None:
                 continue  # a script's is judged by `installability`; other groups may have any text
-            problem = _problem(archive, info, files, match[1], match[2])
+            problem = _problem(own, info, match[1], match[2])
             if problem is None:
                 continue
             if problem:
@@ -219,65 +222,73 @@ def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding
     return tuple(findings), tuple(unknown)
 
 
-def _problem(
-    archive: Archive, info: WheelInfo, files: dict[str, str], module: str, attribute: str | None
-) -> str | None:
+class _Modules:
+    """The modules of a wheel: looked up once, since it may have thousands of files and of entry points."""
+
+    def __init__(self, archive: Archive, files: dict[str, str]) -> None:
+        self._archive, self._files = archive, files
+        self._names: dict[str, frozenset[str]] = {}
+        self._left = _MOST
+        self._folders: set[str] = set()
+        for folder in {path.rpartition("/")[0] for path in files}:
+            above = folder
+            while above and above not in self._folders:
+                self._folders.add(above)
+                above = above.rpartition("/")[0]
+        ends = [path.rpartition("/") for path in files if path.endswith(_MODULE_FILES)]
+        self._modules = {f"{folder}{slash}{file.split('.')[0]}" for folder, slash, file in ends}
+
+    def __contains__(self, path: str) -> bool:
+        """Whether there is a module or a folder at a path."""
+        return path in self._folders or path in self._modules
+
+    def names(self, path: str) -> frozenset[str] | None:
+        """All names that a file may define, `*` among them where it may be any; None if there is no file."""
+        if path not in self._names and path in self._files:
+            self._left -= (size := self._archive.member(self._files[path]).size)
+            is_read = size <= _LARGEST and self._left >= 0
+            text = self._archive.read(self._files[path]) if is_read else _FINDS_ELSEWHERE[0]
+            names = _names_of(text) if is_read else frozenset("*")
+            elsewhere = any(mark in text for mark in _FINDS_ELSEWHERE)
+            self._names[path] = names | {_ELSEWHERE} if elsewhere else names
+        return self._names.get(path)
+
+
+def _problem(own: _Modules, info: WheelInfo, module: str, attribute: str | None) -> str | None:
     """The problem; None where none is known, an empty text where a requirement may bring the module."""
     parts = module.split(".")
     if parts[0] in sys.stdlib_module_names:
         return None
     for count in range(1, len(parts) + 1):
-        path = "/".join(parts[:count])
-        if _is_there(files, path):
+        if "/".join(parts[:count]) in own:
             continue
         if count == 1:
             return "" if info.requires_dist else f"the wheel has no module {parts[0]}, and requires nothing"
-        package = _source(archive, files, "/".join(parts[: count - 1]) + "/__init__.py")
+        package = own.names("/".join(parts[: count - 1]) + "/__init__.py")
         # One without a file of its own may have parts in other wheels (PEP 420).
-        if package is None or any(mark in package for mark in _FINDS_ELSEWHERE):
+        if package is None or _ELSEWHERE in package:
             return None
         return f"the wheel has no module {'.'.join(parts[:count])}"
     path = "/".join(parts)
-    text = _source(archive, files, f"{path}/__init__.py") or _source(archive, files, f"{path}.py")
-    if attribute is None or text is None or _may_bind(text, attribute):
-        return None
     # A submodule is an attribute too, once it was imported.
-    return None if _is_there(files, f"{path}/{attribute}") else f"nothing there defines {attribute}"
-
-
-def _is_there(files: dict[str, str], path: str) -> bool:
-    """Whether there is a module or a folder at a path."""
-    folder, _, stem = path.rpartition("/")
-    starting = [file for file in files if file.startswith(path)]
-    return any(
-        file.startswith(f"{path}/")
-        or (
-            file.startswith(f"{path}.")
-            and file.rpartition("/")[0] == folder
-            and file.rpartition("/")[2].split(".")[0] == stem
-            and file.endswith(_MODULE_FILES)
-        )
-        for file in starting
-    )
-
-
-def _source(archive: Archive, files: dict[str, str], path: str) -> bytes | None:
-    if path not in files or archive.member(files[path]).size > _LARGEST:
+    if attribute is None or f"{path}/{attribute}" in own:
         return None
-    return archive.read(files[path])
+    names = own.names(f"{path}/__init__.py")
+    names = own.names(f"{path}.py") if names is None else names
+    return None if names is None or {attribute, "*"} & names else f"nothing there defines {attribute}"
 
 
-def _may_bind(text: bytes, name: str) -> bool:
-    """Whether a module may have a name, which is certain not to be so where no statement could bind it."""
+def _names_of(text: bytes) -> frozenset[str]:
+    """All names that a module may have, `*` among them where it may have any."""
     if any(mark in text for mark in _BINDS_UNSEEN):
-        return True
+        return frozenset("*")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of old syntax, which is theirs
             tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return True  # for another Python
-    return any(name in bound or "*" in bound for bound in map(_bound, ast.walk(tree)))
+        return frozenset("*")  # for another Python
+    return frozenset(name for bound in map(_bound, ast.walk(tree)) for name in bound)
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:

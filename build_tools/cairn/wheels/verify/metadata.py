@@ -13,11 +13,13 @@ from packaging import tags
 from packaging.markers import UndefinedEnvironmentName
 from packaging.metadata import Metadata
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
+from cairn.output import wording
 from cairn.targets import in_order, parse_target_id
 from cairn.wheels.contents import providers
 from cairn.wheels.metadata import variants, wheel_info
@@ -40,7 +42,8 @@ _SYSTEMS = {
 # The ends of platform tags, and what platform.machine() says there; the longer ones come last.
 _MACHINES = dict.fromkeys(("x86_64", "aarch64", "i686", "armv7l", "ppc64le", "s390x", "riscv64", "arm64"), "")
 _MACHINES |= {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
-_ONE_PYTHON = re.compile(r"cp(\d)(\d+)")
+_ONE_PYTHON = re.compile(r"cp(\d)(\d+)(?![^-])")
+_PATCHES = 40  # more than any version of Python has had
 
 
 def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Finding]:
@@ -55,6 +58,24 @@ def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Fi
         reason = f"no tag of {', '.join(name.tags)} is for Python {expected.python}"
         fix = f"build it with Python {expected.python}"
         yield Finding(code=FindingCode.PYTHON_TAG, reason=reason, fix=fix)
+    yield from _check_requires_python(info, name, expected.python)
+
+
+def _check_requires_python(info: WheelInfo, name: FileName, python: str | None) -> Iterator[Finding]:
+    """An installer refuses a wheel whose METADATA exclude its Python, whatever the tags say."""
+    matches = [None if "-abi3-" in tag else _ONE_PYTHON.match(tag) for tag in name.tags]
+    pythons = [python.removesuffix("t")] if python else [f"{m[1]}.{m[2]}" for m in matches if m]
+    try:
+        specifier = SpecifierSet(info.requires_python or "")
+        # Of which patch release that Python is, nobody knows.
+        exact = [f"{one}.{patch}" for one in pythons for patch in range(_PATCHES)]
+        if not (python or all(matches)) or any(specifier.contains(one, prereleases=True) for one in exact):
+            return
+    except ValueError:  # of a field that `_check_metadata` reports, or a Python that no tag fits
+        return
+    reason = f"its Requires-Python is {info.requires_python}, and it is for {wording.some(pythons)}"
+    fix = "correct requires-python of the project, or build it with another Python"
+    yield _of_metadata(info, FindingCode.PYTHON_TAG, reason, fix)
 
 
 def _check_identity(info: WheelInfo, name: FileName) -> Iterator[Finding]:

@@ -347,3 +347,27 @@ def test_good():
     assert found["test_flaky"].reason == "assert False"
     assert [outcome.test for outcome in merged.flaky] == ["test_it.py::test_flaky"]
     assert merged.judgement.reason == "1 of 3 tests failed; the first is test_it::test_bad: assert False"
+
+
+def test_a_test_that_is_no_longer_collected_behind_a_crash_is_missed(tmp_path: Path) -> None:
+    vanishing = f"""
+import os, pathlib, pytest
+
+mark = pathlib.Path({str(tmp_path / "mark")!r})
+
+def test_crashes_once():
+    if not mark.exists():
+        mark.touch()
+        os._exit(1)
+
+@pytest.mark.parametrize("number", [1] if mark.exists() else [1, 2])
+def test_vanishes(number):
+    pass
+"""
+    absent = 'import pytest\npytest.skip("not here", allow_module_level=True)\n'
+    merged = run_and_judge(
+        request_of(tmp_path, {"test_it.py": vanishing, "test_absent.py": absent}, retries=1)
+    )
+    assert by_test(merged)["test_crashes_once"].flaky
+    assert merged.judgement.verdict == "failed"
+    assert "1 tests did not run" in merged.judgement.reason

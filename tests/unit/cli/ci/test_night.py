@@ -125,6 +125,12 @@ def test_a_night_that_was_never_frozen_has_a_report_too(tmp_path: Path, call: Ca
         assert "the night 12 was not frozen, and nothing of it was built" in err
         store.mkdir(exist_ok=True)
     assert json.loads(told.read_text())["night"] == "12"
+    history = store / "nightly/nights.json"
+    history.parent.mkdir()
+    history.write_text('{"schema": "cairn.nights/9"}')  # of a newer Cairn
+    err = call(store, "report", *words, "--line", LINE, "--to", "nightly", code=10).err
+    assert "the page of the last nights of nightly was not written" in err
+    assert history.read_text() == '{"schema": "cairn.nights/9"}'
 
 
 def test_whoever_cannot_be_told_changes_nothing_of_the_report(store: Path, call: Call) -> None:

@@ -115,6 +115,41 @@ def test_a_damaged_index_of_one_family_holds_up_no_other(night: Night, run: Nigh
     assert status(run, 1).stage == "test"
 
 
+@pytest.mark.parametrize("data", [b'{"schema": "cairn.%s/9", "more": "of a newer Cairn"}', b"{"])
+@pytest.mark.parametrize(
+    ("kind", "key", "what"),
+    [
+        ("nights", "release/nights.json", "the page of the last nights of release"),
+        ("trends", "release/gfx94X-dcgpu/trends.json", "what the night measured of release/gfx94X-dcgpu"),
+        ("night", "release/gfx94X-dcgpu/status/main-gfx94X-dcgpu-py3.11-linux_x86_64.json", "the status of "),
+    ],
+)
+def test_what_this_cairn_cannot_read_is_not_lost_and_holds_up_nothing_else(
+    night_of: MakeNight, kind: str, key: str, what: str, data: bytes
+) -> None:
+    night = night_of(GOOD)
+    run, data = night.run, data.replace(b"%s", kind.encode())
+    night.build()
+    (staged,) = night.stage()
+    made = read_set(run.store, str(staged.set_id))
+    night.record(made, counts=Counts(passed=41), verdict="untested", import_seconds=1.5)
+    assert promote.promote_night(run).legs[0].promoted
+    run.store.write(key, data)
+    ended = report.of_night(run)
+    (problem,) = report.record(run.store, run.plan, ended)
+    assert problem.startswith(what)
+    assert f"not written: {key}" in problem
+    assert run.store.read(key).data == data
+    for name, part in (("nights", "nights.html"), ("trends", "trends.json"), ("night", "status/")):
+        assert name == kind or any(part in one for one in contents(run.store))
+    assert b"gfx94X-dcgpu" in run.store.read("release/gfx94X-dcgpu/status.html").data
+    history = report.history_of(run.store, "release")
+    assert "gfx94X-dcgpu" in report.markdown(run.plan, ended, history=history)
+    if kind == "night":
+        (late,) = report.overdue(run.store, lines=(), begun_within=DAY, good_within=DAY)
+        assert f"how it ended cannot be read: {key}" in late
+
+
 def test_an_earlier_night_does_not_write_over_a_later_one(run: NightRun) -> None:
     later = msgspec.structs.replace(run.plan, frozen="2999-01-01T00:00:00Z")
     report.record(run.store, later, report.of_night(NightRun(store=run.store, plan=later, stack=run.stack)))
@@ -328,6 +363,15 @@ def test_neither_a_night_of_tomorrow_nor_a_release_hides_that_none_happens(run: 
     found = report.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=DAY)
     assert "main: the night 8 began at 2999" in found[0]
     assert "main: the last night, 7, began 0 hours ago" in found
+
+
+def test_a_night_of_chosen_commits_hides_not_that_no_usual_one_happens(run: NightRun) -> None:
+    values: dict[str, Any] = {"night": "8", "frozen": now(), "refs": ("torch=my-branch",)}
+    by_hand = msgspec.structs.replace(run.plan, **values, legs=run.plan.legs[:1])
+    plan.create(run.store, by_hand, FROZEN)
+    found = report.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=timedelta(0))
+    assert found[0].startswith("main: the last night, 7, began")
+    assert len(found) == 1 + len(run.plan.legs)
 
 
 def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:

@@ -26,7 +26,7 @@ from cairn.stack import Floor, Gate, Sdk
 from cairn.testing.compat.report import CompatReport, Tested
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import TestOutcome
-from cairn.testing.record import TestedWheel
+from cairn.testing.record import TestedWheel, TestPolicy
 from cairn.testing.suite import suite_results
 from cairn.testing.suite.suite_results import ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import load
@@ -185,7 +185,14 @@ def test_a_test_that_failed_stands_until_its_shard_has_passed(
 
 
 @pytest.mark.parametrize(
-    "changes", [{"plan": "q" * 64}, {"pytest_args": ("-k", "one")}, {"sources": "of another commit"}]
+    "changes",
+    [
+        {"plan": "q" * 64},
+        {"pytest_args": ("-k", "one")},
+        {"sources": "of another commit"},
+        {"policy": TestPolicy(cairn="9.9", skips_sha256="5" * 64)},  # a test was left out meanwhile
+        {"tested": "2.9.0 of another commit"},
+    ],
 )
 def test_shards_of_two_plans_are_not_put_together(
     scene: Scene, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch

@@ -129,7 +129,7 @@ def test_a_test_that_ran_twice_or_nowhere_is_a_failure(tmp_path: Path) -> None:
         "1 tests ran in two shards: test_a.py::test_x",
         "test_a.py has 3 tests, and its shards had 2",
     )
-    fewer = shard_of(tmp_path / "3", passed(*"12"), 2, 2, modules=half(2, 2))
+    fewer = shard_of(tmp_path / "3", passed("test_a.py::y", "test_a.py::z"), 2, 2, modules=half(2, 2))
     assert merge.merge([one, fewer], tmp_path / "uneven").problems == (
         "test_a.py has 2 and 3 tests, and its shards had 3",
     )

@@ -8,7 +8,7 @@ import pytest
 
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_dll, make_elf, make_macho
-from helpers.wheels import MakeWheel
+from helpers.wheels import MakeWheel, altered
 
 LINUX, MUSL = "manylinux_2_28_x86_64", "musllinux_1_2_x86_64"
 GNU = "x86_64-linux-gnu"
@@ -63,6 +63,8 @@ def test_names_of_modules(make_wheel: MakeWheel, tag: str, module: str, *, fine:
     machine = next((number for name, number in MACHINES.items() if tag.endswith(name)), 62)
     binary = make_elf(machine=machine, defined=("PyInit_m",))
     wheel = make_wheel(tags=(tag,), pure=False, files={f"demo/m.{module}": binary})
+    old = "demo-1.0.dist-info/METADATA"
+    altered(wheel, {old: lambda data: data.replace(b">=3.9", b">=3.7")}, record=True)
     assert found(wheel) == ([] if fine else [f"demo/m.{module}"])
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,29 @@ def test_python_tags(make_wheel: MakeWheel, tags: tuple[str, ...], python: str, 
 
 
 @pytest.mark.parametrize(
+    ("tags", "requires", "python", "fits"),
+    [
+        (("cp311-cp311-linux_x86_64",), ">=3.12", None, False),
+        (("cp311-cp311-linux_x86_64",), ">=3.12", "3.11", False),
+        (("cp311-cp311-linux_x86_64",), "<3.11", "3.11", False),
+        (("cp311-cp311-linux_x86_64",), ">=3.11.4,<3.12", "3.11", True),
+        (("cp311-cp311-linux_x86_64",), "!=3.11.0", None, True),
+        (("cp311-none-any", "cp312-none-any"), ">=3.12", None, True),
+        (("cp39-abi3-linux_x86_64",), ">=3.10", None, True),
+        (("py3-none-any",), ">=3.12", None, True),
+        (("py3-none-any",), ">=3.12", "3.11", False),
+        (("cp313-cp313t-linux_x86_64",), ">=3.13", "3.13t", True),
+    ],
+)
+def test_a_python_that_the_metadata_exclude_installs_no_wheel(
+    make_wheel: MakeWheel, tags: tuple[str, ...], requires: str, python: str | None, *, fits: bool
+) -> None:
+    wheel = make_wheel(tags=tags)
+    altered(wheel, {METADATA: lambda data: data.replace(b">=3.9", requires.encode())}, record=True)
+    assert codes(wheel, python=python) == ([] if fits else [("python-tag", METADATA)])
+
+
+@pytest.mark.parametrize(
     ("file", "old", "new", "code"),
     [
         ("WHEEL", b"Wheel-Version: 1.0\n", b"", "wheel-header"),
@@ -183,6 +207,18 @@ def test_entry_points_that_are_right(make_wheel: MakeWheel) -> None:
     wheel = make_wheel(files={"demo/__init__.py": b"", "demo/x.py": b"from os import path as main\n"})
     altered(wheel, {f"{INFO}/entry_points.txt": lines}, record=True)
     assert codes(wheel) == []
+
+
+def test_what_many_entry_points_lead_to_is_looked_at_once(make_wheel: MakeWheel) -> None:
+    names = range(1000)
+    module = b"".join(b"def f%d():\n    return %d\n" % (n, n) for n in names)
+    lines = "[console_scripts]\n" + "".join(f"s{n} = demo.x:f{n}\n" for n in names)
+    others = {f"demo/{n}.txt": b"" for n in names}
+    wheel = make_wheel(files={"demo/__init__.py": b"", "demo/x.py": module, **others})
+    altered(wheel, {f"{INFO}/entry_points.txt": lines.encode()}, record=True)
+    began = time.process_time()
+    assert codes(wheel) == []
+    assert time.process_time() - began < 8  # 60 s where each is looked up by itself
 
 
 def test_record_lies_are_all_told(make_wheel: MakeWheel) -> None:
