@@ -379,6 +379,11 @@ def _(scene: Scene) -> None:
     scene.store.delete(keys.set_key(scene.victim.id, evidence.BUILDER_SIGNATURE))
 
 
+@attack(BUCKET, "takes away the builder's signature of the set as it was sealed", old="error: is not signed")
+def _(scene: Scene) -> None:
+    scene.store.delete(keys.set_key(scene.victim.id, evidence.SET_SIGNATURE))
+
+
 @attack(BUCKET, "changes set.json, or the manifest", old="error: was changed")
 def _(scene: Scene) -> None:
     scene.change(keys.set_key(scene.victim.id, "set.json"), b'"sample"', b'"simple"')
