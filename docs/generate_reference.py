@@ -212,7 +212,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield (
         "targets.json",
         targets_file.TargetsFile,
-        "Beside the pages of an index; `cairn install` reads it.",
+        "Beside the pages of an index; `cairn install` reads it where the store has no root.",
     )
     yield (
         "lock.json",

@@ -80,7 +80,7 @@ def _install(request: Install) -> Iterator[Answer | Piece]:
     if (url := request.index_url) is None and request.store is not None:
         url = keys.index_url(open_folder(request.store).url, keys.checked_index(request.index))
     prepared = install.prepare(url, machine, python=destination.to_name, line=request.line)
-    trusted = install.signed_by(prepared)
+    trusted = prepared.signed.anchor if prepared.signed else None
     plain = _plain(prepared, destination) | {"root": trusted.fingerprint if trusted else None}
     if request.dry_run:
         yield Answer(plain, itertools.chain(_text(prepared, destination), _of_root(trusted)))

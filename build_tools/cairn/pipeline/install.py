@@ -34,6 +34,7 @@ from cairn import (
     venv,
     web,
 )
+from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, PrerequisiteError, ProcessError, StoreError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
@@ -50,6 +51,7 @@ from cairn.release.pages.targets_file import (
     choose,
     shown,
 )
+from cairn.release.pages.view import IndexView
 from cairn.release.provenance import evidence, reader
 from cairn.release.trust import anchor
 from cairn.store.opening import open_existing
@@ -57,10 +59,10 @@ from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
 
 if TYPE_CHECKING:
-    from cairn.release.trust.anchor import Anchor
     from cairn.release.trust.client import SignedStore
     from cairn.store.protocol import Reader, Store
 
+_AT_ONCE = 16  # requests side by side
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
 _UPSTREAM = ("torch", "torchvision", "torchaudio")
 _MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
@@ -137,6 +139,7 @@ class Installation:
         python: the interpreter to name in the lines; None where they are for the active environment.
         gpus: the machine's GPUs, each with its products.
         choice: the sets, and what to know about them.
+        signed: the store as its promoter signed it; None where it has no root, or nobody signs the index.
     """
 
     address: str
@@ -144,6 +147,7 @@ class Installation:
     python: Path | None
     gpus: tuple[str, ...]
     choice: Choice
+    signed: SignedStore | None = None
 
     def index_url(self, pick: Pick) -> str:
         """Return the value of `--index-url`."""
@@ -171,16 +175,19 @@ def prepare(
     Raises:
         PrerequisiteError: the index has nothing for the machine.
         NetworkError: it cannot be reached.
-        StoreError: its list of sets is missing or cannot be trusted.
+        StoreError: its list of sets is missing or cannot be trusted, or no promoter has signed a state of it.
     """
     if index_url is None:
         return _of_upstream(machine, python, line)
     if "://" not in index_url:  # pip and uv take a path as well, but only a URL can be put together
         index_url = files.expanded(index_url).absolute().as_uri()
     address = f"{index_url.rstrip('/').removesuffix('/simple')}/targets.json"
-    offered = datafile.loads(_read(address), TargetsFile, name=address)
-    for entry in offered.targets:
-        for offer in entry.offers:
+    signed, folder = _signed(address)
+    if signed:
+        offered = _offered(signed, folder)
+    else:
+        offered = datafile.loads(_read(address), TargetsFile, name=address)
+        for offer in (offer for entry in offered.targets for offer in entry.offers):
             _check(offer, address)
     return Installation(
         address=address,
@@ -188,6 +195,7 @@ def prepare(
         python=python,
         gpus=tuple(shown(offered.entry(name)) for name in dict.fromkeys(machine.gpus) if name != targets.CPU),
         choice=choose(offered, machine, line=line),
+        signed=signed,
     )
 
 
@@ -310,55 +318,45 @@ def _is_ours(python: Path) -> bool:
     return python.parent.resolve() == Path(sys.executable).parent.resolve() and sys.prefix != sys.base_prefix
 
 
-def signed_by(prepared: Installation) -> Anchor | None:
-    """The root under which the chosen sets are what an index offers; None where the store has no root.
-
-    Raises:
-        StoreError: one is not what the promoter signed: not offered, yanked, or untested and not said so.
-    """
-    for pick in prepared.choice.picks:
-        signed = _signed(prepared.index_url(pick)) if pick.offer.set_id else None
-        if signed is None:
-            return None
-        store, index = signed
-        # It reads no more than a reader can.
-        listed = Index(cast("Store", store), index).load().set(pick.offer.set_id)
-        hidden = [word for word in (listed.yanked, listed.failed) if word is not None]
-        if pick.untested is None:
-            hidden += [word for word in map(listed.untested_on, pick.targets) if word is not None]
-        if hidden:
-            raise StoreError(
-                f"{prepared.address} does not say what the promoter of {index} has signed: {hidden[0]}",
-                tip="it was changed from outside: tell who runs the index",
-            )
-    return store.anchor
-
-
-def _signed(index_url: str) -> tuple[SignedStore, str] | None:
-    """The store of an index as its promoter signed it, and the name of the index; None if it has no root."""
-    base, index = reader.parse_index_url(index_url)
+def _signed(address: str) -> tuple[SignedStore | None, str]:
+    """The store of an index as its promoter signed it, None if it has no root; and the name of the index."""
+    try:
+        base, index = reader.parse_index_url(f"{address.removesuffix('/targets.json')}/simple/")
+    except UsageError:
+        return None, ""  # no index of Cairn's, which its list will show
+    if not keys.is_gated(index) or not base.startswith(("file:", "http:", "https:")):
+        return None, index
     web = base.startswith(("http://", "https://"))
     source: Reader = reader.WebReader(base) if web else open_existing(base)
-    trusted = anchor.anchor(source) if keys.is_gated(index) else None
+    trusted = anchor.anchor(source)
     if trusted is None:
-        return None
+        return None, index
     from cairn.release.trust.client import SignedStore  # noqa: PLC0415 - python-tuf, for stores with a root
 
     return SignedStore(source, trusted), index
 
 
+def _offered(store: SignedStore, folder: str) -> TargetsFile:
+    """What targets.json says, made here of what was signed: nobody signs that file, and it chooses."""
+    views = []
+    for name in store.indexes(folder) or (folder,):
+        snapshot = Index(cast("Store", store), name).load()  # it reads no more than a reader can
+        sets = side_by_side(snapshot.set, snapshot.set_ids, jobs=_AT_ONCE)
+        views.append(IndexView(name=name, sets=sets))
+    return targets_file.make(folder, views)
+
+
 @contextlib.contextmanager
-def pages(index_url: str, pick: Pick) -> Iterator[str]:
+def pages(prepared: Installation, pick: Pick) -> Iterator[str]:
     """Yield an index of the chosen set alone, made here of what was signed; else the index as it is.
 
     Installers take a file only if it has the hash that its page says, so that the bytes are those of the set.
     """
-    signed = _signed(index_url) if pick.offer.set_id else None
-    if signed is None:
+    index_url, store = prepared.index_url(pick), prepared.signed
+    if store is None:
         yield index_url
         return
-    store, index = signed
-    listed = Index(cast("Store", store), index).load().set(pick.offer.set_id)
+    listed = Index(cast("Store", store), pick.offer.index).load().set(pick.offer.set_id)
     wheel_set = read_set(cast("Store", store), pick.offer.set_id)
     evidence.require_builder(store, wheel_set, ())
     evidence.builder_signers(store, wheel_set, store.anchor.root.trust(), listed=listed)
@@ -397,7 +395,7 @@ def run(
             tip=f"name one of them, and --python: --gpu {each[0]}",
         )
     start = _installer(installer, python)
-    with pages(prepared.index_url(pick), pick) as index_url, isolation.own_home(index_url) as home:
+    with pages(prepared, pick) as index_url, isolation.own_home(index_url) as home:
         command = [*start, *targets_file.install_arguments(index_url, pick.offer.packages)]
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
         process.run(command, env=env, on_line=on_line, hidden=isolation.credential_files())
@@ -483,7 +481,7 @@ def _read(address: str) -> bytes:
 
 
 def _check(offer: Offer, address: str) -> None:
-    """Refuse an offer of anything but a set of this store, or of what its root does not vouch for."""
+    """Refuse an offer of anything but a set of the index that was named, or of one below it."""
     parts = urllib.parse.urlsplit(offer.index_url)
     try:
         valid = bool(offer.packages) and all(Requirement(word).url is None for word in offer.packages)
@@ -491,8 +489,8 @@ def _check(offer: Offer, address: str) -> None:
         its_base, its_index = reader.parse_index_url(urllib.parse.urljoin(address, offer.index_url))
     except (InvalidRequirement, UsageError):
         valid = False
-    else:  # only a set by its id, of an index behind the gate, is looked up in what a promoter signed
-        valid &= bool(offer.set_id) and its_base == base and keys.is_gated(its_index) >= keys.is_gated(index)
+    else:
+        valid &= bool(offer.set_id) and its_base == base and f"{its_index}/".startswith(f"{index}/")
     if parts.scheme or parts.netloc or not valid:
         raise StoreError(
             f"{address} names something that is not of its own index: {offer.index_url} {offer.packages}",

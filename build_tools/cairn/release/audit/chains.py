@@ -23,8 +23,8 @@ from cairn.release.index.snapshot import Index, Snapshot, objects_of
 from cairn.release.ledger import Ledger, replayed, short
 from cairn.release.ledger_entries import Entry, Event, Head
 from cairn.release.trust import anchor
-from cairn.release.trust.current import DECISIONS, LEDGER, SignedMetadata, decisions_of, vouched
-from cairn.release.trust.metadata import Targets
+from cairn.release.trust.current import DECISIONS, LEDGER, Current, SignedMetadata, decisions_of, vouched
+from cairn.release.trust.metadata import Targets, role_of
 
 _AT_ONCE = 16  # requests side by side
 _AHEAD = 2  # see `_set_back`
@@ -211,6 +211,7 @@ def check_signed(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
             f"takes them after that; a promoter signs them again: cairn trust refresh --store {store.url}"
         )
         yield Problem(code="signature", index=None, where=name, said=text)
+    yield from _lost(now, inventory)
     for name in filter(keys.is_gated, names):
         try:
             texts = tuple(_unsigned(Index(store, name).load(), signed, signed.role(now, name)))
@@ -218,6 +219,15 @@ def check_signed(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
             texts = (str(error),)
         for text in texts:
             yield Problem(code="signature", index=name, where=keys.state_key(name), said=text)
+
+
+def _lost(now: Current, inventory: Inventory) -> Iterator[Problem]:
+    """The indexes that are signed, and of which the store has nothing any more."""
+    present = inventory.indexes()
+    for name in keys.possible_indexes():
+        if f"{role_of(name)}.json" in now.meta and name not in present:
+            text = f"{name} is signed, and lost: restore it from a copy of the store"
+            yield Problem(code="signature", index=None, where=keys.state_key(name), said=text)
 
 
 def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Problem]:

@@ -5,7 +5,8 @@
     files/…/<file name>.<digest>.provenance              who built it of what (PEP 740)
     sets/<set id>/set.json, manifest.json                a sealed set, and what it was built from
     sets/<set id>/builder.json                           who built it of which commits and inputs;
-                                                         `builder.dsse.json` is the signature
+                                                         `builder.dsse.json` is the signature, and
+                                                         `set.dsse.json` that of the set's id
     sets/<set id>/simple/…                               an index of exactly that set
     sets/<set id>/records/<digest>.json                  test records; `<digest>.dsse.json` is the signature
     sets/<set id>/results/<digest>.xml                   the JUnit XML of a record
@@ -84,7 +85,7 @@ _NAME = "[A-Za-z0-9][A-Za-z0-9_.-]*"
 _FINDINGS = rf"judgements/{_DIGEST}(\.dsse)?\.json|results/{_DIGEST}\.(xml|json)"
 _KINDS = {
     "file": rf"files/[0-9a-f]{{2}}/{_DIGEST}/[^/]+",
-    "set": rf"sets/{_DIGEST}/((set|manifest|builder(\.dsse)?)\.json|{_LOCKS}|{_FINDINGS})",
+    "set": rf"sets/{_DIGEST}/((manifest|(set|builder)(\.dsse)?)\.json|{_LOCKS}|{_FINDINGS})",
     # Of a set that is gone they stay, so that it does not come back without them.
     "evidence": rf"sets/{_DIGEST}/(records|answers|rebuilds)/{_DIGEST}(\.dsse)?\.json",
     "night": rf"nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"

@@ -1,6 +1,7 @@
 """targets.json: the index for each GPU, the choice of a set from it, and the install commands.
 
-An index writes the file (`make`); `cairn install` reads it and picks what a machine should get (`choose`).
+An index writes the file (`make`); `cairn install` reads it, or makes it of what was signed, and picks what a
+machine should get (`choose`).
 """
 
 from __future__ import annotations

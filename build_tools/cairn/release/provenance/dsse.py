@@ -22,6 +22,9 @@ IN_TOTO = "application/vnd.in-toto+json"
 RECORD = "application/vnd.cairn.record+json"
 """The payload type of a test record by itself, which 0.1 signed."""
 
+SET = "application/vnd.cairn.set+id"
+"""The payload type of the id of a sealed set."""
+
 _RESTORE = "get it again from whoever released it; do not install what it is about"
 V = TypeVar("V", bound=datafile.Value)
 

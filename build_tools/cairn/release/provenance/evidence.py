@@ -44,6 +44,9 @@ V = TypeVar("V", bound=datafile.Value)
 BUILDER_SIGNATURE = BUILDER_FILE.replace(".json", ".dsse.json")
 """The builder's signature, beside the statement."""
 
+SET_SIGNATURE = "set.dsse.json"
+"""The builder's signature on the set as it was sealed, by its id: it has more files than these wheels."""
+
 _RECORD = "record.json"  # its name in the configuration of a test result
 
 
@@ -257,7 +260,7 @@ def trust_in(listed: IndexSet, trust: Trust) -> Trust:
 def builder_signers(
     reader: Reader, wheel_set: WheelSet, trust: Trust, *, listed: IndexSet | None = None
 ) -> tuple[str, ...]:
-    """The ids of the builders' keys that signed the statement about a set.
+    """The ids of the builders' keys that signed the statement about a set; one signed the sealed set, too.
 
     Args:
         reader: what has the statement.
@@ -267,20 +270,19 @@ def builder_signers(
             former builders count for the statement that it names.
 
     Raises:
-        StoreError: there is no statement, no builder that the root names signed it, or it was changed.
+        StoreError: there is no statement, no builder that the root names signed it or the set, or it was
+            changed.
     """
     name = "the builder's statement"
     data = of_builder(reader, wheel_set)
     if listed is not None and listed.builder == hashlib.sha256(data).hexdigest():
         trust = trust_in(listed, trust)
-    return _signers(
-        reader,
-        keys.set_key(wheel_set.id, BUILDER_SIGNATURE),
-        data,
-        trust.builders or {},
-        name=name,
-        tip="whoever built it stages it again: cairn index publish --set --sign-key",
-    )
+    of, tip = trust.builders or {}, "whoever built it stages it again: cairn index publish --set --sign-key"
+    signers = _signers(reader, keys.set_key(wheel_set.id, BUILDER_SIGNATURE), data, of, name=name, tip=tip)
+    # Whoever can write to the store could seal the same wheels with other files.
+    key, sealed = keys.set_key(wheel_set.id, SET_SIGNATURE), wheel_set.id.encode()
+    _signers(reader, key, sealed, of, name="the set as its builder staged it", tip=tip)
+    return signers
 
 
 def require_builder(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
@@ -328,10 +330,14 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
 
 
 def sign_builder(store: Store, set_id: str, statement: bytes, signer: Signer) -> None:
-    """Sign a builder's statement beside its set, in place of another's about the same wheels."""
+    """Sign a builder's statement beside its set, in place of another's about the same wheels, and the set."""
     store.write(keys.set_key(set_id, BUILDER_FILE), statement)
-    envelope = dsse.sign(statement, dsse.IN_TOTO, signer)
-    store.write(keys.set_key(set_id, BUILDER_SIGNATURE), datafile.dumps(envelope).encode())
+    for name, payload, kind in (
+        (BUILDER_SIGNATURE, statement, dsse.IN_TOTO),
+        (SET_SIGNATURE, set_id.encode(), dsse.SET),
+    ):
+        envelope = dsse.sign(payload, kind, signer)
+        store.write(keys.set_key(set_id, name), datafile.dumps(envelope).encode())
 
 
 def sign_record(record: bytes, signer: Signer) -> bytes:
@@ -402,8 +408,8 @@ def _signers(
     except MissingKeyError as error:
         raise SignatureError(f"{name} is not signed", tip=tip) from error
     envelope = dsse.loads(signature, dsse.Envelope, name=f"the signature of {name}")
-    by_itself = envelope.payload_type == dsse.RECORD
-    signed = dsse.verify(envelope, dsse.RECORD if by_itself else dsse.IN_TOTO, trusted, name=name)
+    by_itself = envelope.payload_type in (dsse.RECORD, dsse.SET)
+    signed = dsse.verify(envelope, envelope.payload_type if by_itself else dsse.IN_TOTO, trusted, name=name)
     digest = hashlib.sha256(data).hexdigest()
     if signed.payload != data and (by_itself or _record_of(signed.payload, name) != digest):
         raise SignatureError(f"{name} is not what its signature is over")

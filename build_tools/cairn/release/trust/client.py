@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from cairn.errors import NetworkError, StoreError
+from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, IndexSet, Pointer, encode
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
@@ -79,6 +80,11 @@ class SignedStore:
             data = encode(pointer)
             return StoredObject(data=data)
         return self._reader.read(key)
+
+    def indexes(self, folder: str) -> tuple[str, ...]:
+        """The indexes that a promoter has signed of a channel, or of one index of it."""
+        below = (name for name in keys.possible_indexes() if f"{name}/".startswith(f"{folder}/"))
+        return tuple(name for name in below if self.target(f"{name}/{STATE}") is not None)
 
     def offer(self, index: str, file_name: str) -> Offer | None:
         """What was signed of a file; None where the whole state has to be read (`evidence.OffersSigned`)."""

@@ -1,22 +1,28 @@
 """The table of docs/explanation/trust.md: who holds what, what he tries, and what two machines see then.
 
 One machine has seen the store before and remembers it; the other is new and has the root's fingerprint. Both
-verify the wheel that was released and then yanked, or the wheel that the attacker would like them to take.
+verify the wheel that was released and then yanked, or the wheel that the attacker would like them to take; or
+they install.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import msgspec
 import pytest
 
 from cairn import datafile
 from cairn.errors import CairnError
+from cairn.pipeline import install
 from cairn.release import records
 from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
@@ -24,6 +30,7 @@ from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, Projec
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event
+from cairn.release.pages.targets_file import Machine
 from cairn.release.provenance import chain, dsse, evidence
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.trust import anchor, metadata, root
@@ -35,7 +42,7 @@ from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 from helpers.gate import data_of, record_of
 from helpers.provenance import Released, released, signer
-from helpers.release import commit
+from helpers.release import commit, in_folder
 from helpers.trail import ROOT
 from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, TIMEKEEPER, acting_as, looked_at, rooted, stamp
 
@@ -106,6 +113,81 @@ class Scene:
         return SIGNED if report.warnings == ["it was yanked: it eats data"] else OLD
 
 
+@dataclass(kw_only=True)
+class Shelf(Scene):
+    """A store from which two machines install: `victim` is the newest set of `release` that is not yanked.
+
+    Attributes:
+        others: sets that the same promoter has signed, by what is wrong with them for who wants `release`.
+    """
+
+    others: dict[str, WheelSet]
+
+    def sees(self, machine: str) -> str:
+        """What a machine installs for the CPU."""
+        place = in_folder(self.store, self.folder / f"served to {machine}")
+        for_cpu = Machine(gpus=("cpu",), python="3.11", platform="linux_x86_64")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CAIRN_CACHE_DIR", str(self.folder / machine))
+            try:
+                with anchor.acting(root=self.root):
+                    made = install.prepare(keys.index_url(place.url, "release"), for_cpu)
+                    (pick,) = made.choice.picks
+                    with install.pages(made, pick) as url:
+                        page = Path(url2pathname(urlsplit(url).path), "torch", "index.html").read_text()
+            except CairnError as error:
+                return f"error: {error}"
+        of_set = next(one for one in self.victim.wheels if one.distribution == "torch")
+        as_signed = (pick.untested, pick.offer.versions["torch"]) == (None, of_set.version)
+        return SIGNED if as_signed and f"#sha256={of_set.sha256}" in page else HIS
+
+    def offer(self, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change what targets.json offers first for the CPU."""
+        plain = json.loads(self.store.read("release/targets.json").data)
+        (offers,) = (entry["offers"] for entry in plain["targets"] if entry["target"] == "cpu")
+        change(offers[0])
+        self.store.write("release/targets.json", json.dumps(plain).encode())
+
+
+@pytest.fixture(scope="module")
+def shelved(tmp_path_factory: pytest.TempPathFactory) -> Shelf:
+    folder, store = tmp_path_factory.mktemp("shelf"), MemoryStore()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAIRN_CACHE_DIR", str(folder / "writer"))
+        patch.delenv("CAIRN_SIGN_KEY", raising=False)
+        trusted = rooted(store)
+        made = {}
+        with acting_as(folder, PROMOTER):
+            for version, target in (("2.9.0", "release"), ("2.9.1", "release"), ("2.9.2", "release"),
+                                    ("2.9.3", "nightly")):  # fmt: skip
+                wheels = tmp_path_factory.mktemp("wheels")
+                one = released(
+                    wheels,
+                    version=version,
+                    store=store,
+                    attester=KeyAttester(PROMOTER),
+                    tested_by=TESTER,
+                    target=target,
+                )
+                statement = evidence.of_builder(store, one.made)
+                evidence.sign_builder(store, one.made.id, statement, BUILDER)
+                made[version] = one
+            before = dict(store.objects)
+            yank(store, made["2.9.2"].made.id, reason="it eats data")
+    others = {"older": made["2.9.0"], "yanked": made["2.9.2"], "of another channel": made["2.9.3"]}
+    shelf = Shelf(
+        folder=folder,
+        store=store,
+        before=before,
+        made=made["2.9.1"],
+        root=trusted.fingerprint,
+        victim=made["2.9.1"].made,
+        others={name: one.made for name, one in others.items()},
+    )
+    assert shelf.sees("old") == SIGNED
+    return shelf
+
+
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Scene:
     folder = tmp_path_factory.mktemp("scene")
@@ -128,7 +210,10 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 
 @pytest.fixture
-def scene(first: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
+def scene(
+    first: Scene, shelved: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one: Attack
+) -> Scene:
+    first = shelved if one.installs else first
     shutil.copytree(first.folder, tmp_path, dirs_exist_ok=True)
     shutil.copytree(tmp_path / "writer", tmp_path / "attacker")  # who has seen what a promoter has
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "attacker"))
@@ -144,19 +229,22 @@ class Attack:
     tries: str
     old: str
     new: str
-    does: Callable[[Scene], None]
+    does: Callable[[Any], None]
+    installs: bool
 
 
 ATTACKS: list[Attack] = []
 
 
 def attack(
-    holder: str, tries: str, *, old: str, new: str | None = None
-) -> Callable[[Callable[[Scene], None]], None]:
+    holder: str, tries: str, *, old: str, new: str | None = None, installs: bool = False
+) -> Callable[[Callable[[Any], None]], None]:
     """Note a line; `new` is as `old` where it is not given."""
 
-    def note(does: Callable[[Scene], None]) -> None:
-        ATTACKS.append(Attack(holder=holder, tries=tries, old=old, new=new or old, does=does))
+    def note(does: Callable[[Any], None]) -> None:
+        ATTACKS.append(
+            Attack(holder=holder, tries=tries, old=old, new=new or old, does=does, installs=installs)
+        )
 
     return note
 
@@ -291,6 +379,11 @@ def _(scene: Scene) -> None:
     scene.store.delete(keys.set_key(scene.victim.id, evidence.BUILDER_SIGNATURE))
 
 
+@attack(BUCKET, "takes away the builder's signature of the set as it was sealed", old="error: is not signed")
+def _(scene: Scene) -> None:
+    scene.store.delete(keys.set_key(scene.victim.id, evidence.SET_SIGNATURE))
+
+
 @attack(BUCKET, "changes set.json, or the manifest", old="error: was changed")
 def _(scene: Scene) -> None:
     scene.change(keys.set_key(scene.victim.id, "set.json"), b'"sample"', b'"simple"')
@@ -411,6 +504,70 @@ def _(scene: Scene) -> None:
         for act in (_released_again, _refreshed):
             with pytest.raises(CairnError, match="set back"):
                 act(scene, "fresh")
+
+
+def offering(tries: str) -> Callable[[Callable[[Shelf, dict[str, Any]], None]], None]:
+    """Note a line about a change of what targets.json offers first for the CPU."""
+
+    def note(does: Callable[[Shelf, dict[str, Any]], None]) -> None:
+        def change(shelf: Shelf) -> None:
+            shelf.offer(lambda offer: does(shelf, offer))
+
+        attack(BUCKET, f"has targets.json {tries}", old=SIGNED, installs=True)(change)
+
+    return note
+
+
+@offering("name no set, so that nothing is looked up")
+def _(_: Shelf, offer: dict[str, Any]) -> None:
+    offer["set_id"] = ""
+
+
+@offering("lead to staging")
+def _(_: Shelf, offer: dict[str, Any]) -> None:
+    offer["index_url"] = "../staging/simple/"
+
+
+@offering("lead to another store")
+def _(_: Shelf, offer: dict[str, Any]) -> None:
+    offer["index_url"] = "../other/release/simple/"
+
+
+@offering("lead to another channel, of which the same promoter has signed the set")
+def _(shelf: Shelf, offer: dict[str, Any]) -> None:
+    _lead_to(offer, shelf.others["of another channel"])
+    offer["index_url"] = "../nightly/simple/"
+
+
+@offering("offer an older set of the index")
+def _(shelf: Shelf, offer: dict[str, Any]) -> None:
+    _lead_to(offer, shelf.others["older"])
+
+
+@offering("offer a set that was yanked")
+def _(shelf: Shelf, offer: dict[str, Any]) -> None:
+    _lead_to(offer, shelf.others["yanked"])
+
+
+@offering("name another version of the set")
+def _(_: Shelf, offer: dict[str, Any]) -> None:
+    offer["versions"]["torch"] = "9.0"
+
+
+@offering("say that it is untested, and what to type then")
+def _(_: Shelf, offer: dict[str, Any]) -> None:
+    offer["untested"] = "broken: run https://evil.example/repair.sh first"
+
+
+@attack(BUCKET, "takes targets.json away", old=SIGNED, installs=True)
+def _(shelf: Shelf) -> None:
+    shelf.store.delete("release/targets.json")
+
+
+@attack(BUCKET, "gives the set other wheels", old="error: ", installs=True)
+def _(shelf: Shelf) -> None:
+    other = shelf.store.read(keys.set_key(shelf.others["older"].id, "set.json")).data
+    shelf.store.write(keys.set_key(shelf.victim.id, "set.json"), other)
 
 
 TIME = "and the timestamp's key"
@@ -577,6 +734,11 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     new = root.with_key(_root(scene), "promoter", MALLORY.public)
     scene.store.write(key_of("root", 2), root.following(new, OFFLINE[:1]))
+
+
+def _lead_to(offer: dict[str, Any], other: WheelSet) -> None:
+    offer["set_id"], offer["packages"] = other.id, ["torch", "triton"]
+    offer["versions"] = {one.distribution: one.version for one in other.wheels}
 
 
 def _project(name: str) -> ProjectState:

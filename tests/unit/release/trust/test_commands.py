@@ -16,9 +16,10 @@ from urllib.request import url2pathname
 import pytest
 from tuf.ngclient._internal import trusted_metadata_set
 
+from cairn import datafile
 from cairn.errors import CairnError
 from cairn.pipeline import install
-from cairn.release.pages.targets_file import Machine
+from cairn.release.pages.targets_file import Machine, TargetsFile
 from cairn.release.provenance import evidence
 from cairn.release.trust import metadata
 from cairn.release.trust.signers import PUBLIC_NAME
@@ -162,20 +163,23 @@ def test_an_installation_is_of_what_was_signed_whatever_the_server_says(
     address = (store / "release" / "simple").as_uri() + "/"
     machine = Machine(gpus=("cpu",), python="3.11", platform="linux_x86_64")
     prepared = install.prepare(address, machine)
-    with install.pages(address, prepared.choice.picks[0]) as url:
+    with install.pages(prepared, prepared.choice.picks[0]) as url:
         folder = Path(url2pathname(urlsplit(url).path))
         page = (folder / "torch" / "index.html").read_text()
     wheel = next(one for one in made.made.wheels if one.distribution == "torch")
     assert f"{store.as_uri()}/files/{wheel.sha256[:2]}/{wheel.sha256}/{wheel.file_name}" in page
     assert f"#sha256={wheel.sha256}" in page
 
-    offers = store / "release" / "targets.json"
-    good = offers.read_text()
-    offers.write_text(good.replace(made.made.id, "0" * 64))
-    assert "has no set" in cairn(*words, code=9).err
-    offers.write_text(good)
+    # The list that nobody signs is made anew of what was, and not even read.
+    listed = store / "release" / "targets.json"
+    offered = datafile.loads(listed.read_bytes(), TargetsFile, name="it")
+    (offer,) = offered.entry("cpu").offers
+    assert prepared.choice.picks[0].offer == offer
+    plain = cairn.json(*words)
+    listed.unlink()
+    assert cairn.json(*words) == plain
     (store / "sets" / made.made.id / "set.json").write_text("{}")
-    with pytest.raises(CairnError), install.pages(address, prepared.choice.picks[0]):
+    with pytest.raises(CairnError), install.pages(prepared, prepared.choice.picks[0]):
         pass
 
 

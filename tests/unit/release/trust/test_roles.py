@@ -22,6 +22,7 @@ from cairn.release.promote import Promotion, RefusedError, promote
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.provenance.reader import Recorder
+from cairn.release.publish.files import publish
 from cairn.release.trust import anchor, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.client import SignedStore
@@ -29,9 +30,10 @@ from cairn.release.trust.metadata import MetadataError
 from cairn.release.trust.signers import Signer
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts
-from cairn.wheels.wheelset import WheelSet
-from helpers.gate import data_of, given, record_of, stack_of, stage_torch
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
+from helpers.gate import AWAY, data_of, given, record_of, stack_of, stage_torch
 from helpers.provenance import signer
+from helpers.release import make_set, make_wheel, stage_set
 from helpers.trust import BUILDER, PROMOTER, TESTER, acting_as, rooted
 
 ONE = signer(61)
@@ -78,6 +80,41 @@ def test_a_promotion_asks_the_builder_and_the_tester_by_their_own_keys(tmp_path:
     # A statement that somebody exchanged since, as whoever has a promoter's key alone must, shows.
     evidence.sign_builder(store, made.id, statement(store, made), PROMOTER)
     assert link(store, made, "builder").state == "broken"
+
+
+def test_wheels_that_a_builder_signed_go_nowhere_with_files_that_no_builder_staged(tmp_path: Path) -> None:
+    """Whoever can write to the store can seal them with a file of his own; testers test what is staged."""
+    store = MemoryStore()
+    rooted(store)
+    made = stage_torch(store, tmp_path)
+    evidence.sign_builder(store, made.id, statement(store, made), BUILDER)
+    publish(store, "staging", [make_wheel(tmp_path, "evil", "1.0")])
+    wheel = tmp_path / made.wheels[0].file_name
+    his = stage_set(store, "staging", make_set([wheel], **AWAY), [wheel], requirements=["evil"])
+    assert [one.file_name for one in his.closure] == ["evil-1.0-py3-none-any.whl"]
+    records.add(store, data_of(record_of(his)), signer=TESTER)
+
+    def reasons() -> str:
+        with pytest.raises(RefusedError) as refused:
+            release(store, tmp_path, his, PROMOTER)
+        return "; ".join(refused.value.reasons)
+
+    for name in (BUILDER_FILE, evidence.BUILDER_SIGNATURE):
+        store.write(keys.set_key(his.id, name), store.read(keys.set_key(made.id, name)).data)
+    assert "the set as its builder staged it is not signed" in reasons()
+    name = evidence.SET_SIGNATURE
+    store.write(keys.set_key(his.id, name), store.read(keys.set_key(made.id, name)).data)
+    assert "the set as its builder staged it is not what its signature is over" in reasons()
+
+
+def test_an_index_that_is_signed_and_gone_is_missed(tmp_path: Path) -> None:
+    offered = Offered(tmp_path)
+    before = {problem.code for problem in audit.audit(offered.store).problems}
+    for key in [key for key in offered.store.objects if key.startswith("release/")]:
+        offered.store.delete(key)
+    (lost,) = (one for one in audit.audit(offered.store).problems if one.code == "signature")
+    assert "signature" not in before
+    assert lost.said.startswith("release is signed, and lost")
 
 
 def link(store: MemoryStore, made: WheelSet, name: str) -> chain.Link:

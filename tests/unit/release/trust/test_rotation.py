@@ -179,8 +179,8 @@ def test_every_key_of_the_page_is_replaced_and_wheels_signed_before_still_verify
     with place.on("a third"), anchor.acting(root=place.root):
         address = f"{(place.folder / 'store' / 'release' / 'simple').as_uri()}/"
         prepared = install.prepare(address, Machine(gpus=("cpu",), python="3.11", platform="linux_x86_64"))
-        assert install.signed_by(prepared) is not None
-        with install.pages(address, prepared.choice.picks[0]):
+        assert prepared.signed is not None
+        with install.pages(prepared, prepared.choice.picks[0]):
             pass
 
 
