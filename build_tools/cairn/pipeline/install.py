@@ -327,7 +327,7 @@ def _signed(address: str) -> tuple[SignedStore | None, str]:
     if not keys.is_gated(index) or not base.startswith(("file:", "http:", "https:")):
         return None, index
     web = base.startswith(("http://", "https://"))
-    source: Reader = reader.WebReader(base) if web else open_existing(base)
+    source: Reader = reader.WebReader(base, tip=package_index.TIP) if web else open_existing(base)
     trusted = anchor.anchor(source)
     if trusted is None:
         return None, index

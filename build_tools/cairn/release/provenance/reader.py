@@ -35,15 +35,17 @@ class WebReader:
 
     Attributes:
         url: where its keys begin.
+        tip: what to do where it does not answer.
     """
 
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
+    def __init__(self, url: str, *, tip: str = _TIP) -> None:
+        self.url, self.tip = url.rstrip("/"), tip
 
     def read(self, key: str) -> StoredObject:
         """See `Reader.read`."""
         out, url = io.BytesIO(), f"{self.url}/{urllib.parse.quote(valid_key(key))}"
-        fetch(url, out=out, most=_MOST_METADATA if key.startswith("metadata/") else _MOST_BYTES)
+        most = _MOST_METADATA if key.startswith("metadata/") else _MOST_BYTES
+        fetch(url, out=out, most=most, tip=self.tip)
         data = out.getvalue()
         return StoredObject(data=data)
 
@@ -71,7 +73,7 @@ class Recorder:
         return stored
 
 
-def fetch(url: str, *, out: IO[bytes], most: int) -> None:
+def fetch(url: str, *, out: IO[bytes], most: int, tip: str = _TIP) -> None:
     """Write what is at a URL to a file; a server that does not end is not read for ever.
 
     Raises:
@@ -80,7 +82,7 @@ def fetch(url: str, *, out: IO[bytes], most: int) -> None:
         StoreError: it is larger than so many bytes.
     """
     before = out.tell()
-    if not web.read(url, out=out, most=most + 1, timeout=_SECONDS, tip=_TIP):
+    if not web.read(url, out=out, most=most + 1, timeout=_SECONDS, tip=tip):
         raise MissingKeyError(f"there is no {url}")
     if out.tell() - before > most:
         raise StoreError(f"{url} is larger than what an index has there", tip="do not install from there")
