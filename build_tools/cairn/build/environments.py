@@ -42,6 +42,10 @@ _WAIT = 3600.0  # seconds that another run may take to make one
 _BUILD_WAIT = 12 * 3600.0  # and to build in it
 _TIMEOUT = 900.0  # seconds; an sdist without metadata has to be built to be asked
 _UV_LINES, _PIP_LINES = 12, 8  # of their last words that are shown
+_OWN_INDEX = (
+    "name the index that has this build of it, such as https://download.pytorch.org/whl/cpu for the "
+    "+cpu builds of PyTorch, in the variable PIP_EXTRA_INDEX_URL"
+)
 _FILE = "-r "  # begins a line that names a requirements file
 _NETWORK_SIGNS = re.compile(
     r"error sending request|[Ff]ailed to fetch|client error \(Connect\)|dns error"
@@ -360,11 +364,13 @@ def pip_install(
                 tip="leave --offline out once: the environments of builds are kept",
             ) from error
         lines = process.tail(error.output)
+        # PyPI takes no local versions (PEP 440): those are on an index of their project's own.
+        elsewhere = "+" in (venv.missing_from(error.output) or "")
         raise BuildError(
             f"pip could not install {', '.join(requirements)}",
             log=log,
             tail=lines[-_PIP_LINES:],
             # Where pip has built something itself, the reason is far above its own last words.
             causes=build_log.above(log, build_log.tail(log, len(lines))),
-            tip="see what pip says above",
+            tip=_OWN_INDEX if elsewhere else "see what pip says above",
         ) from error

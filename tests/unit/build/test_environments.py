@@ -222,3 +222,7 @@ def test_what_pip_refuses_is_one_error_with_its_last_lines(
         environments.pip_install(env, ["no-such-thing"], PackageSource(), log=log)
     assert any("No matching distribution" in line for line in caught.value.tail)
     assert "No matching distribution" in log.read_text()
+    assert "PIP_EXTRA_INDEX_URL" not in (caught.value.tip or "")
+    with pytest.raises(BuildError, match="no-such-thing") as caught:  # PyPI takes no local versions
+        environments.pip_install(env, ["no-such-thing==1+cpu"], PackageSource(), log=log)
+    assert "PIP_EXTRA_INDEX_URL" in (caught.value.tip or "")
