@@ -466,7 +466,7 @@ def test_refuses_a_second_name_or_other_sizes_in_the_extra_fields_of_either_head
         b"\1\0\7",
     ):
         for extra, central in ((field, b""), (b"", field)):
-            with pytest.raises(layout.InconsistentArchiveError, match="a/b.py"):
+            with pytest.raises(layout.InconsistentArchiveError, match=r"a/b\.py"):
                 Archive.open(with_local_extra(tmp_path / "x.zip", extra, central))
 
 

@@ -206,8 +206,8 @@ def split_extra(extra: bytes, *, where: str) -> tuple[bytes | None, bytes]:
 def widen(values: tuple[int, ...], zip64: bytes | None, *, where: str) -> tuple[int, ...]:
     """Replace each 32-bit value that is all ones by its 64-bit one (4.5.3).
 
-    The field holds only those that are missing, in the order size, compressed size, offset of the header. Some
-    writers put the others there too, which some readers believe: they must be the same.
+    The field holds only those that are missing, in the order size, compressed size, offset of the header.
+    Some writers put the others there too, which some readers believe: they must be the same.
 
     Raises:
         InconsistentArchiveError: the ZIP64 field does not hold what is missing, or something else.

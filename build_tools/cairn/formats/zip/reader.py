@@ -285,7 +285,7 @@ def _located(
 
 
 def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> int:
-    """The offset of the content of a member with ZIP64 sizes, a data descriptor, extra fields or another time."""
+    """The offset of the content of a member with ZIP64 sizes, a descriptor, extra fields or another time."""
     magic, _, flags, method, _, crc, compressed, size, name_size, extra_size = layout.LOCAL.unpack_from(head)
     same_name = name_size == len(member.raw_name) and head.endswith(member.raw_name)
     if magic != layout.LOCAL_MAGIC or not same_name:
