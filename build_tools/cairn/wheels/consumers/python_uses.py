@@ -208,7 +208,8 @@ class _File(ast.NodeVisitor):
         self._guarded(suppressed & _CATCHES_MODULE, node.body)
 
     def visit_If(self, node: ast.If) -> None:
-        before, orelse = len(self._guards), [node]
+        before = len(self._guards)
+        orelse: list[ast.stmt] = [node]
         # Each `elif` stands in the one before it: hundreds would be too deep for a call each.
         while len(orelse) == 1 and isinstance(orelse[0], ast.If):
             (branch,) = orelse

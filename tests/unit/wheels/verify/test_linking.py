@@ -11,9 +11,8 @@ from cairn.wheels.verify import linking
 
 
 def library(path: str, *needed: str, soname: str | None = None, program: bool = False) -> Binary:
-    kind = "pe" if path.endswith((".dll", ".pyd")) else "elf"
     return Binary(
-        format=kind, machine="x86_64", path=path, size=1, needed=needed, soname=soname, is_program=program
+        format="elf", machine="x86_64", path=path, size=1, needed=needed, soname=soname, is_program=program
     )
 
 
