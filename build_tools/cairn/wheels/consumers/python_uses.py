@@ -209,15 +209,14 @@ class _File(ast.NodeVisitor):
 
     def visit_If(self, node: ast.If) -> None:
         before = len(self._guards)
-        orelse: list[ast.stmt] = [node]
+        branch: ast.stmt = node
         # Each `elif` stands in the one before it: hundreds would be too deep for a call each.
-        while len(orelse) == 1 and isinstance(orelse[0], ast.If):
-            (branch,) = orelse
-            guard = _CATCHES_MODULE if _is_choice(branch.test) else frozenset()
-            self._guards.append(guard)
+        while isinstance(branch, ast.If):
+            self._guards.append(_CATCHES_MODULE if _is_choice(branch.test) else frozenset())
             self.visit(branch.test)
             self._block(branch.body)
             orelse = branch.orelse
+            branch = orelse[0] if len(orelse) == 1 else ast.Pass()
         self._block(orelse)
         del self._guards[before:]
 

@@ -107,11 +107,11 @@ def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
             continue
         optional.add(path)
         for name in needed[path]:
-            left = users[name]
+            left, these = users[name], named.get(name, set())
             left.discard(path)
             # The last one may need its own name; else all that have the name lose their last user at once.
-            these = named.get(name, set())
-            new += [one for one in (left & these if left else these) if len(left) <= 1 and not is_used(one)]
+            if len(left) <= 1:
+                new += [one for one in (left & these if left else these) if not is_used(one)]
     return frozenset(optional)
 
 

@@ -91,10 +91,13 @@ def test_chains_of_libraries_cost_as_much_as_they_are_long() -> None:
     def alike(count: int) -> list[Binary]:
         return [library(f"lib/l{number}.so", "x.so", soname="x.so") for number in range(count)]
 
+    def plugins(count: int) -> list[Binary]:
+        return [*(library(f"plugins/l{n}.so", "x.so") for n in range(count)), *alike(count)]
+
     def modules(count: int) -> list[Binary]:
         return [library("q/l0.dll"), *(library(f"p/l{n}.dll", f"l{n - 1}.dll") for n in range(1, count))]
 
-    for make in (chain, alike, modules):
+    for make in (chain, alike, plugins, modules):
         many, few = make(8000), make(1000)
         folders = {len(one): by_folder(one) for one in (many, few)}
 
