@@ -48,6 +48,7 @@ _MOST_NAMES = 64 << 20  # bytes of all names that are read
 _MOST_STRINGS = 64 << 20  # bytes
 _MOST_SYMBOLS = 1 << 22
 _LONGEST_OF_PYTHON = 512
+_WORDS = 64  # of a chain of a hash table, which are read at once
 
 
 _new = tuple.__new__  # of a named tuple: half the time of its own constructor
@@ -166,15 +167,14 @@ class _Reader:
     def version_needs(self) -> dict[str, tuple[str, ...]]:
         """The symbol versions that this file needs of each library."""
         at = self.layout.place_of(_VERNEED)
-        versions: dict[str, tuple[str, ...]] = {}
+        versions: dict[str, list[str]] = {}
         # A chain of Elf_Verneed: version, count, name of the library, distance to its first Elf_Vernaux and
         # to the next Elf_Verneed. To its end whatever the counts say, as in glibc (elf/dl-version.c).
         while at is not None:
             _, _, file, first, following = self.layout.unpack("HHIII", at)
-            name = self._string(file)
-            versions[name] = (*versions.get(name, ()), *self._version_names(at + first))
+            versions.setdefault(self._string(file), []).extend(self._version_names(at + first))
             at = at + following if following else None
-        return versions
+        return {name: tuple(names) for name, names in versions.items()}
 
     def wants(self, among: Collection[bytes] | None = None) -> frozenset[bytes]:
         """The undefined symbols that are not weak (a file loads without weak ones), or those in `among`."""
@@ -282,7 +282,8 @@ class _Reader:
         # as the whole table.
         longest = max(map(len, among), default=0) + 1 if among is not None else _LONGEST_NAME
         for at in places:
-            name = self._strings[at : at + longest].partition(b"\0")[0]
+            end = self._strings.find(b"\0", at, at + longest)
+            name = self._strings[at : end if end >= 0 else at + longest]
             if among is None or name in among:
                 yield name
 
@@ -323,8 +324,13 @@ class _Reader:
             at = listed + 16 + filters * self.layout.bits // 8
             last = max(unpack(f"{buckets}I", at), default=0)
             at += 4 * buckets
-            while first <= last <= _MOST_SYMBOLS and not unpack("I", at + 4 * (last - first))[0] & 1:
-                last += 1
+            while first <= last <= _MOST_SYMBOLS:
+                place = at + 4 * (last - first)
+                words = unpack(f"{max(min((self._view.size - place) // 4, _WORDS), 1)}I", place)
+                ends = next((number for number, word in enumerate(words) if word & 1), None)
+                last += len(words) if ends is None else ends
+                if ends is not None:
+                    break
             count = last + 1 if last >= first else 0
         if count > _MOST_SYMBOLS:
             raise WheelError(f"an ELF file of {count} dynamic symbols")

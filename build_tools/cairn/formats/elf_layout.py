@@ -41,6 +41,7 @@ SHF_ALLOC = 2
 _MOST_SECTIONS = 200_000
 _MOST_DYNAMIC = 1 << 20  # bytes
 _LONGEST_NAME = 1 << 20  # run paths made by bazel are longer than any path may be
+_MOST_NAMES = 64 << 20  # bytes of the names of all sections, which may share theirs
 _FIRST_STEP = 256  # bytes read at first of a name whose end is not known
 _RESERVED = 0xFF00  # SHN_LORESERVE: from so many sections on their count stands elsewhere
 _LAST_ADDRESS = 1 << 57  # of x86-64 with five levels of page tables; far beyond it sums leave 64 bits
@@ -147,8 +148,13 @@ class Layout:
     def named_sections(self) -> Iterator[tuple[bytes, Section]]:
         """The sections with their names; none if the file has no section names."""
         names = self.names_section
+        length = 0
         for section in self.sections if names else ():
-            yield self.text(names.offset + section.name if names else 0), section
+            name = self.text(names.offset + section.name if names else 0)
+            length += len(name)
+            if length > _MOST_NAMES:
+                raise WheelError(f"an ELF file with more than {_MOST_NAMES} bytes of names of sections")
+            yield name, section
 
     def named(self, name: str) -> tuple[Section, ...]:
         """The sections of that name."""

@@ -15,7 +15,8 @@ from cairn.errors import WheelError
 from cairn.formats.image import Image, Symbol
 from cairn.formats.view import View
 
-_THIN = {b"\xcf\xfa\xed\xfe": ("<", 64), b"\xce\xfa\xed\xfe": ("<", 32), b"\xfe\xed\xfa\xce": (">", 32)}
+_THIN = {b"\xcf\xfa\xed\xfe": ("<", 64), b"\xce\xfa\xed\xfe": ("<", 32)}
+_THIN |= {b"\xfe\xed\xfa\xcf": (">", 64), b"\xfe\xed\xfa\xce": (">", 32)}  # of PowerPC
 _FAT = {b"\xca\xfe\xba\xbe": 32, b"\xca\xfe\xba\xbf": 64}
 _FAT_ARCHES = {32: struct.Struct(">IIIII"), 64: struct.Struct(">IIQQII")}  # CPU, its kind, offset, size, …
 # CPU_TYPE_*, as platform tags of macOS have them.
@@ -36,6 +37,7 @@ _MOST_COMMANDS = 16 << 20  # bytes
 _MOST_SYMBOLS = 1 << 22
 _MOST_STRINGS = 256 << 20  # bytes
 _LONGEST_SYMBOL = 1 << 14  # templates of C++ have long names
+_MOST_NAMES = 256 << 20  # bytes of all names that are read, which may share theirs
 
 
 def is_macho(head: bytes) -> bool:
@@ -86,12 +88,14 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         if command in (_LOAD, _REEXPORT, _LAZY, _UPWARD, _ID, _RPATH):
             names.setdefault(command, []).append(_string(data, order))
     by_place: dict[bool, set[Symbol]] = {True: set(), False: set()}
-    for command, data in commands if python or symbols else ():
-        if command == _SYMTAB and len(data) >= 24:  # noqa: PLR2004 - symtab_command
-            table = struct.unpack_from(f"{order}4I", data, 8)
-            prefixes = (b"_",) if symbols else (b"_Py", b"__Py")
-            for symbol, defined in _symbols(view, begin, table, f"{order}{bits}", prefixes):
-                by_place[defined].add(symbol)
+    tables = [data for command, data in commands if command == _SYMTAB]
+    if len(tables) > 1 or any(len(data) < 24 for data in tables):  # noqa: PLR2004 - symtab_command
+        raise WheelError("a Mach-O file with a broken symbol table, or several")
+    for data in tables if python or symbols else ():
+        table = struct.unpack_from(f"{order}4I", data, 8)
+        prefixes = (b"_",) if symbols else (b"_Py", b"__Py")
+        for symbol, defined in _symbols(view, begin, table, f"{order}{bits}", prefixes):
+            by_place[defined].add(symbol)
     of_python = {
         defined: frozenset(one.name for one in listed if one.name.startswith(("Py", "_Py")))
         for defined, listed in by_place.items()
@@ -158,15 +162,17 @@ def _symbols(
     row = struct.Struct(f"{layout[0]}IBBH{'Q' if layout.endswith('64') else 'I'}")
     rows = view.read(begin + at, count * row.size)
     names = view.read(begin + names_at, names_size)
+    length = 0
     for name, kind, _, description, _ in row.iter_unpack(rows):
         # Each has an underscore before the name that C gives it. What is private to a file of several that
         # were linked together is not seen from outside.
         if kind & _EXTERNAL and not kind & (_STAB | _PRIVATE) and names.startswith(prefixes, name):
-            text = (
-                names[name + 1 : name + _LONGEST_SYMBOL]
-                .partition(b"\0")[0]
-                .decode("utf-8", "backslashreplace")
-            )
+            end = names.find(b"\0", name, name + _LONGEST_SYMBOL)
+            text = names[name + 1 : end if end >= 0 else name + _LONGEST_SYMBOL]
+            length += len(text)
+            if length > _MOST_NAMES:
+                raise WheelError(f"a Mach-O file with more than {_MOST_NAMES} bytes of names")
             defined = kind & _TYPE != _DEFINED_ELSEWHERE
             if defined or not description & _WEAK_REFERENCE:
-                yield Symbol(text, weak=bool(description & _WEAK_DEFINITION) and defined), defined
+                weak = bool(description & _WEAK_DEFINITION) and defined
+                yield Symbol(text.decode("utf-8", "backslashreplace"), weak=weak), defined

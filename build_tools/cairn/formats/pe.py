@@ -8,6 +8,7 @@ Source: Microsoft's "PE Format" page, sections on the headers, the import, delay
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,9 +45,11 @@ _IL_ONLY, _NEEDS_32_BITS = 1, 2
 ANY_MACHINE = "any"
 """The machine of a .NET assembly without machine code (AnyCPU)."""
 _MOST_TABLES = 16
-_LONGEST_NAME = 1024
+_LONGEST_NAME = 1 << 14  # templates of C++ have long names: clang cuts none, and cl.exe at 4096
 _MOST_IMPORTS = 4096
+# Names may share their bytes, and tables their rows: of all that are read, these are the most.
 _MOST_NAMES = 1 << 20
+_MOST_TEXT = 256 << 20  # bytes
 _LARGEST_SECTION = 128 << 20  # what a table points to beyond that is refused
 _MOST_HELD = 512 << 20  # bytes of the sections that tables point to, which may share theirs in the file
 
@@ -126,6 +129,7 @@ class _Reader:
     def __init__(self, view: View) -> None:
         self._view = view
         self._contents: dict[int, bytes] = {}
+        self._held = self._names = self._text = 0
         if not is_pe(view.read(0, min(2, view.size))):
             raise WheelError("not a PE file")
         (at,) = _SIGNATURE_AT.unpack(view.read(0x3C, 4))
@@ -137,6 +141,9 @@ class _Reader:
         self._read_optional(view.read(optional, size))
         table = view.read(optional + size, count * _SECTION.size)
         self.sections = [_Section(*fields[:5]) for fields in _SECTION.iter_unpack(table)]
+        # The loader takes them in the order of their addresses, none over another.
+        self._placed = sorted((s for s in self.sections if s.size), key=lambda section: section.address)
+        self._starts = [section.address for section in self._placed]
 
     def imports(self) -> Iterator[str]:
         """The DLLs of the import table."""
@@ -186,7 +193,8 @@ class _Reader:
             # The look-up table; old linkers wrote the address table alone, which is the same before loading.
             at = row[0] or row[4]
             dll = self._name(row[3])
-            for _ in range(_MOST_NAMES if dll.lower().startswith(prefix) else 0):
+            while dll.lower().startswith(prefix):
+                self._count()
                 (value,) = entry.unpack(self._read(at, entry.size))
                 if not value:
                     break
@@ -235,20 +243,30 @@ class _Reader:
 
     def _section_at(self, address: int) -> tuple[bytes, int]:
         """The section that an address lies in, and its own address."""
-        for section in self.sections:
-            if section.address <= address < section.address + section.size:
-                # Whole, and once: tables point to and fro, and a member of a wheel can only be read forwards.
-                if section.address not in self._contents:
-                    room = min(section.size, _LARGEST_SECTION, max(self._view.size - section.offset, 0))
-                    if room + sum(map(len, self._contents.values())) > _MOST_HELD:
-                        raise WheelError("a PE file whose tables take far more room than they should need")
-                    self._contents[section.address] = self._view.read(section.offset, room)
-                return self._contents[section.address], section.address
-        raise WheelError(f"address {address:#x} lies outside of every section")
+        number = bisect.bisect_right(self._starts, address) - 1
+        if number < 0 or address >= self._starts[number] + self._placed[number].size:
+            raise WheelError(f"address {address:#x} lies outside of every section")
+        section = self._placed[number]
+        # Whole, and once: tables point to and fro, and a member of a wheel can only be read forwards.
+        if section.address not in self._contents:
+            room = min(section.size, _LARGEST_SECTION, max(self._view.size - section.offset, 0))
+            self._held += room
+            if self._held > _MOST_HELD:
+                raise WheelError("a PE file whose tables take far more room than they should need")
+            self._contents[section.address] = self._view.read(section.offset, room)
+        return self._contents[section.address], section.address
 
     def _name(self, address: int) -> str:
         content, start = self._section_at(address)
         end = content.find(b"\0", address - start, address - start + _LONGEST_NAME)
         if end < 0:
             raise WheelError("a PE file with a name that does not end")
+        self._count(end - (address - start))
         return content[address - start : end].decode("utf-8", "backslashreplace")
+
+    def _count(self, text: int = 0) -> None:
+        """Count a name, or a row that leads to one, and refuse more than any file has."""
+        self._names += 1
+        self._text += text
+        if self._names > _MOST_NAMES or self._text > _MOST_TEXT:
+            raise WheelError(f"a PE file with more than {_MOST_NAMES} names or {_MOST_TEXT} bytes of them")

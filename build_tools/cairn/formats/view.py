@@ -22,6 +22,7 @@ from cairn.formats.zip.reader import Archive
 # all libraries, and patchelf moves some of it to the end, in front of the section table.
 _HEAD = _TAIL = 16 << 20
 _STEP = 1 << 20
+_MOST_REWINDS = 64  # of a real library a handful: each unpacks it from the beginning
 
 
 class View(Protocol):
@@ -86,7 +87,7 @@ class MemberView:
     """A view of a wheel's member that holds its first 16 MiB, and those up to the end of the part being read.
 
     Reading forward unpacks the member once. Reading something behind that is no longer held unpacks it again
-    from the beginning.
+    from the beginning, which is refused where it happens far more often than in any real library.
     """
 
     def __init__(
@@ -108,7 +109,7 @@ class MemberView:
         self._archive = archive
         self._member = member
         self._observer = observer
-        self._observed = 0
+        self._observed = self._rewinds = 0
         self._rewind()
 
     def read(self, offset: int, size: int) -> bytes:
@@ -117,6 +118,9 @@ class MemberView:
         end = offset + size
         begin, stop = self._gone
         if offset < stop and end > begin:
+            self._rewinds += 1
+            if self._rewinds > _MOST_REWINDS:
+                raise WheelError("its headers lead to and fro, each time over more than 16 MiB")
             self._rewind()
         while self._ahead < end:
             self._go_on(offset)

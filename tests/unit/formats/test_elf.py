@@ -4,6 +4,7 @@ import importlib.util
 import random
 import re
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cairn.errors import WheelError
-from cairn.formats import elf
+from cairn.formats import elf, elf_layout
 from cairn.formats import view as formats_view
-from cairn.formats.view import MemberView
+from cairn.formats.view import BytesView, MemberView
 from cairn.formats.zip.reader import Archive
 from helpers.formats import make_elf
 from helpers.wheels import build_wheel
@@ -211,3 +212,29 @@ def test_broken_symbol_tables_are_refused_or_read_in_time(tmp_path: Path) -> Non
         except WheelError:
             refused += 1
     assert refused
+
+
+def test_the_versions_of_one_library_in_many_parts_take_time_as_they_are_long() -> None:
+    def seconds(count: int) -> float:
+        data = make_elf(versions={"a": ("1",), "b": ("2",)})
+        at = data.index(struct.pack("<HHI", 1, 1, data.index(b"a\0") - data.index(b"\01\0a\0")))
+        # Behind everything else a chain of Elf_Verneed that all lead to the one Elf_Vernaux.
+        place = len(data) + -len(data) % 16
+        row = data[at : at + 8]
+        chain = (row + struct.pack("<II", 16 * (count - n), 16 if n + 1 < count else 0) for n in range(count))
+        data = data.ljust(place, b"\0") + b"".join(chain) + data[at + 16 : at + 28] + bytes(4)
+        data = data.replace(struct.pack("<QQ", 0x6FFFFFFE, at), struct.pack("<QQ", 0x6FFFFFFE, place))
+        whole = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, len(data), len(data), 4096)
+        began = time.process_time()
+        assert elf.read(data[:64] + whole + data[64 + 56 :]).version_needs == {"a": ("1",) * count}
+        return time.process_time() - began
+
+    assert min(seconds(32_000) for _ in range(3)) < 20 * max(seconds(4000) for _ in range(3))
+
+
+def test_names_of_sections_are_refused_before_they_take_all_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = elf_layout.read(BytesView(make_elf(sections={".hip_fatbin": b"x" * 20})))
+    assert layout.named(".hip_fatbin")
+    monkeypatch.setattr(elf_layout, "_MOST_NAMES", 10)
+    with pytest.raises(WheelError, match="10 bytes of names of sections"):
+        layout.named(".hip_fatbin")

@@ -69,3 +69,33 @@ def test_broken_files_end_in_an_error_of_ours(data: st.DataObject) -> None:
             broken[data.draw(st.integers(0, len(broken) - 1))] = data.draw(st.integers(0, 255))
     with contextlib.suppress(WheelError):
         macho.read_view(BytesView(bytes(broken)), python=True)
+
+
+def test_the_parts_of_powerpc_are_read_too() -> None:
+    head = struct.pack(">8I", 0xFEEDFACF, 0x01000012, 0, 6, 0, 0, 0, 0)
+    (one,) = macho.read_view(BytesView(head))
+    assert (macho.is_macho(head), one.machine) == (True, "ppc64")
+
+
+def test_names_are_refused_before_they_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_macho((), defined=[f"_Py{number}{'x' * 100}" for number in range(20)])
+    (one,) = macho.read_view(BytesView(data), python=True)
+    assert len(one.python_defined) == 20
+    monkeypatch.setattr(macho, "_MOST_NAMES", 1000)
+    with pytest.raises(WheelError, match="1000 bytes of names"):
+        macho.read_view(BytesView(data), python=True)
+
+
+def test_a_second_symbol_table_is_refused() -> None:
+    # Each would be read, though all of them are one: as many as there is room for in the load commands.
+    data = make_macho((), defined=("a",), name="x" * 16)
+    assert macho.read_view(BytesView(data))
+    at = 32
+    while struct.unpack_from("<I", data, at) != (2,):
+        at += struct.unpack_from("<II", data, at)[1]
+    command = data[at : at + 24]
+    count, length = struct.unpack_from("<II", data, 16)
+    two = bytearray(data[:32] + command + data[32:])
+    struct.pack_into("<II", two, 16, count + 1, length + 24)
+    with pytest.raises(WheelError, match="or several"):
+        macho.read_view(BytesView(bytes(two)), symbols=True)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 from pathlib import Path
 
 import pytest
 
 from cairn.errors import WheelError
 from cairn.formats import pe
+from cairn.formats.view import BytesView
 from helpers.formats import DLL_SECTION_AT, make_dll
 
 
@@ -76,3 +78,37 @@ def test_sections_are_refused_before_they_take_all_memory(monkeypatch: pytest.Mo
     assert pe.read(data).needed == ("a.dll",)
     with pytest.raises(WheelError, match="more room"):
         pe.read(far)
+
+
+def test_long_names_of_templates_are_read() -> None:
+    # Of MSVC's linker they may have 4,096 characters, and more where clang has compiled.
+    name = "?" + "x" * 5000
+    data = make_dll(("a.dll",), functions={"a.dll": [name]}, exports=[name])
+    parsed = pe.read_view(BytesView(data), symbols=True)
+    assert {symbol.name for symbol in (*parsed.exports, *parsed.imports)} == {name}
+
+
+def test_names_and_rows_that_are_shared_are_refused_before_they_take_all_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = make_dll(("a.dll",) * 20, functions={"a.dll": ["f" * 100] * 50})
+    assert len(pe.read_view(BytesView(data), symbols=True).imports) == 1
+    for limit, number in (("_MOST_NAMES", 900), ("_MOST_TEXT", 90_000)):
+        with monkeypatch.context() as patch:
+            patch.setattr(pe, limit, number)
+            with pytest.raises(WheelError, match="more than"):
+                pe.read_view(BytesView(data), symbols=True)
+
+
+def test_many_sections_cost_no_more_for_each_name() -> None:
+    # Each name was looked for in one section after the other: there may be 65,535, and a million names.
+    def seconds(sections: int) -> float:
+        data = make_dll(sections={f".s{number}": b"x" for number in range(sections)}, exports=["f"] * 2000)
+        begin, end = 64 + 24 + 240, 64 + 24 + 240 + 40 * (sections + 1)
+        rows = [data[at : at + 40] for at in range(begin, end, 40)]
+        data = data[:begin] + b"".join(reversed(rows)) + data[end:]  # that with the names comes last
+        began = time.process_time()
+        assert pe.read_view(BytesView(data), symbols=True).exports
+        return time.process_time() - began
+
+    assert min(seconds(2000) for _ in range(3)) < 5 * max(seconds(1) for _ in range(3))

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from cairn.errors import WheelError
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
@@ -67,3 +68,12 @@ def test_it_gives_the_bytes_of_any_place(packed: Path) -> None:
             size = random.choice([0, 1, 900, 300_000, 2 * MIB, 20 * MIB])
             size = min(size, len(DATA) - at)
             assert view.read(at, size) == DATA[at : at + size]
+
+
+def test_what_leads_to_and_fro_for_ever_is_refused(packed: Path) -> None:
+    with Archive.open(packed) as archive:
+        view = MemberView(archive, archive.member("lib.so"))
+        with pytest.raises(WheelError, match="to and fro"):
+            for _ in range(200):
+                view.read(17 * MIB, 4)
+                view.read(43 * MIB, 4)

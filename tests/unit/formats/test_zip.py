@@ -5,6 +5,7 @@ import random
 import stat
 import struct
 import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -439,3 +440,41 @@ def test_refuses_two_end_records_that_differ(
     patched(path, lambda data: struct.pack_into(fields, data, data.rindex(END) + offset, *wrong))
     with pytest.raises(layout.InconsistentArchiveError, match="contradict each other"):
         Archive.open(path)
+
+
+def with_local_extra(path: Path, extra: bytes, central: bytes = b"") -> Path:
+    """An archive of one file whose local header, or directory, has these extra fields."""
+    plain_zip(path, {"a/b.py": b"x"})
+    data = path.read_bytes()
+    at = data.index(b"PK\1\2")
+    local, entry, end = bytearray(data[:at]), bytearray(data[at : data.index(END)]), bytearray(data[-22:])
+    struct.pack_into("<H", local, 28, len(extra))
+    local[36:36] = extra
+    struct.pack_into("<H", entry, 30, len(central))
+    entry += central
+    struct.pack_into("<LL", end, 12, len(entry), len(local))
+    path.write_bytes(local + entry + end)
+    return path
+
+
+def test_refuses_a_second_name_or_other_sizes_in_the_extra_fields_of_either_header(tmp_path: Path) -> None:
+    # Installers that read the local headers, as those do that unpack while they fetch, may believe them.
+    name = b"\x01" + zlib.crc32(b"a/b.py").to_bytes(4, "little") + b"c/d.py"
+    for field in (
+        struct.pack("<HH", 0x7075, len(name)) + name,
+        struct.pack("<HHQQ", 1, 16, 99, 99),
+        b"\1\0\7",
+    ):
+        for extra, central in ((field, b""), (b"", field)):
+            with pytest.raises(layout.InconsistentArchiveError, match=r"a/b\.py"):
+                Archive.open(with_local_extra(tmp_path / "x.zip", extra, central))
+
+
+def test_reads_extra_fields_that_change_nothing(tmp_path: Path) -> None:
+    for field in (
+        struct.pack("<HHBL", 0x5455, 5, 1, 1 << 30),  # a time of Info-ZIP
+        struct.pack("<HHQQ", 1, 16, 1, 3),  # the same sizes: 1 byte, 3 packed
+        b"\0\0\0",  # what zipalign fills up with
+    ):
+        with Archive.open(with_local_extra(tmp_path / "x.zip", field)) as archive:
+            assert archive.read("a/b.py") == b"x"

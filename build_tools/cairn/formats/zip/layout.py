@@ -184,6 +184,9 @@ def split_extra(extra: bytes, *, where: str) -> tuple[bytes | None, bytes]:
     position = 0
     while position < len(extra):
         content = position + _EXTRA_HEAD.size
+        if content > len(extra) and not extra[position:].strip(b"\0"):  # what zipalign fills up with
+            rest += extra[position:]
+            break
         if content > len(extra):
             raise InconsistentArchiveError(f"{where} has a broken extra field")
         kind, size = _EXTRA_HEAD.unpack_from(extra, position)
@@ -204,9 +207,10 @@ def widen(values: tuple[int, ...], zip64: bytes | None, *, where: str) -> tuple[
     """Replace each 32-bit value that is all ones by its 64-bit one (4.5.3).
 
     The field holds only those that are missing, in the order size, compressed size, offset of the header.
+    Some writers put the others there too, which some readers believe: they must be the same.
 
     Raises:
-        InconsistentArchiveError: the ZIP64 field does not hold exactly what is missing.
+        InconsistentArchiveError: the ZIP64 field does not hold what is missing, or something else.
     """
     missing = sum(value == MAX_32 for value in values)
     if zip64 is None:
@@ -214,7 +218,11 @@ def widen(values: tuple[int, ...], zip64: bytes | None, *, where: str) -> tuple[
     if len(zip64) < 8 * missing:
         raise InconsistentArchiveError(f"{where} has a ZIP64 field that is too short")
     wide = iter(struct.unpack_from(f"<{missing}Q", zip64))
-    return tuple(next(wide) if value == MAX_32 else value for value in values)
+    result = tuple(next(wide) if value == MAX_32 else value for value in values)
+    count = min(len(zip64) // 8, len(values))
+    if count > missing and struct.unpack_from(f"<{count}Q", zip64) != result[:count]:
+        raise InconsistentArchiveError(f"{where} has a ZIP64 field that contradicts its header")
+    return result
 
 
 def local_header(member: Member, *, zip64: bool) -> bytes:

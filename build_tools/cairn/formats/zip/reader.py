@@ -273,7 +273,7 @@ def _located(
         # The last two bytes of the header are the length of its extra field.
         extra_size = window[at + _LOCAL_SIZE - 2] + (window[at + _LOCAL_SIZE - 1] << 8)
         data_offset = member.offset + head_size + extra_size
-        if not usual or data_offset + member.compressed_size != bound:
+        if not usual or extra_size or data_offset + member.compressed_size != bound:
             data_offset = _locate_unusual(file, member, window[at : at + head_size], bound)
         listed[index] = _new(Member, (*member[:-2], data_offset, bound))
         expected = bound
@@ -285,7 +285,7 @@ def _located(
 
 
 def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> int:
-    """The offset of the content of a member with ZIP64 sizes, a data descriptor or another time."""
+    """The offset of the content of a member with ZIP64 sizes, a descriptor, extra fields or another time."""
     magic, _, flags, method, _, crc, compressed, size, name_size, extra_size = layout.LOCAL.unpack_from(head)
     same_name = name_size == len(member.raw_name) and head.endswith(member.raw_name)
     if magic != layout.LOCAL_MAGIC or not same_name:
@@ -296,7 +296,7 @@ def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> i
     end = data_offset + member.compressed_size
     if end > bound:
         raise InconsistentArchiveError(f"{member.name} is longer than the room it has: members overlap")
-    if extra_size and MAX_32 in (compressed, size):
+    if extra_size:  # which may have a second name too (4.6.9), or sizes that nobody asked for
         zip64, _ = layout.split_extra(file.at(member.offset + len(head), extra_size), where=member.name)
         size, compressed = layout.widen((size, compressed), zip64, where=member.name)
     described = (flags, method, crc, compressed, size)

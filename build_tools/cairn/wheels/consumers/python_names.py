@@ -173,8 +173,10 @@ class PythonNames:
             or place in self._folders
         )
 
-    def _attributes(self, module: str, rest: Sequence[str], depth: int = 0) -> Name:
-        """What is known of `module.rest`."""
+    def _attributes(
+        self, module: str, rest: Sequence[str], depth: int = 0, seen: set[str] | None = None
+    ) -> Name:
+        """What is known of `module.rest`; `seen` are the modules that are looked into for a star already."""
         own = self._module(module) if depth <= _DEEPEST else None
         if not rest or own is None:
             return _UNKNOWN if rest else _PRESENT
@@ -183,34 +185,41 @@ class PythonNames:
             return self._of_nodes(module, nodes, more, depth)
         if self._is_module(f"{module}.{first}"):
             return self._attributes(f"{module}.{first}", more, depth + 1)
-        answers = {star: self._of_star(star, first, depth) for star in own.stars}
-        if star := next((one for one, presence in answers.items() if presence is Presence.PRESENT), None):
-            return self._attributes(star, rest, depth + 1)
+        seen = set() if seen is None else seen
+        above = {*seen, module}
+        seen.add(module)  # modules may take names over from each other in a circle
+        answers = {star: self._of_star(star, first, depth, seen) for star in own.stars}
+        for star, answer in answers.items():
+            if answer.presence is Presence.PRESENT:
+                return self._attributes(star, rest, depth + 1, above) if more else answer
         if first in own.listed:
             return _UNKNOWN if more else _PRESENT
         known = own.by_text and first in own.texts
-        is_open = own.is_open or known or Presence.UNKNOWN in answers.values() or _EVERY_MODULE.match(first)
+        unknown = any(answer.presence is Presence.UNKNOWN for answer in answers.values())
+        is_open = own.is_open or known or unknown or _EVERY_MODULE.match(first)
         return _UNKNOWN if is_open else _MISSING
 
-    def _of_star(self, module: str, name: str, depth: int) -> Presence:
-        """Whether `from module import *` takes a name over."""
+    def _of_star(self, module: str, name: str, depth: int, seen: set[str]) -> Name:
+        """What `from module import *` takes over of a name."""
         own = self._module(module)
+        if module in seen:
+            return _MISSING
         if own is None and self._is_deep:
             return self._of_binary(module, name)
         if own is not None and own.only_stub and name not in own.bound:
-            return Presence.MISSING
+            return _MISSING
         if own is not None and name not in (own.exported if own.exported is not None else {name}):
-            return Presence.MISSING
-        return self._attributes(module, [name], depth + 1).presence
+            return _MISSING
+        return self._attributes(module, [name], depth + 1, seen)
 
-    def _of_binary(self, module: str, name: str) -> Presence:
+    def _of_binary(self, module: str, name: str) -> Name:
         """Whether a module in C may have a name: it stands in its file then."""
         archive, member = self._binaries.get(module.replace(".", "/"), (None, None))
         # A small one hands its work on to a library, as `torch._C` does.
         if archive is None or member is None or not _SMALL_BINARY < member.size < _LARGEST_BINARY:
-            return Presence.UNKNOWN
+            return _UNKNOWN
         is_there = name.encode() in MemberView(archive, member).read(0, member.size)
-        return Presence.UNKNOWN if is_there else Presence.MISSING
+        return _UNKNOWN if is_there else _MISSING
 
     def _of_nodes(self, module: str, nodes: list[ast.AST], more: Sequence[str], depth: int) -> Name:
         """What is known of the attributes `more` of what these nodes bind."""
@@ -255,7 +264,13 @@ class PythonNames:
         return base if base.partition(".")[0] in self.tops and self._is_module(base) else None
 
     def _read(self, name: str) -> _Module | None:
-        """A module's names; None where they cannot be read."""
+        """A module's names; None where they cannot be read, be it that it is nested too deeply."""
+        try:
+            return self._read_sources(name)
+        except RecursionError:
+            return None
+
+    def _read_sources(self, name: str) -> _Module | None:
         place = name.replace(".", "/")
         source = self._tree(f"{place}.py") or self._tree(f"{place}/__init__.py")
         stub = self._tree(f"{place}.pyi") or self._tree(f"{place}/__init__.pyi")

@@ -95,10 +95,9 @@ def read(archive: Archive, tops: frozenset[str]) -> PythonUses:
         # One that names none of them is parsed too: it says which modules are imported by choice.
         try:
             tree = ast.parse(source)
+            files[member.name] = _File(member.name, tree, mentions=mentioned.search(source) is not None)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             unread.append(member.name)
-            continue
-        files[member.name] = _File(member.name, tree, mentions=mentioned.search(source) is not None)
     optional = _imported_by_choice(files.values())
     counted = [one for one in files.values() if one.module not in optional]
     imported: dict[str, Use] = {}
@@ -209,10 +208,26 @@ class _File(ast.NodeVisitor):
         self._guarded(suppressed & _CATCHES_MODULE, node.body)
 
     def visit_If(self, node: ast.If) -> None:
-        guard = _CATCHES_MODULE if _is_choice(node.test) else frozenset()
-        self._guarded(guard, [ast.Expr(node.test)])
-        self._guarded(guard, node.body)
-        self._guarded(guard, node.orelse)
+        before = len(self._guards)
+        branch: ast.stmt = node
+        # Each `elif` stands in the one before it: hundreds would be too deep for a call each.
+        while isinstance(branch, ast.If):
+            self._guards.append(_CATCHES_MODULE if _is_choice(branch.test) else frozenset())
+            self.visit(branch.test)
+            self._block(branch.body)
+            orelse = branch.orelse
+            branch = orelse[0] if len(orelse) == 1 else ast.Pass()
+        self._block(orelse)
+        del self._guards[before:]
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        left: ast.expr = node
+        parts: list[ast.expr] = []
+        while isinstance(left, ast.BinOp):  # so does each sum in the next one
+            parts.append(left.right)
+            left = left.left
+        for part in (left, *reversed(parts)):
+            self.visit(part)
 
     def visit_IfExp(self, node: ast.IfExp) -> None:
         self._expressions([node.test, node.body, node.orelse], choice=_is_choice(node.test))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -76,23 +77,42 @@ def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
     A plugin is looked for by its folder, so that nothing needs it: Qt has one for each database, image format
     and window system, and does without those whose libraries are not there.
     """
-    users: dict[str, set[str]] = {}
+    users: dict[str, set[str]] = {}  # those that need a name and are not plugins, as far as is known
+    named: dict[str, set[str]] = {}
+    names: dict[str, set[str]] = {}
+    needed: dict[str, set[str]] = {}
     for binary in binaries:
-        for name in binary.needed:
-            users.setdefault(name.rpartition("/")[2], set()).add(binary.path)
-    using = {b.path: set().union(*(users.get(name, ()) for name in b.names)) - {b.path} for b in binaries}
-    reachable = {
-        binary.path
-        for binary in binaries
-        if not (using[binary.path] or binary.is_program or binary.is_module)
-        and (
-            not _PLUGIN_FOLDERS.isdisjoint(binary.path.lower().split("/")[:-1]) or _PLUGIN.search(binary.path)
-        )
-    }
-    rest = [b.path for b in binaries if using[b.path] and not (b.is_program or b.is_module)]
-    while new := {path for path in rest if using[path] <= reachable} - reachable:
-        reachable |= new
-    return frozenset(reachable)
+        names.setdefault(binary.path, set()).update(binary.names)
+        needed.setdefault(binary.path, set()).update(name.rpartition("/")[2] for name in binary.needed)
+        for name in binary.names:
+            named.setdefault(name, set()).add(binary.path)
+        for name in needed[binary.path]:
+            users.setdefault(name, set()).add(binary.path)
+
+    def is_used(path: str) -> bool:
+        return any(len(users.get(name, ())) > (path in users.get(name, ())) for name in names[path])
+
+    used = {path for path in names if is_used(path)}
+    started = {binary.path for binary in binaries if binary.is_program or binary.is_module}
+    new = [
+        path
+        for path in names
+        if path not in used
+        and (not _PLUGIN_FOLDERS.isdisjoint(path.lower().split("/")[:-1]) or _PLUGIN.search(path))
+    ]
+    optional: set[str] = set()
+    while new:
+        path = new.pop()
+        if path in started or path in optional:
+            continue
+        optional.add(path)
+        for name in needed[path]:
+            left, these = users[name], named.get(name, set())
+            left.discard(path)
+            # The last one may need its own name; else all that have the name lose their last user at once.
+            if len(left) <= 1:
+                new += [one for one in (left & these if left else these) if not is_used(one)]
+    return frozenset(optional)
 
 
 def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy]) -> Iterator[Finding]:
@@ -189,9 +209,8 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
     for dll in dlls:
         folder, _, name = installed_path(dll.path).rpartition("/")
         folders.setdefault(name.lower(), {})[folder] = dll
-    modules = [dll for dll in dlls if dll.path.lower().endswith(".pyd")]
-    away = {module.path: next(_away(module, folders), None) for module in modules}
-    far = {path: name for path, name in away.items() if name}
+    away = _away(dlls, folders)
+    far = {dll.path: away[dll.path] for dll in dlls if dll.path in away and dll.path.lower().endswith(".pyd")}
     sources = (
         member.name
         for member in archive.members
@@ -205,19 +224,27 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
         yield Finding(code=FindingCode.DLL_FOLDER, member=path, reason=reason, fix=fix)
 
 
-def _away(module: Binary, folders: Mapping[str, Mapping[str, Binary]]) -> Iterator[str]:
-    """The DLLs that lie in other folders alone, of those that are loaded with a module."""
-    here = installed_path(module.path).rpartition("/")[0]
-    # What lies beside the module is loaded with it, and what that needs is looked for in the same folders.
-    near, seen = [module], {module.path}
-    while near:
-        for name in near.pop().needed:
+def _away(dlls: Sequence[Binary], folders: Mapping[str, Mapping[str, Binary]]) -> dict[str, str]:
+    """Path to the DLL that lies in other folders alone, of those that are loaded with what is there."""
+    # What lies beside a DLL is loaded with it, and what that needs is looked for in the same folders.
+    away: dict[str, str] = {}
+    users: dict[str, list[str]] = {}
+    for dll in dlls:
+        here = installed_path(dll.path).rpartition("/")[0]
+        for name in dll.needed:
             beside = folders.get(name, {}).get(here)
-            if beside is None:
-                yield from (name,) if name in folders else ()
-            elif beside.path not in seen:
-                seen.add(beside.path)
-                near.append(beside)
+            if beside is not None:
+                users.setdefault(beside.path, []).append(dll.path)
+            elif name in folders:
+                away.setdefault(dll.path, name)
+    near = deque(away)
+    while near:
+        path = near.popleft()
+        for user in users.get(path, ()):
+            if user not in away:
+                away[user] = away[path]
+                near.append(user)
+    return away
 
 
 def _check_macos_run_paths(binary: Binary) -> Iterator[Finding]:

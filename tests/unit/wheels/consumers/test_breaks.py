@@ -11,8 +11,10 @@ import pytest
 from cairn.formats import cyclonedx
 from cairn.formats.cyclonedx import Source
 from cairn.formats.image import Symbol
+from cairn.formats.zip.reader import Archive
 from cairn.wheels.consumers.breaks import Break, judge
 from cairn.wheels.consumers.linkage import Linkage
+from cairn.wheels.consumers.python_names import Presence, PythonNames
 from cairn.wheels.contents.binaries import Binary
 from helpers.formats import make_bundle, make_code_object, make_elf
 from helpers.wheels import LINUX, build_wheel
@@ -405,3 +407,49 @@ def test_a_version_of_a_symbol_must_be_there_unless_the_library_has_none() -> No
     assert linkage(Symbol("f", "V_2")).binding(user, wanted) is None
     assert linkage(Symbol("f", "V_2")).binding(user, Symbol("f")) is not None
     assert linkage(Symbol("g", "V_1")).binding(user, wanted) is None
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param(b"x = " + b" + ".join([b"'a'"] * 1500), id="sum"),
+        pytest.param(b"if a == 0:\n    pass\n" + b"elif a == 1:\n    pass\n" * 500, id="elif"),
+    ],
+)
+def test_code_in_long_chains_is_read_like_any_other(tmp_path: Path, code: bytes) -> None:
+    # Each part of the chain stands in the one before it, deeper than functions of Python may call each other.
+    code = b"from torchy import silu\n" + code + b"\n"
+    wheel = consumer(tmp_path / "consumer", code)
+    new = NEW.without("torchy/__init__.py", b"silu, ")
+    judgement = judge([OLD.build(tmp_path / "old")], [new.build(tmp_path / "new")], [wheel], markers=MARKERS)
+    assert ([one.name for one in judgement.breaks], judgement.unread) == (["torchy.silu"], ())
+
+
+def test_what_is_nested_too_deeply_is_named_and_the_others_are_read(tmp_path: Path) -> None:
+    deep = b"from torchy import silu\nx = " + b"-" * 1500 + b"1\n__all__ = ['silu']\n"
+    files = {"user/a.py": deep, "user/b.py": b"from torchy import silu\n"}
+    wheel = build_wheel(tmp_path / "consumer", name="user", requires=(), files=files)
+    new = replace(NEW, files={**NEW.files, "torchy/__init__.py": deep})
+    for set_of, names in ((NEW.without("torchy/__init__.py", b"silu, "), ["torchy.silu"]), (new, [])):
+        wheels = [OLD.build(tmp_path / "old")], [set_of.build(tmp_path / "new")]
+        judgement = judge(*wheels, [wheel], markers=MARKERS)
+        assert [one.name for one in judgement.breaks] == names
+        assert judgement.unread == (f"{wheel.name}: user/a.py",)
+
+
+def test_modules_that_take_names_over_from_each_other_are_looked_into_once(tmp_path: Path) -> None:
+    others = range(6)
+    files = {
+        f"torchy/m{number}.py": "".join(f"from .m{n} import *\n" for n in others if n != number).encode()
+        for number in others
+    }
+    files["torchy/__init__.py"] = b"from .m0 import *\n"
+    files["torchy/m5.py"] += b"from .other import *\n"
+    old = replace(OLD, files={**files, "torchy/other.py": b"def silu(x, old=1): ...\nclass A:\n    b = 1\n"})
+    new = replace(NEW, files={**files, "torchy/other.py": b"class A: ...\n"})
+    wheels = [old.build(tmp_path / "old")], [new.build(tmp_path / "new")]
+    user = consumer(tmp_path / "consumer", b"from torchy import silu, unheard_of\n")
+    assert [one.name for one in judge(*wheels, [user], markers=MARKERS).breaks] == ["torchy.silu"]
+    with Archive.open(*wheels[0]) as archive:
+        presences = [PythonNames([archive]).look_up(f"torchy.A{end}").presence for end in ("", ".b", ".c")]
+    assert presences == [Presence.PRESENT, Presence.PRESENT, Presence.UNKNOWN]
