@@ -176,6 +176,7 @@ def drive(request: DriveRequest, executor: Executor) -> Driven:
                     "the scheduler is gone",
                     tip=f"finished steps are kept: start it again, and go on with --night {request.night}",
                 ) from error
+            variables = _run_variables()  # of two notes of one run, the first counts
     failed = outcome.failures if outcome else {}
     return _report(request, variables, failed)
 

@@ -165,7 +165,7 @@ def stage_built(run: NightRun, *, say: Progress = silent) -> tuple[StagedLeg, ..
             attempts = sorted(_attempts(run, name), key=lambda one: (one[1].good, one[1].finished))
             for prefix, note in attempts[-1:]:
                 say(f"fetching {name}")
-                # Of this attempt from here on: that of another run may be one that this run has yet to come to.
+                # Of this attempt from here on: this run may have yet to come to that of another run.
                 copy = Path(temporary, f"wheels-{name}-{github.attempt()}")
                 _copy(run.store, prefix, copy)
                 datafile.write(copy / NOTE_FILE, msgspec.structs.replace(note, attempt=github.attempt()))

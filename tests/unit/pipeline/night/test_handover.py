@@ -221,5 +221,6 @@ def test_a_note_of_a_gpu_that_cannot_be_read_holds_up_no_test(
     run.store.write(keys.night_key("7", f"steps/hanging.{hanging._boot()}.1.json"), b"{")
     assert hanging.nodes_here(run.store, "7") == ()
     assert hanging.sentences(run.store, "7") == ()
-    handover.fetch(replace(run, stack=msgspec.structs.replace(run.stack, sdk=Sdk())), tmp_path, run.plan.legs[0])
+    reaching = replace(run, stack=msgspec.structs.replace(run.stack, sdk=Sdk()))
+    handover.fetch(reaching, tmp_path, run.plan.legs[0])
     assert LocalStore(tmp_path).exists(f"sets/{set_id}/set.json")
