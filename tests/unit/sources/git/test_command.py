@@ -81,7 +81,9 @@ def test_a_program_that_a_foreign_build_named_in_a_tree_gets_no_credentials(
     for first in (("init", "--quiet"), ("add", "a"), ("commit", "--quiet", "--message=x")):
         command.run(tree, *first)
     with (tree / ".git/config").open("a") as config:
-        config.write(f'[filter "x"]\nclean = "env >> {seen}; cat"\n[diff]\nexternal = "env >> {seen}; true"\n')
+        config.write(
+            f'[filter "x"]\nclean = "env >> {seen}; cat"\n[diff]\nexternal = "env >> {seen}; true"\n'
+        )
     (tree / ".git/info").mkdir(exist_ok=True)
     (tree / ".git/info/attributes").write_text("* filter=x\n")
     (tree / "a").write_text("2\n")
