@@ -306,6 +306,9 @@ def test_what_a_page_claims_is_compared_with_the_last_night_that_was_promoted(sc
     move(scene.run.store, staged(scene.run, scene.set_id), **indexes)
     assert smoke.baseline(later, LEG) == found
     assert smoke.baseline(scene.run, LEG) is None  # itself
+    # A damaged one is none: were it to hold up the measurement, no set could replace that one.
+    scene.run.store.write(f"sets/{scene.set_id}/results/{sha256(report).hexdigest()}.json", b"{}")
+    assert smoke.baseline(later, LEG) is None
 
 
 def test_shards_are_planned_by_the_times_of_the_last_whole_night(scene: Scene) -> None:
