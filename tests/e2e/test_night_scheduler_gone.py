@@ -1,4 +1,4 @@
-"""What a driver runs again after its scheduler was gone is a run of its own, whose results count."""
+"""What a driver makes of a scheduler that was gone, and of what a step says of those behind it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 
 class GoneOnce(Here):
-    """An executor whose scheduler is gone as its first step ends, and that comes back."""
+    """An executor whose scheduler is gone as its first step ends, and that comes back; it builds nothing."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -37,7 +37,7 @@ class GoneOnce(Here):
         self.jobs.append(job)
         if len(self.jobs) == 1:
             raise ExecutorGoneError
-        return StepEnd(code=1)
+        return StepEnd(code=0, outputs={"test": "{", "suite": "[]"})  # as foreign code may write them
 
 
 def test_each_round_is_a_run_of_its_own(tmp_path: Path) -> None:
