@@ -48,7 +48,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\ud800-\udfff~^:?*\[\\]|\.\.|@\{|^[-/+]|
 _PULL_REQUEST = re.compile(r"^#(\d+)$")
 # A line of FETCH_HEAD: `id<TAB>[not-for-merge]<TAB>branch 'name' of URL`, without `branch` for a commit or a
 # pull request's ref (git's builtin/fetch.c, append_fetch_head).
-_FETCHED = re.compile(r"^([0-9a-f]+)\t(?:not-for-merge)?\t(?:(?:(branch|tag) )?'([^']*)' of )?")
+_FETCHED = re.compile(r"^([0-9a-f]+)\t(?:not-for-merge)?\t(?:(?:(branch|tag) )?'(\S*)' of )?")
 _LOCK_WAIT = 4 * 3600.0  # seconds; the other holder may be at the first fetch of a big repository
 
 
@@ -324,8 +324,8 @@ def _drop_pieces_of_others(path: Path, refs: tuple[str, ...]) -> None:
     lines = "\n".join(refs)
     note = path / _PIECES_NOTE
     if _is_shallow(path) and (not note.exists() or note.read_text(encoding="utf-8") != lines):
+        _delete_refs(path)  # first: a ref without the history behind it would be taken for a whole one
         (path / "shallow").unlink()
-        _delete_refs(path)
 
 
 def _delete_refs(path: Path, *below: str) -> None:

@@ -169,7 +169,8 @@ def _save(pinned: PinnedFile, target: Path) -> None:
         NetworkError: there is no answer, or not all of it.
         SourceError: there is no such file.
     """
-    import requests  # noqa: PLC0415 - what this module says of downloads is asked for in every run
+    import requests  # noqa: PLC0415
+    import urllib3  # noqa: PLC0415 - what this module says of downloads is asked for in every run
 
     what = f"{pinned.name}, which the build of {pinned.project} needs, cannot be fetched"
     try:
@@ -177,15 +178,20 @@ def _save(pinned: PinnedFile, target: Path) -> None:
             path = urllib.request.url2pathname(urllib.parse.urlsplit(pinned.url).path)
             files.copy_into(Path(path), target)
             return
-        with requests.get(pinned.url, stream=True, timeout=_TIMEOUT) as answer, target.open("wb") as out:
+        # As it is: some servers say of a .tar.gz that its encoding is gzip, and the pin is of the file.
+        plain = {"Accept-Encoding": "identity"}
+        with (
+            requests.get(pinned.url, stream=True, timeout=_TIMEOUT, headers=plain) as answer,
+            target.open("wb") as out,
+        ):
             if answer.status_code in _MISSING:
                 raise SourceError(f"{what}: {pinned.url} answers {answer.status_code} {answer.reason}")
             answer.raise_for_status()
-            for block in answer.iter_content(_BLOCK):
+            for block in answer.raw.stream(_BLOCK, decode_content=False):
                 out.write(block)
     except FileNotFoundError as error:
         raise SourceError(f"{what}: {error.filename} does not exist") from error
-    except requests.RequestException as error:
+    except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise NetworkError(
             f"{what}: {error}", tip="check the network, then run the same command again"
         ) from error
@@ -218,7 +224,10 @@ def _unpack(file: Path, folder: Path) -> None:
     try:
         if zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as archive:
-                archive.extractall(folder)  # noqa: S202 - it drops `..` and roots by itself
+                for member in archive.infolist():
+                    path = Path(archive.extract(member, folder))  # it drops `..` and roots by itself
+                    if path.is_file() and member.external_attr >> 16 & 0o100:
+                        path.chmod(path.stat().st_mode | 0o111)
         else:
             with tarfile.open(file) as archive:
                 archive.extractall(folder, filter="data")

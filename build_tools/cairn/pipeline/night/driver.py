@@ -176,6 +176,7 @@ def drive(request: DriveRequest, executor: Executor) -> Driven:
                     "the scheduler is gone",
                     tip=f"finished steps are kept: start it again, and go on with --night {request.night}",
                 ) from error
+            variables = _run_variables()  # of two notes of one run, the first counts
     failed = outcome.failures if outcome else {}
     return _report(request, variables, failed)
 
@@ -285,7 +286,8 @@ class _Drive:
             raise
         finally:
             self._left.discard(name)
-        self._to_test.update(_tests(end.outputs))
+        if one.step.kind == "stage":  # builds and tests run foreign code, which may write any
+            self._to_test.update(_tests(end.outputs))
         self._records[name] = Record(
             kind=one.step.kind,
             project=one.step.project,

@@ -110,7 +110,10 @@ def _manifest(
     frozen = plan.begun_manifest(store, request.night)
     # There is one where an attempt was ended between two writes.
     if frozen is None or not _is_for(frozen, request) or {*frozen.off_line} != refs.keys():
-        frozen = _frozen_again(store, request) if request.like else _or_earlier(store, request, refs, say)
+        if request.like:
+            frozen = _frozen_again(store, request)
+        else:
+            frozen = _or_earlier(store, request, _freeze(request, refs, say), say)
     if frozen.off_line:
         _refuse_channel(request, frozen.off_line)
     return frozen
@@ -304,19 +307,20 @@ def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
     return frozen
 
 
-def _or_earlier(
-    store: Store, request: FreezeRequest, refs: Mapping[str, CheckoutOptions], say: Progress
-) -> Manifest:
+def _or_earlier(store: Store, request: FreezeRequest, frozen: Manifest, say: Progress) -> Manifest:
     """Return the manifest of the current sources, or the last night's if nothing has changed since.
 
     Each set of a manifest is built once. A new manifest that differed only in its families or Pythons would
     build the same versions again, which no index accepts.
     """
-    frozen, legs = _freeze(request, refs, say), request.legs
     own = (request.stack.name, request.stack.line, request.release)
     earlier = [night for night in plan.every(store) if (night.stack, night.line, night.release) == own]
     for night in sorted(earlier, key=lambda night: night.frozen, reverse=True)[:1]:
-        previous = plan.manifest_of(store, night)
+        try:
+            previous = plan.manifest_of(store, night)
+        except (StoreError, UsageError) as error:
+            console.current().warn(f"the night {night.night} is compared with nothing: {error}")
+            break
         same = msgspec.structs.replace(
             frozen,
             targets=previous.targets,
@@ -324,7 +328,7 @@ def _or_earlier(
             platform=previous.platform,
             platforms=previous.platforms,
         )
-        if same.digest() == previous.digest() and not _lacking(previous, legs):
+        if same.digest() == previous.digest() and not _lacking(previous, request.legs):
             say(f"nothing has changed since the night {night.night}: its manifest is taken again")
             return previous
     return frozen
@@ -398,23 +402,27 @@ def _sdk_version(request: FreezeRequest, say: Progress) -> str | None:
         return None
     if (version := request.rocm_version or sdk.version) is not None:
         return version
+    builds = _with_rocm(request.legs) or _with_rocm(request.others)
+    if not builds:
+        return None
     if not request.rocm_index_url:
         raise UsageError(
             f"nothing says which ROCm SDK the stack {request.stack.name} is built with",
             tip="--rocm-version VERSION, or --rocm-index-url URL for the newest there",
         )
-    return _newest_of_all(request, say)
+    return _newest_of_all(builds, request.rocm_index_url, say)
 
 
-def _newest_of_all(request: FreezeRequest, say: Progress) -> str:
+def _with_rocm(legs: Sequence[Leg]) -> list[Build]:
+    return [build for build in builds_of(legs) if plan.targets_of(build) != (CPU,)]
+
+
+def _newest_of_all(builds: Sequence[Build], index_url: str, say: Progress) -> str:
     """Return the newest version of the SDK that there is for every family.
 
     Families are published one after another: in the small hours, the index of one may lack what others have.
     """
-    builds = [build for build in builds_of(request.legs) if plan.targets_of(build) != (CPU,)]
-    urls = {
-        family: sdk_url(str(request.rocm_index_url), build) for build in builds for family in build.families
-    }
+    urls = {family: sdk_url(index_url, build) for build in builds for family in build.families}
     distinct = tuple(dict.fromkeys(urls.values()))
     say(f"looking for the newest ROCm SDK of {', '.join(urls)}")
     by_url = dict(zip(distinct, side_by_side(_versions, distinct, jobs=_AT_ONCE), strict=True))

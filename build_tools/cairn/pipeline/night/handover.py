@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
+
 from cairn import datafile, files
 from cairn.errors import CairnError, UsageError
 from cairn.matrix.legs import Leg
@@ -134,10 +136,12 @@ def keep_built(run: NightRun, build: str, folder: Path) -> bool:
 
     Of a build that failed, it is the note that says why.
     """
-    if not (folder / NOTE_FILE).is_file():
+    # The build ran foreign code, which may have linked what only we may read.
+    plain = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    if folder / NOTE_FILE not in plain:
         return False
     is_good = datafile.read(folder / NOTE_FILE, StepNote).good
-    paths = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    paths = [path.relative_to(folder) for path in plain]
     # Hidden files are of the build alone; a workflow's artifacts have none either.
     names = [path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)]
     prefix = f"{_built(run, build)}{github.run_id()}.{github.attempt()}/"
@@ -161,7 +165,10 @@ def stage_built(run: NightRun, *, say: Progress = silent) -> tuple[StagedLeg, ..
             attempts = sorted(_attempts(run, name), key=lambda one: (one[1].good, one[1].finished))
             for prefix, note in attempts[-1:]:
                 say(f"fetching {name}")
-                _copy(run.store, prefix, Path(temporary, f"wheels-{name}-{note.attempt}"))
+                # Of this attempt from here on: this run may have yet to come to that of another run.
+                copy = Path(temporary, f"wheels-{name}-{github.attempt()}")
+                _copy(run.store, prefix, copy)
+                datafile.write(copy / NOTE_FILE, msgspec.structs.replace(note, attempt=github.attempt()))
         staged = stage.stage_night(run, Path(temporary), say=say)
     is_staged = {one.leg.id: one.set_id is not None for one in staged}
     for name in builds if not run.dry_run else ():

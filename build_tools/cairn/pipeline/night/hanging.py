@@ -15,9 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cairn import datafile, files
-from cairn.output import safe_text
+from cairn.errors import UsageError
+from cairn.output import console, safe_text
 from cairn.release.index import keys
-from cairn.store.protocol import Store
+from cairn.store.protocol import MissingKeyError, Store
 from cairn.testing import record
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.gpus.hangs import name_of
@@ -66,7 +67,10 @@ def sentences(store: Store, night: str) -> tuple[str, ...]:
 
 def _read(store: Store, prefix: str) -> Iterator[HangingGpu]:
     for item in store.list(prefix):
-        yield datafile.loads(store.read(item.key).data, HangingGpu, name=item.key)
+        try:
+            yield datafile.loads(store.read(item.key).data, HangingGpu, name=item.key)
+        except (UsageError, MissingKeyError) as error:
+            console.current().warn(f"skipping the note of a GPU that hangs: {error}")
 
 
 def _prefix(night: str) -> str:

@@ -1,6 +1,6 @@
 """The shards of a night's suites: the expected ones, and the stored results of those that ran.
 
-nights/<id>/shards/<leg>.<config>/<shard>.<run>.<attempt>/shard.json, with its other files beside it
+nights/<id>/shards/<leg>.<config>/<shard>.<run>.<attempt>.<digest>/shard.json, with its other files beside it
 
 They are in the store and not among the artifacts of a run: any job may upload anything under any name, and a
 night may continue in other runs, which do not see the artifacts of the first.
@@ -153,7 +153,10 @@ def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
     """
     result, _ = suite_results.read_shard(folder)
     hanging.keep(store, night.night, result.hanging)
-    prefix = f"{_prefix(night, shard.leg, shard.config)}{shard.number}.{github.run_id()}.{github.attempt()}/"
+    digest = files.sha256_of(folder / suite_results.SHARD)
+    # With a digest: a cluster may run a shard again in the same attempt of a run.
+    name = f"{shard.number}.{github.run_id()}.{github.attempt()}.{digest[:12]}"
+    prefix = f"{_prefix(night, shard.leg, shard.config)}{name}/"
     # The result last: what has one is whole.
     for name in suite_results.FILES:
         write.create(store, prefix + name, (folder / name).read_bytes())

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import datafile, interpreters, isolation, venv
-from cairn.errors import PrerequisiteError, StoreError, TestsFailedError
+from cairn.errors import PrerequisiteError, StoreError, TestsFailedError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import console
 from cairn.pipeline.night import hanging, plan, results, shards
@@ -210,6 +210,10 @@ def baseline(run: NightRun, leg: Leg) -> CompatReport | None:
             continue
         set_records = records.read(run.store, promoted.set_id).records
         for item in sorted(set_records, key=lambda item: item.record.began, reverse=True):
-            if (data := records.compat_of(run.store, item)) is not None:
-                return datafile.loads(data, CompatReport, name=f"the report of the night {night.night}")
+            name = f"the report of the night {night.night}"
+            try:
+                if (data := records.compat_of(run.store, item)) is not None:
+                    return datafile.loads(data, CompatReport, name=name)
+            except (StoreError, UsageError) as error:  # without it, more fails, and nothing passes
+                console.current().warn(f"{leg.name} is not compared with {name}: {error}")
     return None

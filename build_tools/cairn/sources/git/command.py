@@ -8,7 +8,8 @@ One exception, for the runs that talk to an origin (`online`): how a private ori
 user. `credential.*`, `http.*`, `url.*.insteadOf`, `core.sshCommand`, `core.askPass` and `ssh.variant`
 are read from the configuration that git would have used, and passed on with the variables in
 `_CONNECTION_VARIABLES`. They say how bytes travel, never what is done with them. They may hold secrets, so
-they travel in the environment, neither in arguments (which `ps` shows) nor in a file.
+they travel in the environment, neither in arguments (which `ps` shows) nor in a file. Every other run sees
+the variables of a `TOOL` alone (`cairn.isolation`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 
-from cairn import files, process
+from cairn import files, isolation, process
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
 from cairn.output import safe_text
 
@@ -143,9 +144,12 @@ def environment(
     *, env: Mapping[str, str] | None = None, config: Mapping[str, str] | None = None, online: bool = False
 ) -> dict[str, str]:
     """Return the complete environment for a git command; see the module's docstring."""
+    # A foreign build may have named programs in the .git/config of its tree, such as filters, and git runs
+    # them. Only a mirror, which is not there for builds to write to, reaches an origin.
+    base = os.environ if online else isolation.variables(isolation.Isolation.TOOL)
     inherited = {
         name: value
-        for name, value in os.environ.items()
+        for name, value in base.items()
         if not name.startswith(("GIT_", "LC_", "LANG")) or (online and _CONNECTION_VARIABLES.fullmatch(name))
     }
     fixed: dict[str, str] = {**_FIXED, **(config or {})}

@@ -1,8 +1,10 @@
 import dataclasses
 import gzip
 import hashlib
+import http.server
 import io
 import tarfile
+import threading
 import zipfile
 from pathlib import Path
 
@@ -160,3 +162,42 @@ def test_two_addresses_of_the_same_bytes_do_not_disturb_each_other(
     inode = first.stat().st_ino
     assert ready(other) == first
     assert first.stat().st_ino == inode
+
+
+def test_a_program_in_a_zip_can_be_run(pinned: downloads.PinnedFile, tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "kernels-2.tar.gz", "w") as made:
+        for name, mode in (("bin/", 0o40755), ("bin/clang", 0o100755), ("bin/notes", 0o104666)):
+            member = zipfile.ZipInfo(name)
+            member.external_attr = mode << 16
+            made.writestr(member, b"")
+        made.writestr("of-dos", b"")
+    folder = ready(pinned)
+    modes = {path.name: path.stat().st_mode & 0o7111 for path in folder.rglob("*") if path.is_file()}
+    assert modes == {"clang": 0o111, "notes": 0, "of-dos": 0}
+
+
+def test_what_a_server_compresses_on_the_way_is_what_the_pin_says(
+    pinned: downloads.PinnedFile, tmp_path: Path
+) -> None:
+    data = archive(tmp_path, "2").read_bytes()
+
+    class Compressing(http.server.BaseHTTPRequestHandler):
+        """As servers with `AddEncoding x-gzip .gz` do: the encoding is that of the file."""
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Encoding", "gzip")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Compressing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/kernels-2.tar.gz"
+        sha256 = hashlib.sha256(data).hexdigest()
+        folder = ready(dataclasses.replace(pinned, url=url, sha256=sha256))
+        server.shutdown()
+    assert (folder / "include" / "kernels.h").read_text() == "2"

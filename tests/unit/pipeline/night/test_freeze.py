@@ -134,7 +134,7 @@ def test_a_build_for_all_families_takes_no_index_of_one(run: NightRun, request_:
     urls = "https://example.org/{family}/"
     request = dataclasses.replace(request_, stack=stack, legs=legs, rocm_index_url=urls)
     with pytest.raises(UsageError, match=r"is the index of one family, and main Python 3.11 linux_x86_64, 2"):
-        freezing._newest_of_all(request, lambda _line: None)
+        freezing._sdk_version(request, lambda _line: None)
 
 
 class BegunMeanwhile(MemoryStore):
@@ -190,3 +190,27 @@ def test_the_last_night_to_a_channel_is_not_the_last_of_all(run: NightRun) -> No
 def test_two_plans_are_never_one_night(run: NightRun) -> None:
     with pytest.raises(StoreError, match="has different bytes"):
         plan.create(run.store, plan_of(leg_of("gfx110X-all")), plan.manifest_of(run.store, run.plan))
+
+
+def test_a_night_for_the_cpu_alone_asks_for_no_rocm(run: NightRun, request_: FreezeRequest) -> None:
+    cpu, legs = leg_of("cpu"), tuple(leg_of(name, build="b", split=True) for name in ("gfx942", "gfx1100"))
+    stack = msgspec.structs.replace(run.stack, sdk=Sdk())
+    request = dataclasses.replace(request_, stack=stack, legs=(cpu,))
+    for url in ("", "https://example.org/{family}/"):
+        alone = dataclasses.replace(request, rocm_index_url=url)
+        assert freezing._sdk_version(alone, lambda _line: None) is None
+    # The manifest is for the other legs of the trigger, too.
+    beside_others = dataclasses.replace(alone, others=(cpu, *legs))
+    with pytest.raises(UsageError, match="is the index of one family"):
+        freezing._sdk_version(beside_others, lambda _line: None)
+
+
+@pytest.mark.parametrize("damage", [b"{", None], ids=["damaged", "gone"])
+def test_an_earlier_night_that_lost_its_manifest_holds_up_no_other(
+    run: NightRun, request_: FreezeRequest, damage: bytes | None
+) -> None:
+    anew = dataclasses.replace(request_, like="")
+    assert freezing._or_earlier(run.store, anew, FROZEN, lambda _line: None) == FROZEN
+    key = "nights/7/manifest.json"
+    run.store.delete(key) if damage is None else run.store.write(key, damage)
+    assert freezing._or_earlier(run.store, anew, FROZEN, lambda _line: None) == FROZEN

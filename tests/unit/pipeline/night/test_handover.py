@@ -10,7 +10,7 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import UsageError
-from cairn.pipeline.night import handover, plan, smoke
+from cairn.pipeline.night import handover, hanging, plan, smoke
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
@@ -181,3 +181,46 @@ def test_of_a_build_that_failed_its_reason_is_kept_and_a_good_attempt_counts(
     handover.keep_built(run, leg.id, output)
     assert handover.stage_built(replace(run, only=(leg.id,)))[0].set_id is not None
     assert left(run) == []
+
+
+def test_what_a_build_linked_from_elsewhere_does_not_get_into_the_store(
+    night: Night, run: NightRun, output: Path, tmp_path: Path
+) -> None:
+    leg = run.plan.legs[0]
+    night.build(folder=output)
+    end_build(run, output)
+    (tmp_path / "login").write_text("the key of the machine")
+    (output / "torch.json").symlink_to(tmp_path / "login")
+    handover.keep_built(run, leg.id, output)
+    assert handover.built(run) == {leg.id}
+    assert f"{leg.id}/0.1/torch.json" not in left(run)
+    note = (output / "step.json").rename(tmp_path / "step.json")
+    (output / "step.json").symlink_to(note)
+    assert not handover.keep_built(run, leg.id, output)
+
+
+def test_what_a_later_attempt_of_a_run_built_is_staged_by_the_first_of_the_next(
+    night: Night, run: NightRun, output: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leg = run.plan.legs[0]
+    night.build(folder=output)
+    monkeypatch.setenv("GITHUB_RUN_ID", "5")
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "2")
+    end_build(run, output)
+    handover.keep_built(run, leg.id, output)
+    monkeypatch.setenv("GITHUB_RUN_ID", "6")
+    monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "1")
+    assert handover.built(run) == {leg.id}  # so that it is not built again
+    assert handover.stage_built(replace(run, only=(leg.id,)))[0].reason == ""
+    assert (leg.id, "build", "") in plan.notes_of_parts(run.store, run.plan)
+
+
+def test_a_note_of_a_gpu_that_cannot_be_read_holds_up_no_test(
+    run: NightRun, set_id: str, tmp_path: Path
+) -> None:
+    run.store.write(keys.night_key("7", f"steps/hanging.{hanging._boot()}.1.json"), b"{")
+    assert hanging.nodes_here(run.store, "7") == ()
+    assert hanging.sentences(run.store, "7") == ()
+    reaching = replace(run, stack=msgspec.structs.replace(run.stack, sdk=Sdk()))
+    handover.fetch(reaching, tmp_path, run.plan.legs[0])
+    assert LocalStore(tmp_path).exists(f"sets/{set_id}/set.json")

@@ -306,6 +306,9 @@ def test_what_a_page_claims_is_compared_with_the_last_night_that_was_promoted(sc
     move(scene.run.store, staged(scene.run, scene.set_id), **indexes)
     assert smoke.baseline(later, LEG) == found
     assert smoke.baseline(scene.run, LEG) is None  # itself
+    # A damaged one is none: were it to hold up the measurement, no set could replace that one.
+    scene.run.store.write(f"sets/{scene.set_id}/results/{sha256(report).hexdigest()}.json", b"{}")
+    assert smoke.baseline(later, LEG) is None
 
 
 def test_shards_are_planned_by_the_times_of_the_last_whole_night(scene: Scene) -> None:
@@ -332,9 +335,17 @@ def test_results_that_were_edited_run_again_and_hold_up_no_other_leg(
 ) -> None:
     scene.leave(1)
     scene.leave(2)
-    key = f"nights/7/shards/{LEG.id}.default/1.0.1/{name}"
+    listed = scene.run.store.list(f"nights/7/shards/{LEG.id}.default/1.0.1.")
+    (key,) = (item.key for item in listed if item.key.endswith(name))
     data = scene.run.store.read(key).data
     scene.run.store.write(key, re.sub(pattern, lie, data, count=1))
     assert scene.wanted() == ["default-1"]
     assert not scene.merge().good
     assert scene.state() == "failed"
+
+
+def test_what_ran_again_in_the_same_attempt_of_a_run_is_kept_too(scene: Scene) -> None:
+    # As where the worker of a cluster was lost before the step had ended, or the scheduler came back.
+    scene.leave(1, attempt=1, failed=["test_a"])
+    scene.leave(1, attempt=2)
+    assert scene.wanted() == ["default-2"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
@@ -65,3 +67,25 @@ def test_what_a_server_said_is_told_without_its_zero_byte() -> None:
 
 def test_silence_is_reported_by_the_exit_code() -> None:
     assert str(command.error_of(FETCH, "", returncode=7)) == "git fetch: exit code 7"
+
+
+@pytest.mark.parametrize("words", [("status", "--porcelain"), ("diff",), ("add", "a")], ids=str)
+def test_a_program_that_a_foreign_build_named_in_a_tree_gets_no_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    monkeypatch.setenv("DEPLOYMENT", "hunter2")  # whatever it is called
+    tree, seen = tmp_path / "tree", tmp_path / "seen"
+    tree.mkdir()
+    (tree / "a").write_text("1\n")
+    for first in (("init", "--quiet"), ("add", "a"), ("commit", "--quiet", "--message=x")):
+        command.run(tree, *first)
+    with (tree / ".git/config").open("a") as config:
+        config.write(
+            f'[filter "x"]\nclean = "env >> {seen}; cat"\n[diff]\nexternal = "env >> {seen}; true"\n'
+        )
+    (tree / ".git/info").mkdir(exist_ok=True)
+    (tree / ".git/info/attributes").write_text("* filter=x\n")
+    (tree / "a").write_text("2\n")
+    command.run(tree, *words)
+    assert "hunter2" not in seen.read_text()
