@@ -290,8 +290,8 @@ def _check(result: ShardResult, *, name: str) -> ShardResult:
         problem = f"it cannot have taken {result.duration_seconds:g} seconds"
     else:
         with contextlib.suppress(ValueError, OverflowError):
-            began = datetime.fromisoformat(result.started)
-            if began.tzinfo is not None and began + timedelta(seconds=result.duration_seconds):
+            ended = datetime.fromisoformat(result.started) + timedelta(seconds=result.duration_seconds)
+            if ended.tzinfo is not None:
                 return result
         problem = f"{result.started!r} is not a time with its zone"
     raise UsageError(f"{name} contradicts itself: {problem}", tip="run the shard again")
