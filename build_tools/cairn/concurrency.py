@@ -6,6 +6,7 @@ import contextlib
 import queue
 import threading
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,18 +24,28 @@ _of_thread = threading.local()  # `.group`: the _TaskGroup of a thread that work
 
 
 class _TaskGroup:
-    """The threads of one piece of work, those of its parts included: they end together."""
+    """The threads of one piece of work: they end together, and with the work that it is a part of."""
 
-    def __init__(self) -> None:
+    def __init__(self, whole: _TaskGroup | None) -> None:
         self.failure: BaseException | None = None
         self.ended = threading.Event()
         self._programs = process.Group()
         self._lock = threading.Lock()
+        self._parts: weakref.WeakSet[_TaskGroup] = weakref.WeakSet()
+        if whole is not None:
+            whole.add(self)
 
     def join(self) -> None:
         """Make the calling thread one of the group."""
         _of_thread.group = self
         self._programs.join()
+
+    def add(self, part: _TaskGroup) -> None:
+        """Have a group end with this one."""
+        with self._lock:
+            self._parts.add(part)
+        if self.failure is not None:
+            part.fail(self.failure)
 
     def fail(self, failure: BaseException) -> None:
         """Remember the first failure, which is the cause of all others, and end every program."""
@@ -42,8 +53,11 @@ class _TaskGroup:
             if self.failure is not None:
                 return
             self.failure = failure
+            parts = tuple(self._parts)
         self.ended.set()
         self._programs.end()
+        for part in parts:
+            part.fail(failure)
 
 
 def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEFAULT_JOBS) -> tuple[B, ...]:
@@ -57,8 +71,8 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEF
         return tuple(map(work, every))
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - which most commands do without
 
-    # A part of a larger piece of work, called in one of its threads, joins that work's group.
-    group = getattr(_of_thread, "group", None) or _TaskGroup()
+    # In a thread of a larger piece of work, this is a part of it: that may go on where this has failed.
+    group = _TaskGroup(getattr(_of_thread, "group", None))
 
     def one(item: A) -> B:
         try:

@@ -125,3 +125,21 @@ except KeyboardInterrupt:
     )
     assert done.stdout == "interrupted\n"
     assert [Path("/proc", pid).exists() for pid in pids.read_text().split()] == [False, False]
+
+
+def test_work_goes_on_after_a_failure_of_a_part_that_it_makes_good() -> None:
+    def fail(number: int) -> None:
+        raise ValueError(number)
+
+    failed = threading.Event()
+
+    def work(number: int) -> str:
+        if number == 1:
+            failed.wait(20)
+            return process.run([sys.executable, "-c", "print('well')"]).output.strip()
+        with pytest.raises(ValueError, match="1"):
+            side_by_side(fail, (1, 1))
+        failed.set()
+        return "made good"
+
+    assert side_by_side(work, range(2)) == ("made good", "well")

@@ -27,7 +27,7 @@ from cairn.sources.checkout.checkout_options import CheckoutOptions
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.git import url
 from cairn.sources.manifest import manifest, restore
-from cairn.sources.manifest.manifest import Manifest, ProjectSource
+from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.targets import CPU, in_order
@@ -89,7 +89,7 @@ def freeze(
         release=request.release,
         legs=request.legs,
         log=github.run_url(),
-        refs=tuple(_ref(request.stack, one) for one in frozen.projects if one.name in frozen.off_line),
+        refs=_refs_of(request.stack, frozen),
     )
     _refuse_versions(store, new_plan, request.stack, frozen, say)
     if dry_run:
@@ -114,6 +114,8 @@ def _manifest(
             frozen = _frozen_again(store, request)
         else:
             frozen = _or_earlier(store, request, _freeze(request, refs, say), say)
+    else:
+        _refuse_other_refs(request.night, _refs_of(request.stack, frozen), request)
     if frozen.off_line:
         _refuse_channel(request, frozen.off_line)
     return frozen
@@ -156,15 +158,16 @@ def _refuse_channel(request: FreezeRequest, off_line: Sequence[str]) -> None:
         )
 
 
-def _ref(stack: Stack, source: ProjectSource) -> str:
-    own = checkout_stack.origin_of(stack.project(source.name))
-    fork = "" if url.identity(own) == url.identity(source.origin) else source.origin
-    return _spelt(source.name, fork, source.hashtag)
+def _refs_of(stack: Stack, frozen: Manifest) -> tuple[str, ...]:
+    chosen = (one for one in frozen.projects if one.name in frozen.off_line)
+    return tuple(_spelt(stack, one.name, one.origin, one.hashtag) for one in chosen)
 
 
-def _spelt(name: str, fork: str, hashtag: str) -> str:
+def _spelt(stack: Stack, name: str, origin: str, hashtag: str) -> str:
     """Return how a user writes a ref; one of a fork has its origin."""
-    return f"{name}={url.without_credentials(fork)}@{hashtag}" if fork else f"{name}={hashtag}"
+    own = checkout_stack.origin_of(stack.project(name)) if origin else ""
+    is_fork = url.identity(own) != url.identity(origin)
+    return f"{name}={url.without_credentials(origin)}@{hashtag}" if is_fork else f"{name}={hashtag}"
 
 
 def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
@@ -175,10 +178,14 @@ def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
             f" {', '.join(expected)}",
             tip="give it what it was begun with, or begin one under a different id",
         )
-    named = {_spelt(name, one.origin, one.hashtag) for name, one in _refs(request).items()}
-    if not named <= set(night.refs):
+    _refuse_other_refs(night.night, night.refs, request)
+
+
+def _refuse_other_refs(night: str, refs: Sequence[str], request: FreezeRequest) -> None:
+    named = {_spelt(request.stack, name, one.origin, one.hashtag) for name, one in _refs(request).items()}
+    if not named <= set(refs):
         raise UsageError(
-            f"the night {night.night} is of {night.sources}",
+            f"the night {night} is of {', '.join((request.stack.line, *refs))}",
             tip="leave out --refs, or begin one under another id",
         )
 

@@ -54,7 +54,7 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
             fork.
 
     Raises:
-        UsageError: `frozen` is not a moment.
+        UsageError: `frozen` is no moment.
     """
 
     night: str
@@ -69,12 +69,7 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
     refs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        try:
-            has_zone = datetime.fromisoformat(self.frozen).tzinfo is not None
-        except ValueError:
-            has_zone = False
-        if not has_zone:
-            raise UsageError(f"the night {self.night} began at {self.frozen!r}, which is not a moment")
+        _refuse_no_moment(f"the night {self.night} began", self.frozen)
 
     def leg(self, name: str) -> Leg:
         """Return the leg with that id.
@@ -169,6 +164,9 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
         log: a URL where the run can be read, or None.
         measures: what was measured of the set of the leg, by the names in `trends.MEASURES`.
         part: which of several jobs of the stage, such as the shard `default-1` of a suite.
+
+    Raises:
+        UsageError: `started` or `finished` is no moment: foreign code may have written the note.
     """
 
     night: str
@@ -182,6 +180,19 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
     log: str | None = None
     part: str = ""
     measures: Mapping[str, float] = {}
+
+    def __post_init__(self) -> None:
+        for moment in (self.started, self.finished):
+            _refuse_no_moment(f"the {self.stage} job of {self.leg} began or ended", moment)
+
+
+def _refuse_no_moment(what: str, moment: str) -> None:
+    try:
+        has_zone = datetime.fromisoformat(moment).tzinfo is not None
+    except ValueError:
+        has_zone = False
+    if not has_zone:
+        raise UsageError(f"{what} at {moment!r}, which is no moment")
 
 
 def targets_of(leg: Leg | Build) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import posixpath
 import shutil
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Self, cast
 
@@ -192,7 +192,7 @@ def move_into(artifact: Path, folder: Path) -> int:
     Raises:
         UnsafeArchiveError: its manifest names what is outside of it, or a link there leads out of the tree.
     """
-    moved = 0
+    moved: list[Path] = []
     for line in (artifact / MANIFEST).read_text(encoding="utf-8").splitlines():
         base = artifact / line.strip()
         if not line.strip() or not base.is_dir():
@@ -207,11 +207,30 @@ def move_into(artifact: Path, folder: Path) -> int:
                 raise _unsafe(artifact, f"{below} leads out of {folder}")
             for name in (*names, *(each for each in folders if Path(at, each).is_symlink())):
                 _replace(Path(at, name), below / name)
-                moved += 1
+                moved.append(below / name)
                 if (below / name).is_symlink() and not _inside(below / name, folder):
                     (below / name).unlink()
                     raise _unsafe(artifact, f"the link {below / name} leads out of {folder}")
-    return moved
+    # Only now are the folders there that its own links go up from.
+    _refuse_turning(artifact, [path for path in moved if path.is_symlink()])
+    return len(moved)
+
+
+def _refuse_turning(artifact: Path, links: Sequence[Path]) -> None:
+    for link in links:
+        if not _stays(link):
+            link.unlink()
+            raise _unsafe(artifact, f"the link {link} may lead elsewhere once a later one is there")
+
+
+def _stays(link: Path) -> bool:
+    """Whether a link goes up from real folders alone, in whose place no other artifact can put a link."""
+    place, parts = Path(os.path.realpath(link.parent)), link.readlink().parts
+    for number, part in enumerate(parts):
+        place /= part
+        if ".." in parts[number + 1 :] and (place.is_symlink() or not place.is_dir()):
+            return False
+    return True
 
 
 def _replace(source: Path, target: Path) -> None:

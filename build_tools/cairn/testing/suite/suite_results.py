@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -289,8 +289,9 @@ def _check(result: ShardResult, *, name: str) -> ShardResult:
     elif not 0 <= result.duration_seconds < junit.LONGEST:
         problem = f"it cannot have taken {result.duration_seconds:g} seconds"
     else:
-        with contextlib.suppress(ValueError):
-            if datetime.fromisoformat(result.started).tzinfo is not None:
+        with contextlib.suppress(ValueError, OverflowError):
+            ended = datetime.fromisoformat(result.started) + timedelta(seconds=result.duration_seconds)
+            if ended.tzinfo is not None:
                 return result
         problem = f"{result.started!r} is not a time with its zone"
     raise UsageError(f"{name} contradicts itself: {problem}", tip="run the shard again")

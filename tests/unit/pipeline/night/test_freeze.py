@@ -214,3 +214,36 @@ def test_an_earlier_night_that_lost_its_manifest_holds_up_no_other(
     key = "nights/7/manifest.json"
     run.store.delete(key) if damage is None else run.store.write(key, damage)
     assert freezing._or_earlier(run.store, anew, FROZEN, lambda _line: None) == FROZEN
+
+
+def test_a_night_goes_on_with_the_refs_it_began_with_however_they_are_written(
+    run: NightRun, request_: FreezeRequest
+) -> None:
+    own = run.stack.projects[0]
+    origin = "https://example.org/own.git"
+    projects = (msgspec.structs.replace(own, origin=msgspec.structs.replace(own.origin, url=origin)),)
+    stack = msgspec.structs.replace(run.stack, projects=projects)
+    begun = msgspec.structs.replace(run.plan, release="dev", refs=(f"{own.name}=mine",))
+    for written in ("mine", f"{origin}@mine", "https://me:secret@example.org/own@mine"):
+        again = dataclasses.replace(
+            request_, stack=stack, like="", release="dev", refs=f"{own.name}={written}"
+        )
+        freezing._refuse_other(begun, again)
+    with pytest.raises(UsageError, match="the night 7 is of main, torch=mine"):
+        freezing._refuse_other(
+            begun, dataclasses.replace(again, refs=f"{own.name}=https://example.org/a@mine")
+        )
+
+
+def test_a_night_that_was_killed_as_it_began_is_not_of_the_refs_of_the_next(
+    run: NightRun, request_: FreezeRequest
+) -> None:
+    own = FROZEN.projects[0]
+    chosen = msgspec.structs.replace(own, hashtag="mine")
+    begun = msgspec.structs.replace(FROZEN, projects=(chosen, *FROZEN.projects[1:]), off_line=(own.name,))
+    run.store.write("nights/8/manifest.json", begun.canonical())
+    mine = f"{own.name}={own.origin}@mine"
+    request = dataclasses.replace(request_, like="", release="dev", refs=f"{own.name}=another")
+    with pytest.raises(UsageError, match=f"the night 8 is of main, {mine}"):
+        freeze(run.store, request)
+    assert freeze(run.store, dataclasses.replace(request, refs=mine)).refs == (mine,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import UsageError
-from cairn.pipeline.night import handover, hanging, plan, smoke
+from cairn.pipeline.night import handover, hanging, plan, report, smoke
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
@@ -224,3 +225,19 @@ def test_a_note_of_a_gpu_that_cannot_be_read_holds_up_no_test(
     reaching = replace(run, stack=msgspec.structs.replace(run.stack, sdk=Sdk()))
     handover.fetch(reaching, tmp_path, run.plan.legs[0])
     assert LocalStore(tmp_path).exists(f"sets/{set_id}/set.json")
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "2026-01-31T04:00:00"])
+@pytest.mark.parametrize("field", ["started", "finished"])
+def test_a_note_with_no_time_holds_up_no_report(
+    run: NightRun, set_id: str, tmp_path: Path, field: str, moment: str
+) -> None:
+    assert set_id
+    leg = run.plan.legs[0]
+    plain = datafile.to_plain(plan.step_note(run, leg, "test", now(), good=True, reason="done"))
+    text = json.dumps(plain | {field: moment})  # foreign tests have written it
+    (tmp_path / "step.json").write_text(text)
+    with pytest.raises(UsageError, match="no moment"):
+        handover.keep_tests(run, leg, tmp_path, None)
+    run.store.write(keys.night_key("7", f"steps/{leg.id}.test.0.1.json"), text.encode())
+    assert len(report.of_night(run)) == len(run.plan.legs)

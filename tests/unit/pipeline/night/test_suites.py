@@ -328,6 +328,7 @@ def test_shards_are_planned_by_the_times_of_the_last_whole_night(scene: Scene) -
         ("shard.json", rb"(?s).*", b"{}\n"),
         ("outcomes.jsonl", rb"(?s).*", b"{}\n"),
         ("shard.json", rb'"started": "[^"]*"', b'"started": "yesterday"'),
+        ("shard.json", rb'"started": "[^"]*"', b'"started": "9999-12-31T23:59:59Z"'),
     ],
 )
 def test_results_that_were_edited_run_again_and_hold_up_no_other_leg(

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import tarfile
 from pathlib import Path
@@ -10,6 +11,7 @@ from helpers.artifacts import compressed, member, tar
 
 M = member(MANIFEST, b"base\n")
 LINK, HARD = tarfile.SYMTYPE, tarfile.LNKTYPE
+Entry = tuple[tarfile.TarInfo, bytes]
 
 
 def link(name: str, target: str, kind: bytes = LINK) -> tuple[tarfile.TarInfo, bytes]:
@@ -140,6 +142,30 @@ def test_links_of_several_artifacts_do_not_add_up_to_a_way_out(tmp_path: Path) -
         else:
             with pytest.raises(UnsafeArchiveError):
                 unpack.move_into(folder, tree)
+    assert not (tree / "l").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("first", "target", "second"),
+    [
+        ([], "s/t/../../secret", [link("base/s", "."), link("base/t", ".")]),
+        ([link("base/s", "a/b")], "s/../../secret", [link("base/s", ".")]),
+    ],
+    ids=["of what is not there yet", "of what is replaced"],
+)
+def test_a_later_artifact_turns_no_link_of_an_earlier_one_outwards(
+    tmp_path: Path, first: list[Entry], target: str, second: list[Entry]
+) -> None:
+    tree, files = tmp_path / "out/tree", [member("base/a/b/x", b"1"), member("base/lib/y", b"2")]
+    for name, members in {
+        "a": [*files, *first, link("base/a/y", "../a/b/../../lib/y")],
+        "b": [link("base/l", target)],
+        "c": second,
+    }.items():
+        (tmp_path / name).mkdir()
+        with pytest.raises(UnsafeArchiveError) if name == "b" else contextlib.nullcontext():
+            unpack.move_into(unpacked(tmp_path / name, M, *members), tree)
+    assert (tree / "a/y").read_bytes() == b"2"
     assert not (tree / "l").is_symlink()
 
 
