@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import random
+import struct
 
 import pytest
 
 from cairn.errors import WheelError
-from cairn.formats import elf
-from cairn.formats.offload import code_object
+from cairn.formats import elf, elf_layout
+from cairn.formats.offload import code_object, kernels
 from cairn.formats.offload.kernels import Kernel, KernelReader, kernels_of
 from cairn.formats.view import BytesView
 from helpers.formats import make_bundle, make_code_object, make_elf
@@ -67,3 +68,19 @@ def test_broken_metadata_are_a_problem_not_a_crash() -> None:
     reader = KernelReader()
     reader.look_at(CODE[:100])
     assert reader.problems
+
+
+def test_notes_that_several_segments_have_are_read_once() -> None:
+    # The second segment, of the code, becomes one more with the notes.
+    twice = CODE[: 64 + 56] + CODE[64 + 112 : 64 + 168] + CODE[64 + 112 :]
+    assert kernels_of(BytesView(twice)) == EXPECTED
+
+
+def test_names_of_functions_are_refused_before_they_take_all_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = b"".join(struct.pack("<IBBHQQ", number, 2, 0, 1, 0, 8) for number in range(100))
+    sections = {".dynsym": rows, ".dynstr": b"x" * 999 + b"\0"}
+    layout = elf_layout.read(BytesView(make_elf(machine=224, sections=sections)))
+    assert len(kernels._code_sizes(layout)) == 100
+    monkeypatch.setattr(kernels, "_MOST_NAMES", 90_000)
+    with pytest.raises(WheelError, match="90000 bytes of names"):
+        kernels._code_sizes(layout)

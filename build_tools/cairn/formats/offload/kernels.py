@@ -25,6 +25,7 @@ _FUNCTION = 2  # STT_FUNC
 _SYMBOL = struct.Struct("<IBBHQQ")  # Elf64_Sym: name, info, other, section, value, size
 _SYMTAB, _STRTAB = b".dynsym", b".dynstr"
 _LONGEST_NAME = 1 << 16
+_MOST_NAMES = 256 << 20  # bytes of the names of all functions, which may share theirs
 _LARGEST = 512 << 20  # bytes of a code object that is held in memory
 _LARGEST_NOTES = 64 << 20
 
@@ -125,16 +126,18 @@ def kernels_of(view: View) -> tuple[Kernel, ...]:
 
 
 def _metadata(layout: Layout) -> Iterator[bytes]:
+    seen: set[int] = set()
     for segment in layout.segments:
         if segment.kind == _PT_NOTE:
             if segment.file_size > _LARGEST_NOTES:
                 raise WheelError(f"device code with notes of {segment.file_size} bytes")
-            yield from _notes(layout, segment.offset, segment.end)
+            yield from _notes(layout, segment.offset, segment.end, seen)
 
 
-def _notes(layout: Layout, at: int, end: int) -> Iterator[bytes]:
+def _notes(layout: Layout, at: int, end: int, seen: set[int]) -> Iterator[bytes]:
     # Elf64_Nhdr: size of the owner, size of the content, type; then the two, each padded to 4 bytes.
-    while at + 12 <= end:
+    while at + 12 <= end and at not in seen:  # segments may share their notes
+        seen.add(at)
         owner_size, size, kind = layout.unpack("III", at)
         content = at + 12 + owner_size + -owner_size % 4
         if content + size > end:
@@ -152,8 +155,14 @@ def _code_sizes(layout: Layout) -> dict[str, int]:
     table, strings = sections[_SYMTAB], sections[_STRTAB]
     names = layout.view.read(strings.offset, strings.size)
     rows = layout.view.read(table.offset, table.size - table.size % _SYMBOL.size)
-    return {
-        names[at : at + _LONGEST_NAME].partition(b"\0")[0].decode("utf-8", "backslashreplace"): size
-        for at, info, _, _, _, size in _SYMBOL.iter_unpack(rows)
-        if info & 0xF == _FUNCTION
-    }
+    sizes: dict[str, int] = {}
+    length = 0
+    for at, info, _, _, _, size in _SYMBOL.iter_unpack(rows):
+        if info & 0xF == _FUNCTION:
+            end = names.find(b"\0", at, at + _LONGEST_NAME)
+            name = names[at : end if end >= 0 else at + _LONGEST_NAME]
+            length += len(name)
+            if length > _MOST_NAMES:
+                raise WheelError(f"device code with more than {_MOST_NAMES} bytes of names")
+            sizes[name.decode("utf-8", "backslashreplace")] = size
+    return sizes

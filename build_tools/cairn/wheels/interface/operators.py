@@ -31,7 +31,7 @@ _PARTS = re.compile(
     r"(?:(?P<ns>[\w.]+)::)?(?P<name>\w+)(?:\.(?P<overload>\w+))?\((?P<args>.*)\) ?-> ?(?P<result>.+)"
 )
 # `Tensor(a!)[] self`, `float? scale=None`, `__torch__.torch.classes.x.Y hdl`, `*`.
-_TYPE = r"[A-Za-z_][\w.]*(?:\([^()]*(?:\([^()]*\))?[^()]*\))?(?:\[\d*\]|\?|\([a-z]\w*!?[^()]*\))*"
+_TYPE = r"[A-Za-z_][\w.]*(?:\([^()]*(?:\([^()]*\)[^()]*)?\))?(?:\[\d*\]|\?|\([a-z][^()]*\))*"
 _ARGUMENT = re.compile(rf"\s*(?:\*|{_TYPE}\s+\w+(?:\s*=.+)?)\s*", re.DOTALL)
 _RESULT = re.compile(rf"\s*(?:\(.*\)|\.\.\.|{_TYPE}(?:\s+\w+)?)\s*", re.DOTALL)
 

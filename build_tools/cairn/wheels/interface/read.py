@@ -6,7 +6,7 @@ Sources: the ELF specification's `.comment`, and what `formats` and the modules 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from cairn.errors import PrerequisiteError, WheelError
@@ -25,6 +25,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 
 _BEHIND = 1 << 16  # bytes
+_MOST_RANGES = 64  # of a file that are loaded; of what has more, all is looked at
 _LARGEST_COMMENT = 1 << 20
 _LARGEST_CODE = 512 << 20  # bytes of a code object that is a file of its own
 _MACHO_SUFFIXES = (".so", ".dylib")
@@ -122,8 +123,8 @@ def _read_library(archive: Archive, member: Member, kind: Format) -> tuple[Seque
     try:
         if kind == "elf":
             segments = elf_layout.read(view).segments
-            loads = [(one.offset, one.end) for one in segments if one.kind == elf_layout.PT_LOAD]
-            passing.loaded = loads or passing.loaded
+            loads = _merged((one.offset, one.end) for one in segments if one.kind == elf_layout.PT_LOAD)
+            passing.loaded = loads if 0 < len(loads) <= _MOST_RANGES else passing.loaded
         binary = binaries.read_view(view, member.name, kind, checker=reader, symbols=True)
         if binary.is_device_code and view.size <= _LARGEST_CODE:
             reader.look_at(view.read(0, view.size))
@@ -138,6 +139,17 @@ def _read_library(archive: Archive, member: Member, kind: Format) -> tuple[Seque
     except WheelError as error:
         return (), [f"{member.name}: {error}"]
     return [library], [f"{member.name}: {problem}" for problem in reader.problems]
+
+
+def _merged(ranges: Iterable[tuple[int, int]]) -> Sequence[tuple[int, int]]:
+    """The same places, each in one range alone: segments may share their bytes in the file."""
+    merged: list[tuple[int, int]] = []
+    for begin, end in sorted(ranges):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
 
 
 def _is_macho(archive: Archive, member: Member) -> bool:

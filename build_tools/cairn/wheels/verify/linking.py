@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
-from cairn.wheels.contents.binaries import OF_MACOS, Binary, run_path_folder, shipped
+from cairn.wheels.contents.binaries import OF_MACOS, ORIGIN, Binary, run_path_folder, shipped
 from cairn.wheels.contents.system_libraries import (
     LOADERS,
     Policy,
@@ -32,6 +32,7 @@ from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ADDS_FOLDERS = (b"add_dll_directory", b"AddDllDirectory", b"WinDLL")
+_LOADS_LIBRARIES = re.compile(rb"CDLL|cdll|PyDLL|dlopen|load_?library|RTLD_|LD_LIBRARY_PATH|LD_PRELOAD")
 _LEAVE_OUT = "nothing, where its users are to install that themselves; otherwise leave the plugin out"
 _PLUGIN_FOLDERS = frozenset(("plugins", "qml"))
 _PLUGIN = re.compile(r"plugin\.(?:so|dll|dylib)$", re.IGNORECASE)
@@ -68,6 +69,8 @@ def check(
             elif kind == "macho":
                 yield from _check_macos_run_paths(binary)
                 yield from _check_minimum_macos(binary, platforms)
+    elves = [binary for binary in binaries if binary.format == "elf" and not binary.is_device_code]
+    yield from _check_places(archive, elves, rules, expected.provided_libraries)
     yield from _check_folders(archive, [binary for binary in binaries if binary.format == "pe"])
 
 
@@ -77,17 +80,12 @@ def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
     A plugin is looked for by its folder, so that nothing needs it: Qt has one for each database, image format
     and window system, and does without those whose libraries are not there.
     """
-    users: dict[str, set[str]] = {}  # those that need a name and are not plugins, as far as is known
-    named: dict[str, set[str]] = {}
     names: dict[str, set[str]] = {}
     needed: dict[str, set[str]] = {}
-    for binary in binaries:
+    for binary in binaries:  # of a universal file one for each machine
         names.setdefault(binary.path, set()).update(binary.names)
         needed.setdefault(binary.path, set()).update(name.rpartition("/")[2] for name in binary.needed)
-        for name in binary.names:
-            named.setdefault(name, set()).add(binary.path)
-        for name in needed[binary.path]:
-            users.setdefault(name, set()).add(binary.path)
+    named, users = _inverted(names), _inverted(needed)  # from `users` go the plugins, as they are known
 
     def is_used(path: str) -> bool:
         return any(len(users.get(name, ())) > (path in users.get(name, ())) for name in names[path])
@@ -113,6 +111,15 @@ def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
             if len(left) <= 1:
                 new += [one for one in (left & these if left else these) if not is_used(one)]
     return frozenset(optional)
+
+
+def _inverted(names: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """Name to the paths that have it."""
+    paths: dict[str, set[str]] = {}
+    for path, those in names.items():
+        for name in those:
+            paths.setdefault(name, set()).add(path)
+    return paths
 
 
 def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy]) -> Iterator[Finding]:
@@ -165,6 +172,45 @@ def _systems(binary: Binary, rules: Sequence[Policy]) -> Iterator[tuple[str, Cal
         yield "a part of Windows or of Python", partial(on_windows, machine=binary.machine)
     else:
         yield "a part of macOS", lambda path: path.startswith(OF_MACOS)
+
+
+def _check_places(
+    archive: Archive, elves: Sequence[Binary], rules: Sequence[Policy], provided: Sequence[str]
+) -> Iterator[Finding]:
+    """A library that an extension module needs must lie where some run path of the wheel leads.
+
+    Any run path will do, since what is loaded already is taken by its name; so will Python code that loads
+    libraries, and a folder of which it is not known where it will be.
+    """
+    names: dict[str, set[str]] = {}
+    for binary in elves:
+        names.setdefault(posixpath.dirname(installed_path(binary.path)), set()).update(binary.names)
+    led = {run_path_folder(installed_path(one.path), path) or path for one in elves for path in one.run_paths}
+    modules = [binary for binary in elves if binary.is_module]
+    reached = {name for folder in led for name in names.get(folder, ())}.union(
+        *(one.names for one in modules)
+    )
+    # What installers put beside site-packages, and what the loader alone puts in the place of `$LIB`.
+    reached |= {name for folder in names if ".data/" in f"{folder}/" for name in names[folder]}
+    lost = shipped(elves) - reached
+    far = {
+        module.path: [
+            name
+            for name in module.needed
+            if name in lost
+            and not matches(name, (*provided, *LOADERS))
+            and not all(rule.has(name) for rule in rules or (newest_policy(),))
+        ]
+        for module in (modules if not any("$" in folder.replace(ORIGIN, "") for folder in led) else ())
+    }
+    sources = (member.name for member in archive.members if member.name.endswith((".py", ".pth")))
+    if not any(far.values()) or any(_LOADS_LIBRARIES.search(archive.read(name)) for name in sources):
+        return
+    for path, needed in far.items():
+        if needed:
+            reason = f"it needs {wording.some(needed)}, which is in the wheel where no run path leads"
+            fix = "link with a run path relative to $ORIGIN that leads there, or `cairn wheel repair`"
+            yield Finding(code=FindingCode.NEEDED, member=path, reason=reason, fix=fix)
 
 
 def _check_run_paths(binary: Binary, own: frozenset[str]) -> Iterator[Finding]:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cairn.wheels.interface import operators
 from cairn.wheels.interface.operators import Operator, OperatorReader
 
 CONSTANTS = b"\0".join(
@@ -79,3 +82,23 @@ def test_operators_are_the_same_however_a_library_is_cut_into_pieces(size: int) 
     found = operators_in([library[at : at + size] for at in range(0, len(library), size)])
     assert found == operators_in([parts[1], parts[3]])
     assert Operator("", "f", "(int x) -> int") in found
+
+
+def test_a_bracket_that_does_not_close_costs_as_much_as_the_text_is_long() -> None:
+    def seconds(length: int) -> float:
+        began = time.process_time()
+        assert operators._parse(f"f(T({'a' * length}) -> x", {}) is None
+        return time.process_time() - began
+
+    assert min(seconds(16_000) for _ in range(3)) < 0.5
+
+
+def test_types_with_brackets_are_read() -> None:
+    for argument in (
+        "Tensor(a!)[] self",
+        "Dict(str, Tensor(b)) x",
+        "Tensor(a -> *)? x",
+        "int[2] size=[1, 2]",
+    ):
+        parsed = operators._parse(f"ns::f({argument}) -> Tensor(a!)", {})
+        assert parsed == Operator("ns", "f", f"({argument}) -> Tensor(a!)")

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import struct
+
+import pytest
+
 from cairn.formats.image import Symbol
-from cairn.wheels.interface.operators import Operator
+from cairn.wheels.interface.operators import Operator, OperatorReader
 from cairn.wheels.interface.read import read_interface
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf, make_macho
 from helpers.wheels import LINUX, MakeWheel
@@ -60,3 +64,27 @@ def test_python_names_are_left_out_where_nobody_asks(make_wheel: MakeWheel) -> N
     assert read.python is None
     assert read.unread == ()
     assert (read.libraries, read.kernels, read.targets) == ((), frozenset(), ())
+
+
+def test_bytes_that_several_segments_load_are_looked_at_once(
+    make_wheel: MakeWheel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 200
+    rows = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, 1 << 20, 1 << 20, 4096) * count
+    header = bytearray(LIBRARY[:64])
+    struct.pack_into("<H", header, 56, count)
+    library = (bytes(header) + rows + b"\0demo::add(Tensor x) -> Tensor\0").ljust(1 << 20, b"\0")
+    struct.pack_into("<Q", header, 40, 0)  # no sections
+    struct.pack_into("<HH", header, 60, 0, 0)
+    library = bytes(header) + library[64:]
+    fed: list[int] = []
+    feed = OperatorReader.feed
+
+    def counting(self: OperatorReader, piece: bytes) -> None:
+        fed.append(len(piece))
+        feed(self, piece)
+
+    monkeypatch.setattr(OperatorReader, "feed", counting)
+    read = read_interface(make_wheel(tags=LINUX, files={"demo/x.so": library}), python=False)
+    assert read.operators == {Operator("demo", "add", "(Tensor x) -> Tensor")}
+    assert sum(fed) == 1 << 20

@@ -142,7 +142,7 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
         (
             ABI3,
             {
-                "demo/m.abi3.so": elf(symbols=("PyQt_New",), needed=("libq.so",)),
+                "demo/m.abi3.so": elf(symbols=("PyQt_New",), needed=("libq.so",), runpath="$ORIGIN"),
                 "demo/libq.so": make_elf(defined=("PyQt_New",), soname="libq.so"),
             },
         ),
@@ -413,3 +413,20 @@ def test_files_that_a_build_swept_in_are_noted(make_wheel: MakeWheel) -> None:
         ("stray-files", "demo/a.pyc", "it has bytecode: demo/a.pyc"),
         ("stray-files", "tests", "it has folders that many projects have: tests"),
     ]
+
+
+def test_a_library_must_lie_where_a_run_path_leads(make_wheel: MakeWheel) -> None:
+    lost = {**INIT, SO: elf(needed=("libown.so",)), "demo/native/libown.so": elf()}
+    assert found(make_wheel(tags=LINUX, files=lost)) == [("needed", SO)]
+    elsewhere = {**lost, SO: elf(needed=("libown.so",), runpath="$ORIGIN/lib:$ORIGIN")}
+    assert found(make_wheel(tags=LINUX, files=elsewhere)) == [("needed", SO)]
+    for files in (
+        {**lost, SO: elf(needed=("libown.so",), runpath="$ORIGIN/../demo/native")},
+        {**lost, "demo/other.so": elf(needed=("libown.so",), rpath="$ORIGIN/native")},
+        {**lost, "demo/load.py": b"import ctypes; ctypes.CDLL(path)\n"},
+        {**INIT, SO: elf(needed=("_y.abi3.so",)), "demo/sub/_y.abi3.so": make_elf(defined=("PyInit__y",))},
+        {**INIT, SO: elf(needed=("libz.so.1",)), "demo/native/libz.so.1": elf()},
+        {**INIT, SO: elf(needed=("libown.so",)), "demo-1.0.data/data/lib/libown.so": elf()},
+        {**lost, SO: elf(needed=("libown.so",), runpath="$ORIGIN/$PLATFORM")},
+    ):
+        assert found(make_wheel(tags=LINUX, files=files)) == []
