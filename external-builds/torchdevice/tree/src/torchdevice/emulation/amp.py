@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torchdevice import translation
+from torchdevice.emulation import precision
 from torchdevice.translation import Function, translate
 
 
@@ -27,12 +28,7 @@ def autocast_init(original: Function) -> Function:
             dtype = torch.float16  # CUDA's default; the CPU's is bfloat16
         original(self, target, dtype, enabled, cache_enabled)
 
-    # Where a graph breaks inside autocast, `torch.compile` would compile this, which it cannot.
-    # It skips torch's own for the file that it is in.
-    frames = torch._C._dynamo.eval_frame
-    skip = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.DEFAULT)
-    frames.set_code_exec_strategy(wrapper.__code__, skip)
-    return wrapper
+    return precision.uncompiled(wrapper)
 
 
 def _first_device_type(original: Function) -> Function:
