@@ -93,3 +93,36 @@ else:
 @pytest.mark.parametrize("before", [True, False])
 def test_compiling(run, before: bool) -> None:
     run(f"BEFORE = {before}\n{COMPILE}")
+
+
+BREAK = """
+import torch, torchdevice
+def loss_of(x, device, broken=False):
+    with torch.autocast(device, torch.bfloat16):
+        y = x @ x
+        if broken:
+            torch._dynamo.graph_break()
+        return (y @ y).float().sum()
+with torchdevice.redirected("cpu", strict=STRICT):
+    for device in ("cuda", "cpu"):
+        x = torch.ones(4, 4, device=device, requires_grad=True)
+        expected = torch.autograd.grad(loss_of(x, device), x)[0]
+        torch._dynamo.reset()
+        compiled = torch.compile(loss_of, backend="aot_eager")
+        assert torch.equal(torch.autograd.grad(compiled(x, device, broken=True), x)[0], expected)
+"""
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_graph_that_breaks_inside_autocast(run, strict: bool) -> None:
+    run(f"STRICT = {strict}\n{BREAK}")
+
+
+def test_a_function_of_torch_is_compiled_whole(run) -> None:
+    run(
+        "import torch, torchdevice\n"
+        "torchdevice.enable('cpu')\n"
+        "for f in (torch.nn.functional.gumbel_softmax, torch.Tensor.cuda, torch.ones_like):\n"
+        "    compiled = torch.compile(f, backend='eager', fullgraph=True)\n"
+        "    assert compiled(torch.ones(3)).shape == (3,)\n"
+    )

@@ -35,6 +35,7 @@ class UndoLog:
         self._done: list[tuple[Any, str, Any, Any]] = []
         self._scripted: list[int] = []
         self._importing: Any = None
+        self._last: list[Callable[[], None]] = []
 
     def replace(self, owner: Any, name: str, new: Any) -> None:
         """Set an attribute of a module or a class, remembering what was there."""
@@ -61,6 +62,10 @@ class UndoLog:
                 action()
         sys.meta_path.insert(0, self._importing)
 
+    def at_the_end(self, action: Callable[[], None]) -> None:
+        """Have an action run when everything is put back."""
+        self._last.append(action)
+
     def undo(self) -> list[str]:
         """Put everything back, the last first.
 
@@ -80,6 +85,8 @@ class UndoLog:
                 setattr(owner, name, old)
         while self._scripted:
             torch.jit._builtins._get_builtin_table().pop(self._scripted.pop(), None)
+        while self._last:
+            self._last.pop()()
         return kept
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from torchdevice import errors, interceptor, matrix, monitoring, processes, router, translation
 from torchdevice import features as flags
+from torchdevice.emulation import precision
 from torchdevice.matrix import Entry, Status
 from torchdevice.router import Route
 from torchdevice.strict import patches
@@ -132,6 +133,8 @@ def _install(route: Route) -> interceptor.UndoLog:
         for entry, old, new in planned:
             _put(log, entry, old, new, counted="monitor" in on)
         processes.install(log, route)
+        if "amp" in on and route.target == "cpu":
+            precision.install(log)
         if route.strict:
             patches.install(log)
         log.when_imported(

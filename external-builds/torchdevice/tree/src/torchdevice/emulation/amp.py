@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from torchdevice import translation
+from torchdevice.emulation import precision
 from torchdevice.translation import Function, translate
 
 
@@ -27,7 +28,7 @@ def autocast_init(original: Function) -> Function:
             dtype = torch.float16  # CUDA's default; the CPU's is bfloat16
         original(self, target, dtype, enabled, cache_enabled)
 
-    return wrapper
+    return precision.uncompiled(wrapper)
 
 
 def _first_device_type(original: Function) -> Function:
