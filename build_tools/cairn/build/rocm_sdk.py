@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cairn import datafile, files, formats, isolation, process, venv
@@ -44,6 +44,7 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
     bin: str
     cmake: str
     python: str = ""  # the only one that its packages are for; empty for any
+    files: Mapping[str, str] = {}
 
     def info(self) -> rocm.SdkInfo:
         """The description of the SDK."""
@@ -173,11 +174,17 @@ def install(
             version=request.version,
             extras=request.extras,
             family=request.family,
+            report=(report := env_dir / "cairn-sdk-report.json"),
         ),
         log=log,
     )
     info = rocm.query(env.python)
     digest = digest_of(env.site_packages)
+    own = {
+        file.file_name: file.sha256
+        for file in venv.installed_files(report)
+        if file.sha256 and file.distribution.startswith("rocm")
+    }
     folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
     installed = _Marker(
         request=request.identity(),
@@ -185,10 +192,11 @@ def install(
         version=info.version,
         targets=info.targets,
         python="" if _is_for_any_python(env.site_packages) else python.version,
+        files=own,
         **folders,
     )
     datafile.write(env_dir / _MARKER, installed)
-    return InstalledSdk(environment=env.path, info=info, digest=digest)
+    return InstalledSdk(environment=env.path, info=info, digest=digest, files=own)
 
 
 def digest_of(site_packages: Path) -> str:
@@ -259,7 +267,9 @@ def _installed_at(env_dir: Path, identity: str | None) -> InstalledSdk | None:
     with contextlib.suppress(UsageError):
         installed = datafile.read(env_dir / _MARKER, _Marker)
         if identity in (None, installed.request) and Path(installed.root).is_dir():
-            return InstalledSdk(environment=env_dir, info=installed.info(), digest=installed.digest)
+            return InstalledSdk(
+                environment=env_dir, info=installed.info(), digest=installed.digest, files=installed.files
+            )
     return None
 
 

@@ -25,12 +25,13 @@ from cairn import datafile, files, process, requirements, venv
 from cairn.datafile import toml_text
 from cairn.errors import NetworkError, UsageError, WheelError
 from cairn.package_index import PipSettings
-from cairn.release.index.generation import FileRef
+from cairn.release.index.generation import FileRef, project_of
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.stack import Stack
 from cairn.wheels.metadata.wheel_info import parse_file_name
+from cairn.wheels.wheelset import ClosureFile
 
 FILE = "mirror.lock.toml"
 """Its name, beside the stack.toml."""
@@ -180,6 +181,30 @@ def not_in(lock: MirrorLock, files: Iterable[FileRef]) -> tuple[str, ...]:
         for ref in files
         if locked.get(ref.filename) != ref.sha256
     )
+
+
+def unvouched(
+    closure: Iterable[ClosureFile], lock: MirrorLock | None, built_with: Mapping[str, str]
+) -> Iterator[str]:
+    """The files that a set needs and that nobody vouches for by their sha256: a sentence for each.
+
+    Args:
+        closure: the files that a set needs besides its own.
+        lock: what was reviewed; None for nothing.
+        built_with: the files of the ROCm SDK that the builder says it used, name to sha256.
+    """
+    locked = {file.file_name: file.sha256 for file in lock.files} if lock else {}
+    for file in closure:
+        of_sdk = is_of_sdk(project_of(file.file_name))
+        if (built_with if of_sdk else locked).get(file.file_name) != file.sha256:
+            why = (
+                "of the ROCm SDK that the builder says it used: build the set again with an SDK that has it"
+                if of_sdk
+                else "in the lock of the mirror"
+                if lock
+                else "in a lock, and the stack has none: cairn index mirror lock --stack STACK WHEEL …"
+            )
+            yield f"{file.file_name} with sha256 {file.sha256} is not {why}"
 
 
 def places(lock: MirrorLock) -> tuple[Platform, ...]:
