@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -165,8 +165,9 @@ def drive(request: DriveRequest, executor: Executor) -> Driven:
     """
     variables = _run_variables()
     _freeze(request, variables)
-    outcome = None
-    while due := _due(request, plan.read(request.store, request.night)):
+    outcome, night = None, plan.read(request.store, request.night)
+    request = replace(request, night=night.named)  # whoever changes it now is noticed
+    while due := _due(request, night):
         try:
             outcome = _Drive(request, executor, due, variables).carry_out()
             break

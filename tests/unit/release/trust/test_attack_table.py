@@ -26,6 +26,8 @@ import pytest
 from cairn import datafile
 from cairn.errors import CairnError
 from cairn.pipeline import install
+from cairn.pipeline.night import plan
+from cairn.pipeline.night.freeze import FreezeRequest, freeze
 from cairn.release import records
 from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
@@ -57,6 +59,7 @@ from cairn.stack import Stack
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 from helpers.gate import AWAY, data_of, record_of, stack_of
+from helpers.night import FROZEN, leg_of, plan_of
 from helpers.provenance import Released, released, signer
 from helpers.release import commit, in_folder, make_set, make_wheel, manifest_of, statement_of
 from helpers.trail import ROOT
@@ -542,6 +545,38 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     with Next(scene, "numpy", planted=True, locked=False) as new:
         new.is_refused("is not in a lock, and the stack has none: cairn index mirror lock")
+
+
+@attack(BUCKET, "changes what a night has frozen, to have it build his commits", old=SIGNED)
+def _(scene: Scene) -> None:
+    night = plan_of(leg_of("gfx94X-dcgpu"))
+    plan.create(scene.store, night, FROZEN)
+    his = msgspec.structs.replace(FROZEN, line="his")
+    forged = msgspec.structs.replace(night, manifest_sha256=his.digest())
+    scene.store.write("nights/7/manifest.json", his.canonical())
+    assert plan.find(scene.store, night.named) == night  # a manifest that the plan does not name is refused
+    with pytest.raises(CairnError, match=r"manifest\.json was changed"):
+        plan.manifest_of(scene.store, night)
+    scene.store.write("nights/7/night.json", datafile.dumps(forged).encode())
+    with pytest.raises(CairnError, match=r"night\.json was changed since it was frozen"):
+        plan.read(scene.store, night.named)
+
+
+@attack(BUCKET, "freezes a night of his commits before the honest one, under its name", old=SIGNED)
+def _(scene: Scene) -> None:
+    legs = (leg_of("gfx94X-dcgpu"),)
+    plan.create(scene.store, plan_of(*legs), FROZEN)
+    stack = stack_of(make_set([make_wheel(scene.folder / "night", "torch", "2.9.0")]))
+    asked = FreezeRequest(
+        night="7", stack=stack, legs=legs, work_dir=scene.folder / "work", release="release", like=""
+    )
+    with anchor.acting(root=scene.root):
+        for one in (asked, dataclasses.replace(asked, night="8", like="7")):
+            with pytest.raises(CairnError, match="an id does not say whose it is"):
+                freeze(scene.store, one)
+        by_name = dataclasses.replace(asked, night=plan_of(*legs).named)
+        with pytest.raises(CairnError, match="was changed since it was frozen"):
+            freeze(scene.store, by_name)
 
 
 def offering(tries: str) -> Callable[[Callable[[Shelf, dict[str, Any]], None]], None]:
