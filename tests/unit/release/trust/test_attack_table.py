@@ -527,7 +527,7 @@ def _(scene: Scene) -> None:
 
 @attack(BUCKET, "puts a file into staging that the next set takes as if it were ROCm's", old=SIGNED)
 def _(scene: Scene) -> None:
-    with Next(scene, "rocm-sdk-core", planted=True) as new:
+    with Next(scene, "rocm-sdk-core", planted=True, locked=False) as new:
         new.is_refused("is not of the ROCm SDK that the builder says it used")
 
 
@@ -812,6 +812,8 @@ def _(scene: Scene) -> None:
 class Next(contextlib.AbstractContextManager["Next"]):
     """A set that honest people build, test and promote next, which needs one file of others.
 
+    It is in their lock, or of the SDK that its builder says it used.
+
     Attributes:
         needed: the file of that project that staging gives it: theirs, or what somebody has planted there.
         stack: of the set; its lock has what a reviewer saw, where it has one.
@@ -826,11 +828,14 @@ class Next(contextlib.AbstractContextManager["Next"]):
         self.stack = msgspec.structs.replace(stack_of(self.open), folder=str(folder))
         sha256 = hashlib.sha256(theirs.read_bytes()).hexdigest()
         of_sdk = mirror_lock.is_of_sdk(project)
-        self.built_with = {theirs.name: sha256} if of_sdk else {}
+        sdk = {theirs.name: sha256} if of_sdk else {}
+        self.built_with = {} if locked else sdk
         if locked:
             one = LockedFile(name=project, version="1.0", file_name=theirs.name, sha256=sha256)
             files = () if of_sdk else (one,)
-            lock = MirrorLock(stack="sample", pythons=("3.11",), platforms=("win_amd64",), files=files)
+            lock = MirrorLock(
+                stack="sample", pythons=("3.11",), platforms=("win_amd64",), files=files, sdk=sdk
+            )
             mirror_lock.write(mirror_lock.path_of(self.stack), lock)
         publish_dists(
             Index(scene.store, "staging"),
@@ -1026,13 +1031,15 @@ def test_both_machines_see_what_the_table_says(scene: Scene, one: Attack) -> Non
             assert seen == expected
 
 
-@pytest.mark.parametrize("project", ["rocm-sdk-core", "numpy"])
+@pytest.mark.parametrize(
+    ("project", "locked"), [("rocm-sdk-core", False), ("rocm-sdk-core", True), ("numpy", True)]
+)
 def test_a_set_that_takes_what_somebody_vouches_for_is_released(
-    first: Scene, tmp_path: Path, project: str
+    first: Scene, tmp_path: Path, project: str, *, locked: bool
 ) -> None:
     shutil.copytree(first.folder, tmp_path, dirs_exist_ok=True)
     scene = dataclasses.replace(first, folder=tmp_path, store=MemoryStore(first.store.objects))
-    with Next(scene, project) as new:
+    with Next(scene, project, locked=locked) as new:
         assert new.needed.name in new.promoted(new.staged(new.stack)).added
 
 
