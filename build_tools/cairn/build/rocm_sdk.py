@@ -46,10 +46,11 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
     python: str = ""  # the only one that its packages are for; empty for any
     files: Mapping[str, str] = {}
 
-    def info(self) -> rocm.SdkInfo:
-        """The description of the SDK."""
+    def sdk(self, environment: Path) -> InstalledSdk:
+        """The SDK in this environment."""
         folders = {"root": Path(self.root), "bin": Path(self.bin), "cmake": Path(self.cmake)}
-        return rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
+        info = rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
+        return InstalledSdk(environment=environment, info=info, digest=self.digest, files=self.files)
 
 
 def recipe(stack: Stack) -> tuple[Sdk, Path, str]:
@@ -179,24 +180,22 @@ def install(
         log=log,
     )
     info = rocm.query(env.python)
-    digest = digest_of(env.site_packages)
     own = {
         file.file_name: file.sha256
         for file in venv.installed_files(report)
         if file.sha256 and file.distribution.startswith("rocm")
     }
-    folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
     installed = _Marker(
         request=request.identity(),
-        digest=digest,
+        digest=digest_of(env.site_packages),
         version=info.version,
         targets=info.targets,
         python="" if _is_for_any_python(env.site_packages) else python.version,
         files=own,
-        **folders,
+        **{name: str(getattr(info, name)) for name in ("root", "bin", "cmake")},
     )
     datafile.write(env_dir / _MARKER, installed)
-    return InstalledSdk(environment=env.path, info=info, digest=digest, files=own)
+    return installed.sdk(env.path)
 
 
 def digest_of(site_packages: Path) -> str:
@@ -267,9 +266,7 @@ def _installed_at(env_dir: Path, identity: str | None) -> InstalledSdk | None:
     with contextlib.suppress(UsageError):
         installed = datafile.read(env_dir / _MARKER, _Marker)
         if identity in (None, installed.request) and Path(installed.root).is_dir():
-            return InstalledSdk(
-                environment=env_dir, info=installed.info(), digest=installed.digest, files=installed.files
-            )
+            return installed.sdk(env_dir)
     return None
 
 

@@ -52,8 +52,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         manifest: what it was built from, in the spelling whose sha256 the set names.
         statement: the builder's, which lies beside set.json as `builder.json`.
         requirements: what the set needs besides what it names itself.
-        stack: whose lock must have what the set needs, where the store has a root; None leaves that to the
-            gate, after the tests.
+        stack: whose lock counts where the store has a root; None leaves that to the gate, after the tests.
         attester: who vouches for where the wheels come from, and by a key for the builder's statement; None
             for nobody.
         dry_run: refuse what would be refused, and write nothing.
