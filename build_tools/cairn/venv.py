@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import sys
+import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,6 +125,11 @@ class InstalledFile:
     version: str
     url: str
     sha256: str | None
+
+    @property
+    def file_name(self) -> str:
+        """Its name at the end of the URL."""
+        return urllib.parse.unquote(urllib.parse.urlsplit(self.url).path.rpartition("/")[2])
 
 
 def create(

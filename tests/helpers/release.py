@@ -262,10 +262,15 @@ def stage_set(
     )
 
 
-def statement_of(made: WheelSet, wheels: Sequence[Path], manifest: bytes | None = None) -> bytes:
-    """What the builder of a set says of it."""
+def statement_of(
+    made: WheelSet,
+    wheels: Sequence[Path],
+    manifest: bytes | None = None,
+    built_with: Mapping[str, str] | None = None,
+) -> bytes:
+    """What the builder of a set says of it; `built_with` are files of the SDK, by name, with their sha256."""
     frozen = manifest or manifest_of(made.python, made.platform)
-    inputs = {wheel.distribution: "0" * 64 for wheel in made.wheels}
+    inputs = {**(built_with or {}), **{wheel.distribution: "0" * 64 for wheel in made.wheels}}
     return build_statement.encode(build_statement.of_set(made, wheels, manifest=frozen, inputs=inputs))
 
 

@@ -65,11 +65,13 @@ class InstalledSdk:
         environment: the folder of its virtual environment.
         info: its version and folders.
         digest: sha256 over what is installed, part of every cache key.
+        files: its distributions, file name to sha256; empty for one that an older Cairn installed.
     """
 
     environment: Path
     info: SdkInfo
     digest: str
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,10 @@ def write(request: BuildRequest, wheels: Sequence[BuiltWheel], frozen: Manifest)
         wheel_set,
         [file for wheel in wheels for file in wheel.files],
         manifest=frozen.canonical(),
-        inputs={wheel.project: wheel.first_key for wheel in wheels},
+        inputs={
+            **(request.sdk.files if request.sdk else {}),
+            **{wheel.project: wheel.first_key for wheel in wheels},
+        },
     )
     wheel_sets.write(request.output_dir / "set.json", wheel_set)
     if edited := [wheel.project for wheel in wheels if wheel.edited]:

@@ -12,7 +12,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cairn import datafile, files, formats, isolation, process, venv
@@ -44,11 +44,13 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
     bin: str
     cmake: str
     python: str = ""  # the only one that its packages are for; empty for any
+    files: Mapping[str, str] = {}
 
-    def info(self) -> rocm.SdkInfo:
-        """The description of the SDK."""
+    def sdk(self, environment: Path) -> InstalledSdk:
+        """The SDK in this environment."""
         folders = {"root": Path(self.root), "bin": Path(self.bin), "cmake": Path(self.cmake)}
-        return rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
+        info = rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
+        return InstalledSdk(environment=environment, info=info, digest=self.digest, files=self.files)
 
 
 def recipe(stack: Stack) -> tuple[Sdk, Path, str]:
@@ -173,22 +175,27 @@ def install(
             version=request.version,
             extras=request.extras,
             family=request.family,
+            report=(report := env_dir / "cairn-sdk-report.json"),
         ),
         log=log,
     )
     info = rocm.query(env.python)
-    digest = digest_of(env.site_packages)
-    folders = {"root": str(info.root), "bin": str(info.bin), "cmake": str(info.cmake)}
+    own = {
+        file.file_name: file.sha256
+        for file in venv.installed_files(report)
+        if file.sha256 and file.distribution.startswith("rocm")
+    }
     installed = _Marker(
         request=request.identity(),
-        digest=digest,
+        digest=digest_of(env.site_packages),
         version=info.version,
         targets=info.targets,
         python="" if _is_for_any_python(env.site_packages) else python.version,
-        **folders,
+        files=own,
+        **{name: str(getattr(info, name)) for name in ("root", "bin", "cmake")},
     )
     datafile.write(env_dir / _MARKER, installed)
-    return InstalledSdk(environment=env.path, info=info, digest=digest)
+    return installed.sdk(env.path)
 
 
 def digest_of(site_packages: Path) -> str:
@@ -259,7 +266,7 @@ def _installed_at(env_dir: Path, identity: str | None) -> InstalledSdk | None:
     with contextlib.suppress(UsageError):
         installed = datafile.read(env_dir / _MARKER, _Marker)
         if identity in (None, installed.request) and Path(installed.root).is_dir():
-            return InstalledSdk(environment=env_dir, info=installed.info(), digest=installed.digest)
+            return installed.sdk(env_dir)
     return None
 
 

@@ -33,15 +33,15 @@ def publish_sdk(store: Store, index: str, dists: Sequence[Path]) -> None:
     mirror.mirror(store, index, dists=dists)
 
 
-def digest_of(dists: Sequence[Path]) -> str:
-    """Return a digest of an SDK's packages, which identifies it wherever it is served."""
-    return cache.key_of({path.name: files.sha256_of(path) for path in dists})
-
-
 def install_sdk(build: Job, dists: Sequence[Path], index_url: str, *, log: Path) -> InstalledSdk:
-    """Install an SDK for a build, from an index that has its packages."""
-    sdk = replace(build.sdk, source=PackageSource(index_url=index_url), digest=digest_of(dists))
-    return job.install_rocm(replace(build, sdk=sdk), log=log)
+    """Install an SDK for a build, from an index that has its packages: all of them, it was built with."""
+    own = _sha256s_of(dists)
+    sdk = replace(build.sdk, source=PackageSource(index_url=index_url), digest=cache.key_of(own))
+    return replace(job.install_rocm(replace(build, sdk=sdk), log=log), files=own)
+
+
+def _sha256s_of(dists: Sequence[Path]) -> dict[str, str]:
+    return {path.name: files.sha256_of(path) for path in dists}
 
 
 def install_own_sdk(
@@ -62,7 +62,7 @@ def install_own_sdk(
     with console.current().stage("make the ROCm SDK") as stage:
         log = logs / "sdk.log"
         dists = rocm_sdk.make(build.stack, tuple(targets), work_dir / "sdk", log=log, say=stage.update)
-    local = LocalStore(work_dir / "sdk-index" / digest_of(dists))
+    local = LocalStore(work_dir / "sdk-index" / cache.key_of(_sha256s_of(dists)))
     publish_sdk(local, index, dists)
     with serving(local) as server:
         index_url = keys.index_url(server.url, index)
@@ -129,6 +129,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         wheels,
         manifest=manifest,
         statement=build_statement.beside(folder / SET_FILE),
+        stack=stack,
         attester=attester,
         dry_run=dry_run,
     )

@@ -44,6 +44,7 @@ class InstallRequest:
         version: ROCm's version, or what it must be (`>1.0`); None takes the newest.
         extras: what to install in addition to the runtime.
         family: the target family to install libraries for; None lets the SDK choose.
+        report: receives pip's report of what it installed; None for none.
     """
 
     python: Path
@@ -51,6 +52,7 @@ class InstallRequest:
     version: str | None = None
     extras: tuple[str, ...] = DEFAULT_EXTRAS
     family: str | None = None
+    report: Path | None = None
 
     @property
     def requirement(self) -> str:
@@ -88,7 +90,8 @@ def install_command(request: InstallRequest) -> tuple[str, ...]:
         # each family has a cache of its own.
         cache = (source.cache_dir or files.cache_dir() / "pip") / f"family-{request.family}"
         source = dataclasses.replace(source, cache_dir=cache)
-    return (*venv.pip_command(request.python), *source.arguments(), request.requirement)
+    report = ("--report", str(request.report)) if request.report else ()
+    return (*venv.pip_command(request.python), *source.arguments(), *report, request.requirement)
 
 
 def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | None:

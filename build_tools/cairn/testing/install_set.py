@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,14 +85,8 @@ def install(  # noqa: PLR0913 - each is one independent property of the installa
         ) from error
     installed = venv.installed_files(report)
     _check_bytes(wheel_set, installed, str(source))
-    tested = [
-        TestedWheel(file_name=_file_name(file.url), sha256=file.sha256) for file in installed if file.sha256
-    ]
+    tested = [TestedWheel(file_name=file.file_name, sha256=file.sha256) for file in installed if file.sha256]
     return environment, tuple(sorted(tested, key=lambda file: file.file_name))
-
-
-def _file_name(url: str) -> str:
-    return urllib.parse.unquote(urllib.parse.urlsplit(url).path.rpartition("/")[2])
 
 
 def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], where: str) -> None:
@@ -101,7 +94,7 @@ def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], wher
     named = wheel_set.sha256s
     # An open set does not know yet what it installs besides its own wheels.
     for file in installed if wheel_set.set_id is not None else ():
-        name = _file_name(file.url)
+        name = file.file_name
         if named.get(name) != file.sha256:
             what = (
                 f"other bytes for {name} than the set names"

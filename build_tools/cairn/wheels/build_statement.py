@@ -104,7 +104,8 @@ class BuildStatement:
         parameters: those of the set (`WheelSet.parameters`).
         manifest_sha256: of the manifest that it was built from.
         sources: the projects of that manifest with their commits, in its order.
-        inputs: project to a digest of all that may change its wheel: the tree, settings, variables, tools.
+        inputs: project to a digest of all that may change its wheel: the tree, settings, variables, tools;
+            and file name to sha256 of the ROCm SDK that it was built with.
         derived_from: id of the set whose wheels these are under other versions; None for a build.
         builder: who says so.
     """

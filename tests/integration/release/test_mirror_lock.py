@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -90,6 +91,15 @@ def test_every_python_and_platform_of_the_stack_is_locked_not_only_ours(lock: Mi
     pure = ["deep-1.1-py3-none-any.whl", "new-1.0-py3-none-any.whl", "opt-1.0-py3-none-any.whl"]
     assert sorted(file.file_name for file in lock.files) == sorted([*FAST, *pure])
     assert (lock.pythons, lock.platforms) == (PYTHONS, PLATFORMS)
+
+
+def test_files_of_the_rocm_sdk_are_noted_and_stay(lock: MirrorLock, project: Path, tmp_path: Path) -> None:
+    own = make_wheel(tmp_path, "rocm-sdk-device-gfx942", "7.10.0")
+    for given in ([str(own)], []):
+        assert main(["index", "mirror", "lock", "--stack", str(project), *given]) == 0
+        noted = mirror_lock.read(project / mirror_lock.FILE)
+        assert noted.sdk == {own.name: hashlib.sha256(own.read_bytes()).hexdigest()}
+        assert noted.files == lock.files
 
 
 def test_an_index_is_brought_to_hold_the_lock_and_is_left_alone_when_it_does(

@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 from installer.sources import WheelFile
 
+from cairn import interpreters
+from cairn.build import rocm_sdk
+from cairn.build.model import SdkRequest
 from cairn.errors import NetworkError, PrerequisiteError, UsageError
+from cairn.files import sha256_of
+from cairn.output import silent
 from cairn.rocm import install
 from cairn.venv import PackageSource
 from helpers.rocm import targets_in
@@ -256,6 +261,18 @@ class TestInstalled:
             [new_environment, "-m", "rocm_sdk", "version"], check=True, capture_output=True, text=True
         )
         assert done.stdout == f"{VERSION}\n"
+
+
+def test_a_build_can_say_which_files_of_the_sdk_it_was_built_with(
+    dists: Path, index_url: str, tmp_path: Path
+) -> None:
+    """What a builder signs; no lock has the SDK."""
+    request = SdkRequest(source=PackageSource(index_url=index_url), version=VERSION)
+    for _ in range(2):  # from pip's report, then from what the first left
+        made = rocm_sdk.install(
+            tmp_path / "sdk", request, python=interpreters.own(), log=tmp_path / "log", say=silent
+        )
+        assert made.files == {path.name: sha256_of(path) for path in dists.iterdir()}
 
 
 def test_an_index_without_rocm_is_one_clear_error(new_environment: Path, tmp_path: Path) -> None:

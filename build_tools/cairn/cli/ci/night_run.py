@@ -169,7 +169,7 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
             "--image is of workflows, which run builds in it", tip="run the whole of it in that image"
         )
     night = request.night or f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    plan.check_id(night)
+    plan.check_id(night.partition("@")[0])
     stack = stacks.load(request.stack)
     config = matrix_toml.load_matrix_toml(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
     trigger = config.triggers.get(request.choice.trigger)

@@ -86,11 +86,12 @@ def _freeze(request: Freeze) -> Answer:
     if request.how.image and not request.dry_run and image != request.how.image:
         note = f"builds run in {image or 'no container'}, as the manifest says, not in {request.how.image}"
         console.current().warn(note)
-    begun = {"night": night.night, "to": "" if night.is_open else night.release, "image": image}
+    begun = {"night": night.named, "to": "" if night.is_open else night.release, "image": image}
     github.write_outputs({**begun, **night_options.outputs("build", builds)})
     text = (
         f"night {night.night}: {night.stack}, {night.sources}, manifest {short_id(night.manifest_sha256)}",
         Table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood]),
+        Note(f"it is named, with what it is to build, by --night {night.named}"),
     )
     more = {"missing": [leg.id for leg in night.legs if leg.id in missing], "build": builds}
     return Answer(night, text, more=more)

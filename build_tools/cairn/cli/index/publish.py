@@ -160,9 +160,11 @@ def _lock(request: Lock) -> Answer:
             tip="name a file of yours: --lock mirror.lock.toml",
         )
     before = mirror_lock.read(path) if path.exists() else None
-    new = mirror_lock.required_by(map(distribution.read, request.files), request.require, stack=stack)
+    dists = tuple(map(distribution.read, request.files))
+    new = mirror_lock.required_by(dists, request.require, stack=stack)
+    sdk = {dist.path.name: dist.sha256 for dist in dists if mirror_lock.is_of_sdk(dist.name)}
     requirements = mirror_lock.merged(before.asked if before else (), new, stack=stack)
-    if not requirements:
+    if not (requirements or sdk):
         raise UsageError(
             "nothing to lock: no wheel that needs anything, and no lock to renew",
             tip="name wheels of the stack, or give --require",
@@ -174,6 +176,7 @@ def _lock(request: Lock) -> Answer:
             requirements,
             settings=package_index.read_pip_settings(),
             before=None if request.upgrade else before,
+            sdk=sdk or (before.sdk if before else {}),
         )
     if not request.dry_run:
         mirror_lock.write(path, lock)

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -34,6 +34,7 @@ from cairn.pipeline.night.step_run import StepEnd, StepJob
 from cairn.pipeline.night.steps import NightStep, Settings
 from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release.index import keys
+from cairn.release.trust import anchor
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.testing.gpus import kernel
@@ -165,8 +166,11 @@ def drive(request: DriveRequest, executor: Executor) -> Driven:
     """
     variables = _run_variables()
     _freeze(request, variables)
-    outcome = None
-    while due := _due(request, plan.read(request.store, request.night)):
+    outcome, night = None, plan.read(request.store, request.night)
+    request = replace(request, night=night.named)  # whoever changes it now is noticed
+    if anchor.anchor(request.store) is not None:
+        console.current().info(f"to go on with it later: --night {night.named}")
+    while due := _due(request, night):
         try:
             outcome = _Drive(request, executor, due, variables).carry_out()
             break

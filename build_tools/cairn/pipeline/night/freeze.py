@@ -21,6 +21,7 @@ from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, now
 from cairn.release.index.snapshot import Index
+from cairn.release.trust import anchor
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.sources.checkout.checkout_options import CheckoutOptions
@@ -44,7 +45,8 @@ class FreezeRequest(FreezeOptions):
     """A night to begin.
 
     Attributes:
-        night: its id; an existing night with that id continues with its manifest.
+        night: its id; an existing night with that id continues with its manifest. In a store with a root, one
+            that is there goes on by its id with its digest alone, and so is `like` named.
         stack: the stack, on the night's line.
         legs: the expected legs; those of other lines are refused.
         others: the other legs of its line and trigger, which the manifest is for, too: the next night of all
@@ -69,6 +71,7 @@ def freeze(
     """
     refs = _refs(request)
     if (night := plan.find(store, request.night)) is not None:
+        _refuse_unnamed(store, request.night)
         _refuse_other(night, request)
         return night
     _refuse_legs(request)
@@ -99,6 +102,7 @@ def freeze(
     except StoreError:  # another run has begun it meanwhile
         if (night := plan.find(store, request.night)) is None:
             raise
+        _refuse_unnamed(store, request.night)
         _refuse_other(night, request)
         return night
     return new_plan
@@ -107,7 +111,7 @@ def freeze(
 def _manifest(
     store: Store, request: FreezeRequest, refs: Mapping[str, CheckoutOptions], say: Progress
 ) -> Manifest:
-    frozen = plan.begun_manifest(store, request.night)
+    frozen = None if anchor.anchor(store) else plan.begun_manifest(store, request.night)
     # There is one where an attempt was ended between two writes.
     if frozen is None or not _is_for(frozen, request) or {*frozen.off_line} != refs.keys():
         if request.like:
@@ -168,6 +172,15 @@ def _spelt(stack: Stack, name: str, origin: str, hashtag: str) -> str:
     own = checkout_stack.origin_of(stack.project(name)) if origin else ""
     is_fork = url.identity(own) != url.identity(origin)
     return f"{name}={url.without_credentials(origin)}@{hashtag}" if is_fork else f"{name}={hashtag}"
+
+
+def _refuse_unnamed(store: Store, night: str) -> None:
+    """Refuse a night by its id alone where others may have put it there: nobody signs nights."""
+    if "@" not in night and anchor.anchor(store) is not None:
+        raise UsageError(
+            f"the night {night} is there, and in a store with a root an id does not say whose it is",
+            tip="begin another; or name it as the log of its freezing does: ID@DIGEST",
+        )
 
 
 def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
@@ -300,6 +313,7 @@ def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
 
 def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
     """Return the manifest of an earlier night, if it covers these legs."""
+    _refuse_unnamed(store, request.like)
     frozen = plan.manifest_of(store, plan.read(store, request.like))
     if not _is_for(frozen, request):
         lacking = _lacking(frozen, request.legs)

@@ -9,6 +9,7 @@ nights/<id>/shards/   what the shards of suites found (`shards`)
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -84,6 +85,11 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
             f"the night {self.night} has no leg {name!r}",
             tip=f"its legs are: {', '.join(leg.id for leg in self.legs)}",
         )
+
+    @property
+    def named(self) -> str:
+        """Its id with a digest of all it says, for jobs: others may be able to change it in the store."""
+        return f"{self.night}@{hashlib.sha256(datafile.dumps(self).encode()).hexdigest()}"
 
     @property
     def sources(self) -> str:
@@ -249,7 +255,12 @@ def begun_manifest(store: Store, night: str) -> Manifest | None:
 
 
 def find(store: Store, night: str) -> NightPlan | None:
-    """Return the night with that id, or None."""
+    """Return the night with that id, or None.
+
+    Raises:
+        StoreError: it is not what an id with a digest (`NightPlan.named`) names.
+    """
+    night, _, digest = night.partition("@")
     key = keys.night_key(check_id(night), "night.json")
     try:
         data = store.read(key).data
@@ -258,6 +269,11 @@ def find(store: Store, night: str) -> NightPlan | None:
     plan = datafile.loads(data, NightPlan, name=f"{store.url}/{key}")
     if plan.night != night:
         raise StoreError(f"{store.url}/{key} is of the night {plan.night}", tip="restore it from a copy")
+    if digest and plan.named != f"{night}@{digest}":
+        raise StoreError(
+            f"{store.url}/{key} was changed since it was frozen",
+            tip="find out who did, and begin another night",
+        )
     return plan
 
 

@@ -270,7 +270,7 @@ class _Steps:
     def _command(
         self, name: str, *arguments: str, has_credentials: bool = True, always: bool = False
     ) -> Command:
-        common = ("--stack", str(self._settings.stack), "--night", self._night.night)
+        common = ("--stack", str(self._settings.stack), "--night", self._night.named)
         return Command(
             arguments=("ci", "night", name, *common, *arguments),
             has_credentials=has_credentials,

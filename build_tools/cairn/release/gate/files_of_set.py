@@ -25,8 +25,8 @@ from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, project_of, version_of
 from cairn.release.index.snapshot import MANIFEST_FILE
 from cairn.release.index.write import set_objects
-from cairn.release.publish import distribution, rules
-from cairn.release.publish.mirror_lock import is_of_sdk
+from cairn.release.provenance import evidence
+from cairn.release.publish import distribution, mirror_lock, rules
 from cairn.targets import CPU
 from cairn.wheels import wheels_to_set
 from cairn.wheels.contents import providers
@@ -69,8 +69,10 @@ def findings(case: Case, files: Files) -> Iterator[str]:
 
 
 def unreviewed(case: Case) -> Iterator[str]:
-    """Files of the closure that the index has differently or not at all, or that are not in the lock."""
-    locked = {file.file_name: file.sha256 for file in case.mirror_lock.files} if case.mirror_lock else {}
+    """Files of the closure that the index has differently or not at all, or that nobody vouches for.
+
+    In a store without a root, the ROCm SDK needs nobody, and without a lock nothing does.
+    """
     for file in case.wheel_set.closure:
         try:
             build = case.source.entry(ref(file.file_name, file.sha256)).build
@@ -79,10 +81,13 @@ def unreviewed(case: Case) -> Iterator[str]:
             continue
         if build not in _BUILD_OF[file.origin]:
             yield f"{file.file_name} is {build} in {case.source.index.name}, and the set says {file.origin}"
-        # The SDK comes from ROCm, and no lock has it.
-        reviewed = is_of_sdk(project_of(file.file_name)) or locked.get(file.file_name) == file.sha256
-        if case.mirror_lock is not None and not reviewed:
-            yield f"{file.file_name} with sha256 {file.sha256} is not in the lock of the mirror"
+    files = case.wheel_set.closure
+    if case.trust is not None and case.trust.builders is not None:
+        built_with = evidence.builder_statement(case.store, case.wheel_set).inputs if files else {}
+        yield from mirror_lock.unvouched(files, case.mirror_lock, built_with)
+    elif case.mirror_lock is not None:
+        others = (file for file in files if not mirror_lock.is_of_sdk(project_of(file.file_name)))
+        yield from mirror_lock.unvouched(others, case.mirror_lock, {})
 
 
 def _libraries(wheels: Mapping[str, Path]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -25,12 +25,13 @@ from cairn import datafile, files, process, requirements, venv
 from cairn.datafile import toml_text
 from cairn.errors import NetworkError, UsageError, WheelError
 from cairn.package_index import PipSettings
-from cairn.release.index.generation import FileRef
+from cairn.release.index.generation import FileRef, project_of
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.stack import Stack
 from cairn.wheels.metadata.wheel_info import parse_file_name
+from cairn.wheels.wheelset import ClosureFile
 
 FILE = "mirror.lock.toml"
 """Its name, beside the stack.toml."""
@@ -89,6 +90,8 @@ class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
         platforms: such as `linux_x86_64`.
         asked: what led to the files.
         files: by project, version and name.
+        sdk: files of the ROCm SDK that are trusted besides those that a builder used, name to sha256. Nothing
+            fetches them.
     """
 
     stack: str
@@ -96,6 +99,7 @@ class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
     platforms: tuple[str, ...]
     asked: tuple[Asked, ...] = ()
     files: tuple[LockedFile, ...] = ()
+    sdk: Mapping[str, str] = {}
 
 
 def read(path: Path) -> MirrorLock:
@@ -108,6 +112,9 @@ def read(path: Path) -> MirrorLock:
     for file in lock.files:
         if problem := _problem(file):
             raise UsageError(f"{path}: {problem}", tip="restore the file, or make it again")
+    for name, sha256 in lock.sdk.items():
+        if not (is_of_sdk(project_of(name)) and _SHA256.fullmatch(sha256)):
+            raise UsageError(f"{path}: {name} = {sha256!r} is no file of the ROCm SDK with its sha256")
     counts = collections.Counter(file.file_name for file in lock.files)
     if repeated := next((name for name, count in counts.items() if count > 1), None):
         raise UsageError(f"{path} names {repeated} twice", tip="keep one of the two, or make the lock again")
@@ -148,7 +155,9 @@ def dumps(lock: MirrorLock) -> str:
         ]
         fields += [f"size = {file.size}"] if file.size is not None else []
         lines.append(f"    {{ {', '.join(fields)} }},")
-    return "\n".join([*lines, "]", ""])
+    lines += ["]", *(["", "[sdk]"] if lock.sdk else [])]
+    lines += [f"{toml_text(name)} = {toml_text(sha256)}" for name, sha256 in sorted(lock.sdk.items())]
+    return "\n".join([*lines, ""])
 
 
 def in_order(locked: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
@@ -159,8 +168,10 @@ def in_order(locked: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
 
 def changes(old: MirrorLock | None, new: MirrorLock) -> tuple[str, ...]:
     """The changes for a review of `new`: files that come, go or change their bytes, a line for each."""
-    before = {file.file_name: file.sha256 for file in old.files} if old else {}
-    after = {file.file_name: file.sha256 for file in new.files}
+    before, after = (
+        {**{file.file_name: file.sha256 for file in one.files}, **one.sdk} if one else {}
+        for one in (old, new)
+    )
     lines = []
     for name in sorted(before.keys() | after.keys()):
         if name not in after:
@@ -180,6 +191,32 @@ def not_in(lock: MirrorLock, files: Iterable[FileRef]) -> tuple[str, ...]:
         for ref in files
         if locked.get(ref.filename) != ref.sha256
     )
+
+
+def unvouched(
+    closure: Iterable[ClosureFile], lock: MirrorLock | None, built_with: Mapping[str, str]
+) -> Iterator[str]:
+    """The files that a set needs and that nobody vouches for by their sha256: a sentence for each.
+
+    Args:
+        closure: the files that a set needs besides its own.
+        lock: what was reviewed; None for nothing.
+        built_with: the files of the ROCm SDK that the builder says it used, name to sha256.
+    """
+    locked = {file.file_name: file.sha256 for file in lock.files} if lock else {}
+    sdk = {**(lock.sdk if lock else {}), **built_with}
+    for file in closure:
+        of_sdk = is_of_sdk(project_of(file.file_name))
+        if (sdk if of_sdk else locked).get(file.file_name) != file.sha256:
+            why = (
+                "of the ROCm SDK that the builder says it used, nor in the lock: build it again with that "
+                "SDK, or cairn index mirror lock --stack STACK FILE"
+                if of_sdk
+                else "in the lock of the mirror"
+                if lock
+                else "in a lock, and the stack has none: cairn index mirror lock --stack STACK WHEEL …"
+            )
+            yield f"{file.file_name} with sha256 {file.sha256} is not {why}"
 
 
 def places(lock: MirrorLock) -> tuple[Platform, ...]:
@@ -290,6 +327,7 @@ def resolve(
     *,
     settings: PipSettings,
     before: MirrorLock | None = None,
+    sdk: Mapping[str, str] | None = None,
 ) -> MirrorLock:
     """Resolve requirements into a lock, from the index that pip is set up for.
 
@@ -299,6 +337,7 @@ def resolve(
         entries: what to resolve.
         settings: where uv looks.
         before: an earlier lock, whose versions are kept where they still do.
+        sdk: files of the ROCm SDK, name to sha256.
 
     Raises:
         NetworkError: a requirement cannot be met there, or the index cannot be reached; uv's explanation.
@@ -319,6 +358,7 @@ def resolve(
         files=in_order(
             msgspec.structs.replace(file, size=file.size or sizes.get(file.sha256)) for file in locked
         ),
+        sdk=sdk or {},
     )
 
 

@@ -16,15 +16,16 @@ from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.ledger import Ledger
 from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import Attester, attest
-from cairn.release.publish import distribution, locks, rules
+from cairn.release.publish import distribution, locks, mirror_lock, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.release.publish.files import offer_of
-from cairn.release.publish.mirror_lock import is_of_sdk
 from cairn.release.publish.resolve import closure
+from cairn.release.trust import anchor
+from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.wheels import build_statement, wheelset
-from cairn.wheels.wheelset import ClosureFile, WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, ClosureFile, WheelSet
 
 
 def stage_set(  # noqa: PLR0913 - each is one independent part of the request
@@ -36,6 +37,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     manifest: bytes,
     statement: bytes,
     requirements: Sequence[str] = (),
+    stack: Stack | None = None,
     attester: Attester | None = None,
     dry_run: bool = False,
     on_step: Progress = silent,
@@ -50,6 +52,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         manifest: what it was built from, in the spelling whose sha256 the set names.
         statement: the builder's, which lies beside set.json as `builder.json`.
         requirements: what the set needs besides what it names itself.
+        stack: whose lock counts where the store has a root; None leaves that to the gate, after the tests.
         attester: who vouches for where the wheels come from, and by a key for the builder's statement; None
             for nobody.
         dry_run: refuse what would be refused, and write nothing.
@@ -59,13 +62,15 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         GateError: sets come into the index through the gate alone, or it is of a different family.
         StoreError: the files are not those of the set, not those that the builder says it made, not of the
             manifest's commits, or not all that was split from one; the manifest is a different one; what they
-            need is not in the index; or a sealed set would get another closure.
+            need is not in the index, or nobody vouches for it; or a sealed set would get another closure.
     """
     rules.refuse_gated(index)
     rules.refuse_other_family(index, wheel_set)
     Ledger(store).refuse_banned([wheel_set])
     dists = _as_built(wheel_set, wheels, manifest, statement)
     sealed = _sealed(wheel_set, requirements, dists, (target := Index(store, index)).load())
+    if stack is not None and anchor.anchor(store) is not None:
+        _refuse_unvouched(sealed, stack, statement, index)
     on_step("comparing the device wheels with what was split")
     rules.refuse_incomplete_split(sealed, wheels)
     entry = index_set(sealed)
@@ -107,9 +112,19 @@ def _sealed(
     return sealed
 
 
+def _refuse_unvouched(sealed: WheelSet, stack: Stack, statement: bytes, index: str) -> None:
+    """Refuse a set that an index, to which others may write, has given a file that nobody vouches for."""
+    built_with = build_statement.decode(statement, name=BUILDER_FILE).inputs
+    if problems := tuple(mirror_lock.unvouched(sealed.closure, mirror_lock.of(stack), built_with)):
+        raise StoreError(
+            f"{index} gives the set what nobody vouches for: {'; '.join(problems)}",
+            tip="find out who published it before you lock it",
+        )
+
+
 def _closure_file(snapshot: Snapshot, ref: FileRef) -> ClosureFile:
     entry = snapshot.entry(ref)
-    of_sdk = is_of_sdk(project_of(ref.filename))
+    of_sdk = mirror_lock.is_of_sdk(project_of(ref.filename))
     return ClosureFile(
         file_name=ref.filename,
         sha256=ref.sha256,

@@ -45,9 +45,15 @@ def test_a_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         mirror_lock.read(path)
     assert "cairn index mirror lock" in (caught.value.tip or "")
-    for lock in (LOCK, with_file(size=None)):
+    sdk = {"rocm-7.10.0.tar.gz": "c" * 64, "rocm_sdk_core-7.10.0-py3-none-any.whl": "b" * 64}
+    for lock in (LOCK, with_file(size=None), with_sdk := msgspec.structs.replace(LOCK, sdk=sdk)):
         mirror_lock.write(path, lock)
         assert mirror_lock.read(path) == lock
+    assert mirror_lock.changes(LOCK, with_sdk) == tuple(f"+ {name}" for name in sdk)
+    for name, sha256 in (("numpy-2.0.tar.gz", "b" * 64), ("rocm-7.10.0.tar.gz", "b")):
+        mirror_lock.write(path, msgspec.structs.replace(LOCK, sdk={name: sha256}))
+        with pytest.raises(UsageError, match="is no file of the ROCm SDK with its sha256"):
+            mirror_lock.read(path)
 
 
 def test_a_review_sees_a_line_for_each_file() -> None:

@@ -7,13 +7,16 @@ they install.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -23,26 +26,42 @@ import pytest
 from cairn import datafile
 from cairn.errors import CairnError
 from cairn.pipeline import install
+from cairn.pipeline.night import plan
+from cairn.pipeline.night.freeze import FreezeRequest, freeze
 from cairn.release import records
 from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
-from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, ProjectState, digest_of, encode
+from cairn.release.index.generation import (
+    MIRRORED,
+    PUBLISHED,
+    FileEntry,
+    Pointer,
+    ProjectState,
+    digest_of,
+    encode,
+)
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event
 from cairn.release.pages.targets_file import Machine
+from cairn.release.promote import Promotion, RefusedError, promote
 from cairn.release.provenance import chain, dsse, evidence
 from cairn.release.provenance.attest import KeyAttester
+from cairn.release.publish import distribution, mirror_lock, stage
+from cairn.release.publish.files import publish_dists
+from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.release.trust import anchor, metadata, root
 from cairn.release.trust.client import SignedStore
 from cairn.release.trust.metadata import TIMESTAMP, key_of, sealed
 from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import Signer
+from cairn.stack import Stack
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
-from helpers.gate import data_of, record_of
+from helpers.gate import AWAY, data_of, record_of, stack_of
+from helpers.night import FROZEN, leg_of, plan_of
 from helpers.provenance import Released, released, signer
-from helpers.release import commit, in_folder
+from helpers.release import commit, in_folder, make_set, make_wheel, manifest_of, statement_of
 from helpers.trail import ROOT
 from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, TIMEKEEPER, acting_as, looked_at, rooted, stamp
 
@@ -506,6 +525,60 @@ def _(scene: Scene) -> None:
                 act(scene, "fresh")
 
 
+@attack(BUCKET, "puts a file into staging that the next set takes as if it were ROCm's", old=SIGNED)
+def _(scene: Scene) -> None:
+    with Next(scene, "rocm-sdk-core", planted=True, locked=False) as new:
+        new.is_refused("is not of the ROCm SDK that the builder says it used")
+
+
+@attack(
+    BUCKET, "puts a dependency into staging that the next set takes, and the stack has a lock", old=SIGNED
+)
+def _(scene: Scene) -> None:
+    with Next(scene, "numpy", planted=True) as new:
+        new.is_refused("is not in the lock of the mirror")
+
+
+@attack(
+    BUCKET, "puts a dependency into staging that the next set takes, and the stack has no lock", old=SIGNED
+)
+def _(scene: Scene) -> None:
+    with Next(scene, "numpy", planted=True, locked=False) as new:
+        new.is_refused("is not in a lock, and the stack has none: cairn index mirror lock")
+
+
+@attack(BUCKET, "changes what a night has frozen, to have it build his commits", old=SIGNED)
+def _(scene: Scene) -> None:
+    night = plan_of(leg_of("gfx94X-dcgpu"))
+    plan.create(scene.store, night, FROZEN)
+    his = msgspec.structs.replace(FROZEN, line="his")
+    forged = msgspec.structs.replace(night, manifest_sha256=his.digest())
+    scene.store.write("nights/7/manifest.json", his.canonical())
+    assert plan.find(scene.store, night.named) == night  # a manifest that the plan does not name is refused
+    with pytest.raises(CairnError, match=r"manifest\.json was changed"):
+        plan.manifest_of(scene.store, night)
+    scene.store.write("nights/7/night.json", datafile.dumps(forged).encode())
+    with pytest.raises(CairnError, match=r"night\.json was changed since it was frozen"):
+        plan.read(scene.store, night.named)
+
+
+@attack(BUCKET, "freezes a night of his commits before the honest one, under its name", old=SIGNED)
+def _(scene: Scene) -> None:
+    legs = (leg_of("gfx94X-dcgpu"),)
+    plan.create(scene.store, plan_of(*legs), FROZEN)
+    stack = stack_of(make_set([make_wheel(scene.folder / "night", "torch", "2.9.0")]))
+    asked = FreezeRequest(
+        night="7", stack=stack, legs=legs, work_dir=scene.folder / "work", release="release", like=""
+    )
+    with anchor.acting(root=scene.root):
+        for one in (asked, dataclasses.replace(asked, night="8", like="7")):
+            with pytest.raises(CairnError, match="an id does not say whose it is"):
+                freeze(scene.store, one)
+        by_name = dataclasses.replace(asked, night=plan_of(*legs).named)
+        with pytest.raises(CairnError, match="was changed since it was frozen"):
+            freeze(scene.store, by_name)
+
+
 def offering(tries: str) -> Callable[[Callable[[Shelf, dict[str, Any]], None]], None]:
     """Note a line about a change of what targets.json offers first for the CPU."""
 
@@ -736,6 +809,87 @@ def _(scene: Scene) -> None:
     scene.store.write(key_of("root", 2), root.following(new, OFFLINE[:1]))
 
 
+class Next(contextlib.AbstractContextManager["Next"]):
+    """A set that honest people build, test and promote next, which needs one file of others.
+
+    It is in their lock, or of the SDK that its builder says it used.
+
+    Attributes:
+        needed: the file of that project that staging gives it: theirs, or what somebody has planted there.
+        stack: of the set; its lock has what a reviewer saw, where it has one.
+    """
+
+    def __init__(self, scene: Scene, project: str, *, planted: bool = False, locked: bool = True) -> None:
+        self._scene, self._stack, folder = scene, contextlib.ExitStack(), scene.folder / "next"
+        theirs = make_wheel(folder, project, "1.0")
+        self.needed = make_wheel(folder, project, "1.1") if planted else theirs
+        self.wheel = make_wheel(folder, "torch", "2.9.8", requires=[project])
+        self.open = make_set([self.wheel], **AWAY)
+        self.stack = msgspec.structs.replace(stack_of(self.open), folder=str(folder))
+        sha256 = hashlib.sha256(theirs.read_bytes()).hexdigest()
+        of_sdk = mirror_lock.is_of_sdk(project)
+        sdk = {theirs.name: sha256} if of_sdk else {}
+        self.built_with = {} if locked else sdk
+        if locked:
+            one = LockedFile(name=project, version="1.0", file_name=theirs.name, sha256=sha256)
+            files = () if of_sdk else (one,)
+            lock = MirrorLock(
+                stack="sample", pythons=("3.11",), platforms=("win_amd64",), files=files, sdk=sdk
+            )
+            mirror_lock.write(mirror_lock.path_of(self.stack), lock)
+        publish_dists(
+            Index(scene.store, "staging"),
+            [distribution.read(self.needed)],
+            "mirror",
+            build=PUBLISHED if of_sdk else MIRRORED,
+        )
+
+    def __enter__(self) -> Self:
+        patch = self._stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setenv("CAIRN_CACHE_DIR", str(self._scene.folder / "writer"))
+        self._stack.enter_context(anchor.acting(root=self._scene.root))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def staged(self, stack: Stack | None) -> WheelSet:
+        """The set as its builder stages it."""
+        return stage.stage_set(
+            self._scene.store,
+            "staging",
+            self.open,
+            [self.wheel],
+            manifest=manifest_of(self.open.python, self.open.platform),
+            statement=statement_of(self.open, [self.wheel], built_with=self.built_with),
+            stack=stack,
+            attester=KeyAttester(BUILDER),
+        )
+
+    def promoted(self, made: WheelSet) -> Promotion:
+        """The set as its promoter promotes it, once a tester has passed it."""
+        records.add(self._scene.store, data_of(record_of(made)), signer=TESTER)
+        with acting_as(self._scene.folder, PROMOTER):
+            return promote(
+                self._scene.store,
+                made.id,
+                stack=self.stack,
+                mirror_lock=mirror_lock.of(self.stack),
+                attester=KeyAttester(PROMOTER),
+            )
+
+    def is_refused(self, words: str) -> None:
+        """Staging refuses it, and so does the gate where a builder stages without his stack."""
+        with pytest.raises(CairnError, match=re.escape(words)) as refused:
+            self.staged(self.stack)
+        assert self.needed.name in str(refused.value)
+        with pytest.raises(RefusedError) as refused:
+            self.promoted(self.staged(None))
+        (reason,) = refused.value.reasons
+        assert reason.startswith(f"1. every file passes verify: {self.needed.name} with sha256 ")
+        assert words in reason
+
+
 def _lead_to(offer: dict[str, Any], other: WheelSet) -> None:
     offer["set_id"], offer["packages"] = other.id, ["torch", "triton"]
     offer["versions"] = {one.distribution: one.version for one in other.wheels}
@@ -875,6 +1029,18 @@ def test_both_machines_see_what_the_table_says(scene: Scene, one: Attack) -> Non
             assert expected.removeprefix("error: ") in seen
         else:
             assert seen == expected
+
+
+@pytest.mark.parametrize(
+    ("project", "locked"), [("rocm-sdk-core", False), ("rocm-sdk-core", True), ("numpy", True)]
+)
+def test_a_set_that_takes_what_somebody_vouches_for_is_released(
+    first: Scene, tmp_path: Path, project: str, *, locked: bool
+) -> None:
+    shutil.copytree(first.folder, tmp_path, dirs_exist_ok=True)
+    scene = dataclasses.replace(first, folder=tmp_path, store=MemoryStore(first.store.objects))
+    with Next(scene, project, locked=locked) as new:
+        assert new.needed.name in new.promoted(new.staged(new.stack)).added
 
 
 def test_the_page_has_the_table() -> None:
