@@ -19,7 +19,7 @@ Extra = Literal["build", "serve", "release", "s3", "diff", "windows", "cluster",
 PACKAGES: dict[Extra, tuple[str, ...]] = {
     "build": ("build", "git", "jinja2", "pip", "requests", "setuptools", "wheel"),
     "serve": ("aiohttp",),
-    "release": ("cryptography", "pytest", "uv"),
+    "release": ("cryptography", "delvewheel", "pytest", "uv"),
     "s3": ("obstore",),
     "diff": ("griffe",),
     "windows": ("delvewheel",),

@@ -69,7 +69,7 @@ def _cast_first(operator: Any, dtype_for: Callable[[list[torch.Tensor]], torch.d
     return uncompiled(kernel)
 
 
-def uncompiled(function: Any) -> Function:
+def uncompiled(function: Function) -> Function:
     """Have `torch.compile` not begin a graph in a function, where one broke inside autocast.
 
     Torch's own functions are left alone for the files they are in; `autocast.__init__` cannot be compiled.
