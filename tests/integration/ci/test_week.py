@@ -452,7 +452,7 @@ def test_what_each_morning_says(week: Week) -> None:
         untested[:48],
     ]
     assert len(pages["thursday"]) == 2
-    since = "not good since 2026-11-17 01:17 UTC, some for less long"
+    since = "not good since 2026-11-17 01:17 UTC, some more recently"
     assert f"{since} gfx110X-all 3.12; gfx94X-dcgpu 3.12the job stage" in pages["thursday"][1]
     assert pages["friday"][0] == "! No night on 2026-11-20: it could not be frozen (log)."
     assert [text[:25] for text in pages["sunday"] if text.startswith("! late")] == [

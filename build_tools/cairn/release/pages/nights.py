@@ -24,7 +24,7 @@ SIGNS: Mapping[Outcome, tuple[str, str, str]] = {
     "untested": ("plain", "○", "promoted untested, as the matrix says"),
     "held": ("plain", "‖", "left in staging, as the matrix says"),
     "expected": ("plain", "~", "failed, as the matrix expects"),
-    "failed": ("bad", "✗", "failed"),
+    "failed": ("bad", "✗", "not built, or did not pass"),
     "cancelled": ("bad", "⊘", "ended before it was done"),
 }
 """For each outcome its colour, a sign for who does not see colours, and what it means."""

@@ -132,7 +132,7 @@ class Trouble:
     @property
     def age(self) -> str:
         """Since when they are not good."""
-        return f"{self.first.age}, some for less long" if self.varies else self.first.age
+        return f"{self.first.age}, some more recently" if self.varies else self.first.age
 
     @property
     def who(self) -> str:
