@@ -100,23 +100,24 @@ def test_a_checkpoint_computes_the_same_again(strict: bool) -> None:
         assert torch.equal(*gradients)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own compiler looks at it
-def test_compiled_where_a_graph_breaks_inside() -> None:
-    def compute(x: torch.Tensor, broken: bool = True) -> torch.Tensor:
-        with torch.autocast("cuda"):
-            y = x @ x
-            if broken:
-                torch._dynamo.graph_break()
-            return y.exp().sum() + (1 / y).sum()
-
-    with torchdevice.redirected("cpu"):
-        x = torch.rand(2, 2, device="cuda", requires_grad=True)
-        expected = compute(x, broken=False)
-        loss = torch.compile(compute, backend="aot_eager")(x)
-        assert torch.equal(loss, expected)
-        assert loss.dtype is torch.float32
-        gradients = [torch.autograd.grad(value, x)[0] for value in (loss, expected)]
-        torch.testing.assert_close(*gradients, rtol=0.01, atol=0.01)  # half, in another order
+def test_compiled_where_a_graph_breaks_inside(run) -> None:
+    run("""
+import torch, torchdevice
+def compute(x, broken=True):
+    with torch.autocast("cuda"):
+        y = x @ x
+        if broken:
+            torch._dynamo.graph_break()
+        return y.exp().sum() + (1 / y).sum()
+with torchdevice.redirected("cpu"):
+    x = torch.rand(2, 2, device="cuda", requires_grad=True)
+    expected = compute(x, broken=False)
+    loss = torch.compile(compute, backend="aot_eager")(x)
+    assert torch.equal(loss, expected)
+    assert loss.dtype is torch.float32
+    gradients = [torch.autograd.grad(value, x)[0] for value in (loss, expected)]
+    torch.testing.assert_close(*gradients, rtol=0.01, atol=0.01)  # half, in another order
+""")
 
 
 def test_gradients_come_in_the_dtype_of_the_parameters() -> None:
