@@ -217,7 +217,7 @@ def test_broken_symbol_tables_are_refused_or_read_in_time(tmp_path: Path) -> Non
 def test_the_versions_of_one_library_in_many_parts_take_time_as_they_are_long() -> None:
     def seconds(count: int) -> float:
         data = make_elf(versions={"a": ("1",), "b": ("2",)})
-        at = data.index(struct.pack("<HHI", 1, 1, data.index(b"a\0") - data.index(b"\01\0a\0")))
+        at = data.index(struct.pack("<HHI", 1, 1, data.index(b"a\0") - data.index(b"\x001\0a\0")))
         # Behind everything else a chain of Elf_Verneed that all lead to the one Elf_Vernaux.
         place = len(data) + -len(data) % 16
         row = data[at : at + 8]
@@ -229,7 +229,7 @@ def test_the_versions_of_one_library_in_many_parts_take_time_as_they_are_long() 
         assert elf.read(data[:64] + whole + data[64 + 56 :]).version_needs == {"a": ("1",) * count}
         return time.process_time() - began
 
-    assert min(seconds(32_000) for _ in range(3)) < 20 * max(seconds(4000) for _ in range(3))
+    assert seconds(100_000) < 10  # 35 s where each part copies those before it
 
 
 def test_names_of_sections_are_refused_before_they_take_all_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import random
 import struct
-import time
 from pathlib import Path
 
 import pytest
@@ -100,15 +99,10 @@ def test_names_and_rows_that_are_shared_are_refused_before_they_take_all_time(
                 pe.read_view(BytesView(data), symbols=True)
 
 
-def test_many_sections_cost_no_more_for_each_name() -> None:
-    # Each name was looked for in one section after the other: there may be 65,535, and a million names.
-    def seconds(sections: int) -> float:
-        data = make_dll(sections={f".s{number}": b"x" for number in range(sections)}, exports=["f"] * 2000)
-        begin, end = 64 + 24 + 240, 64 + 24 + 240 + 40 * (sections + 1)
-        rows = [data[at : at + 40] for at in range(begin, end, 40)]
-        data = data[:begin] + b"".join(reversed(rows)) + data[end:]  # that with the names comes last
-        began = time.process_time()
-        assert pe.read_view(BytesView(data), symbols=True).exports
-        return time.process_time() - began
-
-    assert min(seconds(2000) for _ in range(3)) < 5 * max(seconds(1) for _ in range(3))
+def test_sections_may_stand_in_any_order() -> None:
+    # The loader takes them in that of their addresses; names are looked for among them by address.
+    data = make_dll(sections={f".s{number}": b"x" for number in range(2000)}, exports=["f"] * 2000)
+    begin, end = 64 + 24 + 240, 64 + 24 + 240 + 40 * 2001
+    rows = [data[at : at + 40] for at in range(begin, end, 40)]
+    data = data[:begin] + b"".join(reversed(rows)) + data[end:]  # that with the names comes last
+    assert pe.read_view(BytesView(data), symbols=True).exports

@@ -90,7 +90,7 @@ def test_a_bracket_that_does_not_close_costs_as_much_as_the_text_is_long() -> No
         assert operators._parse(f"f(T({'a' * length}) -> x", {}) is None
         return time.process_time() - began
 
-    assert min(seconds(16_000) for _ in range(3)) < 0.5
+    assert seconds(64_000) < 5  # 30 s where it grows with the square
 
 
 def test_types_with_brackets_are_read() -> None:
