@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -135,8 +133,8 @@ def test_gradients_come_in_the_dtype_of_the_parameters() -> None:
             torch.testing.assert_close(parameter.grad, expected, rtol=0.05, atol=0.005)
 
 
-def test_a_process_that_disables_has_the_rules_of_before() -> None:
-    program = """
+def test_a_process_that_disables_has_the_rules_of_before(run) -> None:
+    run("""
 import torch, torchdevice
 def rules():
     names = torch._C._dispatch_get_all_op_names()
@@ -148,5 +146,4 @@ torchdevice.disable()
 assert rules() == before
 torchdevice.enable("cpu", features="-amp")
 assert rules() == before
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
+""")
