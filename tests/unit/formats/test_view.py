@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -15,7 +16,7 @@ from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
 
 MIB = 1 << 20
-DATA = b"".join(number.to_bytes(4, "big") for number in range(11 * MIB))  # 44 MiB
+DATA = array("I", range(11 * MIB)).tobytes()  # 44 MiB
 
 
 class Counted(Archive):

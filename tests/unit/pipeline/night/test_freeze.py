@@ -130,10 +130,10 @@ def test_versions_that_could_not_be_published_are_refused_before_the_builds(
 
 def test_a_build_for_all_families_takes_no_index_of_one(run: NightRun, request_: FreezeRequest) -> None:
     stack = msgspec.structs.replace(run.stack, sdk=Sdk())
-    legs = tuple(leg_of(name, build="main-py3.11", split=True) for name in ("gfx94X-dcgpu", "gfx110X-all"))
+    legs = tuple(leg_of(name, build="main-py3.99", split=True) for name in ("gfx94X-dcgpu", "gfx110X-all"))
     urls = "https://example.org/{family}/"
     request = dataclasses.replace(request_, stack=stack, legs=legs, rocm_index_url=urls)
-    with pytest.raises(UsageError, match=r"is the index of one family, and main Python 3.11 linux_x86_64, 2"):
+    with pytest.raises(UsageError, match=r"is the index of one family, and main Python 3.99 linux_x86_64, 2"):
         freezing._sdk_version(request, lambda _line: None)
 
 

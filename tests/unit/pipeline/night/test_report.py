@@ -121,7 +121,7 @@ def test_a_damaged_index_of_one_family_holds_up_no_other(night: Night, run: Nigh
     [
         ("nights", "release/nights.json", "the page of the last nights of release"),
         ("trends", "release/gfx94X-dcgpu/trends.json", "what the night measured of release/gfx94X-dcgpu"),
-        ("night", "release/gfx94X-dcgpu/status/main-gfx94X-dcgpu-py3.11-linux_x86_64.json", "the status of "),
+        ("night", "release/gfx94X-dcgpu/status/main-gfx94X-dcgpu-py3.99-linux_x86_64.json", "the status of "),
     ],
 )
 def test_what_this_cairn_cannot_read_is_not_lost_and_holds_up_nothing_else(
@@ -401,7 +401,7 @@ def test_what_a_night_measured_is_kept_and_drawn(night_of: MakeNight) -> None:
     trends = people.trends_of(run.store, index)
     assert trends is not None
     ((leg, (point,)),) = trends.legs.items()
-    assert leg == "main gfx94X-dcgpu 3.11 linux_x86_64"
+    assert leg == "main gfx94X-dcgpu 3.99 linux_x86_64"
     assert point.set_id == made.id
     assert point.values == {
         "wheel_size": made.wheels[0].size,

@@ -186,7 +186,7 @@ def stage_a_second(night: Night) -> None:
     made, frozen = night.build(), FROZEN.canonical()
     folder = night.artifact()
     wheels = [folder / made.wheels[0].file_name, make_wheel(folder / "extra", "vision", "0.24.0")]
-    other = make_set(wheels, family=made.family, targets=made.targets)
+    other = make_set(wheels, family=made.family, targets=made.targets, python=made.python)
     other = msgspec.structs.replace(other, manifest_sha256=made.manifest_sha256)
     index, statement = night.run.index(night.leg(), "staging").name, statement_of(other, wheels, frozen)
     stage.stage_set(night.run.store, index, other, wheels, manifest=frozen, statement=statement)
