@@ -191,8 +191,8 @@ LAGGING = (
 """Why the pages of signed indexes do not say what was added to a set."""
 
 
-def may_sign(store: Store) -> bool:
-    """Whether indexes that users install from can be changed here: nobody signs them, or the key is there."""
+def can_change_gated(store: Store) -> bool:
+    """Whether gated indexes can be changed here: nobody signs them, or the promoter's key is there."""
     trusted = anchor.anchor(store)
     if trusted is None:
         return True
@@ -201,7 +201,7 @@ def may_sign(store: Store) -> bool:
     return Promoter(store, trusted).can_sign
 
 
-def note(store: Store, events: Sequence[Event]) -> None:
+def note_events(store: Store, events: Sequence[Event]) -> None:
     """Note events of sets in the ledger; where the store has a root, a promoter signs them.
 
     With what a promoter notes of a set, the failures that it has by then are signed too, so that nobody can

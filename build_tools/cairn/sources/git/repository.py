@@ -34,7 +34,7 @@ _UNDER_WAY = {
 }
 # What git-fetch and git-repack write before they rename it (git's pack-write.c, object-file.c).
 _HALF = ("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")
-_PART = re.compile(r"\..*\.[0-9a-f]{16}\.part")
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{16}\.part")
 _HIPIFY = "hipify"
 _WAIT_FOR_GIT = 60.0  # seconds for a git whose parent was killed to end by itself
 
@@ -453,12 +453,14 @@ def sweep(git_dir: Path, *, folders: tuple[Path, ...], below: bool = False) -> N
                 tip="wait until it has ended, or end it, and run the same command again",
             )
         time.sleep(0.1)
-    _remove_files(git_dir, lambda name: name.endswith(".lock") or name.startswith(_HALF) or is_part(name))
+    _remove_files(
+        git_dir, lambda name: name.endswith(".lock") or name.startswith(_HALF) or is_temporary(name)
+    )
 
 
-def sweep_parts(git_dir: Path) -> None:
+def remove_temporary_files(git_dir: Path) -> None:
     """Remove what a killed `cairn.files` was writing, but no lock: a git of the user may hold it."""
-    _remove_files(git_dir, is_part)
+    _remove_files(git_dir, is_temporary)
 
 
 def _remove_files(git_dir: Path, is_left: Callable[[str], bool]) -> None:
@@ -468,9 +470,9 @@ def _remove_files(git_dir: Path, is_left: Callable[[str], bool]) -> None:
             Path(folder, name).unlink(missing_ok=True)
 
 
-def is_part(name: str) -> bool:
+def is_temporary(name: str) -> bool:
     """Whether a file's name is one that `cairn.files` gives to what it is writing."""
-    return _PART.fullmatch(name) is not None
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def _at_work(folders: set[Path], *, below: bool) -> list[tuple[str, int]]:

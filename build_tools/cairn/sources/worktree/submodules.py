@@ -189,7 +189,7 @@ def _refuse_detour(module: Module) -> None:
         raise SourceError(f"submodule {module.path} leads out of the checkout through a link")
 
 
-def restore_objects(
+def refetch_lost_objects(
     root: Repository, note: Journal, *, origin: str, retry: RetryPolicy, say: Progress
 ) -> None:
     """Fetch the objects of a checkout again if its mirror was deleted since.
