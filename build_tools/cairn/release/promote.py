@@ -36,7 +36,7 @@ from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.records import NewRecord, StoredRecord
 from cairn.release.trust import anchor
-from cairn.release.trust.signers import Signer, Trust
+from cairn.release.trust.signers import Trust
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 
@@ -160,8 +160,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
     source_now, target_now = Index(store, source).load(), Index(store, target).load()
     set_id, trust = whole_id(set_id, source_now, target_now), _by_root(store, target, trust)
-    key = attester.signer if attester else None
-    given = _put_records(store, records, set_id, trust, key, dry_run=dry_run)
+    given = _put_records(store, records, set_id, trust, attester, dry_run=dry_run)
     wheel_set = read_set(store, set_id)
     rules.refuse_other_family(target, wheel_set)
     case = Case(
@@ -196,11 +195,12 @@ def _put_records(
     records: Sequence[NewRecord],
     set_id: str,
     trust: Trust | None,
-    key: Signer | None,
+    attester: Attester | None,
     *,
     dry_run: bool,
 ) -> Sequence[StoredRecord]:
-    """Put records beside a set, signed where the root of the store names this key among its testers'."""
+    """Put records beside a set, signed where the store's root has the attester's key among its testers'."""
+    key = attester.signer if attester else None
     has_root = trust is not None and trust.builders is not None
     signer = key if has_root and trust and key and key.key_id in trust.testers else None
     given = test_records.add_all(store, records, set_id=set_id, signer=signer, dry_run=dry_run)

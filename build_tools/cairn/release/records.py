@@ -222,7 +222,7 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
             signature = evidence.sign_record(data, signer)
             store.write(evidence.signature_key(wheel_set.id, digest), signature)
         # The ledger first: a run that dies here leaves a failure that stands, and not one that nobody knows.
-        commit.note_events(store, [_given(wheel_set.id, digest, record)])
+        commit.note_events(store, [_record_event(wheel_set.id, digest, record)])
         write.create(store, keys.set_key(wheel_set.id, f"records/{digest}.json"), data)
         _tell(store, wheel_set.id)
     return StoredRecord(digest=digest, record=record)
@@ -445,8 +445,7 @@ def _answer_event(made: Answer) -> Event:
     )
 
 
-def _given(set_id: str, digest: str, record: TestRecord) -> Event:
-    """The ledger event for a record."""
+def _record_event(set_id: str, digest: str, record: TestRecord) -> Event:
     return Event(
         kind="record",
         set_id=set_id,

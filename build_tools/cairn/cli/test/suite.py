@@ -44,11 +44,6 @@ class RunSuite(SuiteOptions):
     set: Path | None = option("set.json of the wheels to install", convert=converters.file)
     index_url: str | None = common.index_url()
     find_links: tuple[str, ...] = common.find_links()
-    tools_index_url: str | None = option(
-        "package index for what the tests need besides (default: pip's)",
-        metavar="URL",
-        convert=converters.nonempty,
-    )
     stack: Path | None = common.stack(required=False)
     line: str | None = common.line()
     python: Path | None = common.python("that has the wheels, or that an environment is made from")
@@ -85,7 +80,7 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
         source=PackageSource(index_url=index_url, find_links=links, no_index=index_url is None),
         extra_wheels=own.extra_wheels if own else (),
         requires=requires,
-        requires_source=PackageSource(index_url=request.tools_index_url, find_links=links),
+        requires_source=PackageSource(find_links=links),
         python=request.python,
         environment=request.variables_by_name(),
     )
@@ -138,10 +133,7 @@ class Shards(TimesOptions):
         "number of shards (default: the configuration's)", metavar="N", convert=converters.positive
     )
     runner: str | None = option(
-        "runs-on of machines with one GPU", metavar="LABEL", convert=converters.nonempty
-    )
-    multi_gpu_runner: str | None = option(
-        "runs-on of machines with several GPUs", metavar="LABEL", convert=converters.nonempty
+        "runs-on of the machines that have the GPUs", metavar="LABEL", convert=converters.nonempty
     )
 
 
@@ -153,8 +145,7 @@ def _shards(request: Shards) -> Answer:
     config = suite.config(request.test_config)
     modules = suite_toml.choose(config, request.sources_dir / suite.tests, Choice())
     shard_plan = shards.plan_shards(modules, request.read_times(), request.num_shards or config.shards)
-    label = request.multi_gpu_runner if config.gpus == "all" else request.runner
-    include = _include(shard_plan, request.test_config, label)
+    include = _include(shard_plan, request.test_config, request.runner)
     if unknown := shard_plan.unknown:
         console.current().warn(f"no time is known of {len(unknown)} modules, such as {unknown[0]}")
     rows = [

@@ -383,7 +383,8 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
         alone: whether all cores may work on it; where others are placed side by side, each is faster on one.
     """
     # A working tree that was never filled needs no cleaning.
-    filled = (repository.git_dir / "index").exists() or _has_files(repository)
+    has_index = (repository.git_dir / "index").exists()
+    filled = has_index or any(entry.name != ".git" for entry in repository.work_tree.iterdir())
     links = repository.gitlinks() if filled else ()
     if lost := [name for name in links if not (repository.work_tree / name).is_dir()]:
         # Where something else stands in the place of a submodule that git is to skip, it would not move.
@@ -393,10 +394,6 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
     repository.run("checkout", "--quiet", "--force", "--detach", commit, config=workers)
     if filled:
         repository.run("clean", "--quiet", "-fd")
-
-
-def _has_files(repository: Repository) -> bool:
-    return any(entry.name != ".git" for entry in repository.work_tree.iterdir())
 
 
 def move_refs(repository: Repository, refs: Mapping[str, str | None]) -> None:
