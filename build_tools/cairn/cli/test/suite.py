@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cairn.testing.skips.retry import Solved
     from cairn.testing.skips.skip_files import Listed
     from cairn.testing.suite.run import SuiteRequest
-    from cairn.testing.suite.shards import ShardPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +144,17 @@ def _shards(request: Shards) -> Answer:
     config = suite.config(request.test_config)
     modules = suite_toml.choose(config, request.sources_dir / suite.tests, Choice())
     shard_plan = shards.plan_shards(modules, request.read_times(), request.num_shards or config.shards)
-    include = _include(shard_plan, request.test_config, request.runner)
+    # With upstream's names for what its workflows read.
+    include = [
+        {
+            "test_config": request.test_config,
+            "shard": number,
+            "num_shards": len(shard_plan.shards),
+            "minutes": round(seconds / 60, 1),
+            **({"runs_on": request.runner} if request.runner else {}),
+        }
+        for number, seconds in enumerate(shard_plan.seconds, 1)
+    ]
     if unknown := shard_plan.unknown:
         console.current().warn(f"no time is known of {len(unknown)} modules, such as {unknown[0]}")
     rows = [
@@ -153,21 +162,6 @@ def _shards(request: Shards) -> Answer:
         for number, (shard, seconds) in enumerate(zip(shard_plan.shards, shard_plan.seconds, strict=True), 1)
     ]
     return Answer({"include": include}, [Table(("shard", "minutes", "modules", "longest"), rows)])
-
-
-def _include(shard_plan: ShardPlan, config: str, label: str | None) -> list[dict[str, object]]:
-    """The legs, with upstream's names for what its workflows read."""
-    more = {"runs_on": label} if label else {}
-    return [
-        {
-            "test_config": config,
-            "shard": number,
-            "num_shards": len(shard_plan.shards),
-            "minutes": round(seconds / 60, 1),
-            **more,
-        }
-        for number, seconds in enumerate(shard_plan.seconds, 1)
-    ]
 
 
 _PATCH = "solved.patch"
