@@ -85,7 +85,8 @@ def writing_beside(path: Path) -> Iterator[Path]:
     try:
         with _naming(path, written=part):
             yield part
-            _sync(part)
+            with part.open("rb") as file:
+                os.fsync(file.fileno())
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -284,8 +285,3 @@ def _renamed(part: Path, path: Path, *, last: bool) -> bool:
             return False
         raise
     return True
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -101,8 +101,8 @@ class Trees:
 
     def __init__(self) -> None:
         self.digest = functools.cache(contents.tree_state)  # of a tree's files
-        self.upstream = functools.cache(source_tree.upstream)
-        self.edited_files = functools.cache(source_tree.edited_files)
+        self.upstream = functools.cache(source_tree.upstream)  # its commit and origin, before local commits
+        self.edited_files = functools.cache(source_tree.edited_files)  # by name, to tell what changed since
 
 
 def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
@@ -168,7 +168,7 @@ def step_of(
         hit = wheel_cache.get(keys.clean, check=check_of(project, request), private=keys.private)
         hit = hit or wheel_cache.get(keys.in_tree, private=True)
     inputs = keys.inputs
-    if hit is None:
+    if hit is None:  # for `--explain`, and in no key
         inputs = {**inputs, source_tree.SOURCES: trees.edited_files(checkout)}
     return BuildStep(
         project=project,

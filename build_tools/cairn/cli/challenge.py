@@ -49,6 +49,7 @@ class ChallengeSet(signing.SignOptions, common.StackOptions, common.StoreOptions
 
 
 def _challenge(request: ChallengeSet) -> Answer:
+    from cairn import datafile
     from cairn.errors import WheelError
     from cairn.pipeline import challenge
     from cairn.release import rebuilds
@@ -73,13 +74,14 @@ def _challenge(request: ChallengeSet) -> Answer:
     rebuild = challenge.run(job, prepared, rebuilder=request.who or generation.who())
     stored, late = rebuilds.keep(store, prepared.wheel_set, rebuild, signer) if signer else (None, None)
     verdict = job.work_dir / challenge.VERDICT
+    wheels = []
+    for one in rebuild.wheels:
+        fields = datafile.to_plain(one)
+        wheels.append({"file": fields.pop("file_name"), "identical": one.is_identical, **fields})
     plain = {
         "set": set_id,
         "identical": rebuild.is_identical,
-        "wheels": [
-            {"file": one.file_name, "identical": one.is_identical, **_without_name(one)}
-            for one in rebuild.wheels
-        ],
+        "wheels": wheels,
         "rebuilder": rebuild.rebuilder,
         "toolchain": {name: {"manifest": a, "here": b} for name, (a, b) in prepared.toolchain.items()},
         "verdict": verdict,
@@ -109,12 +111,6 @@ def _plan(request: Challenge, prepared: Prepared) -> Answer:
         f"would build {count(frozen.projects, 'project')} of {short_id(request.set_id)} in {request.work_dir}"
     )
     return Answer(plain, [first, Table(("project", "origin", "hashtag", "commit"), rows)])
-
-
-def _without_name(one: RebuiltWheel) -> dict[str, object]:
-    from cairn import datafile
-
-    return {name: value for name, value in datafile.to_plain(one).items() if name != "file_name"}
 
 
 def _text(rebuild: Rebuild, prepared: Prepared, stored: StoredRebuild | None) -> Iterator[Piece]:

@@ -159,25 +159,18 @@ class OptionalStoreOptions:
     store: str | None = store(required=False)
     endpoint_url: str | None = endpoint_url()
 
-    def open_store(self) -> Store:
-        """The store; it need not be there yet."""
+    def open_store(self, *, existing: bool = False) -> Store:
+        """The store; it need not be there yet, unless it must be an `existing` one, in which something is."""
         from cairn.output import console
         from cairn.store import opening
 
-        say = console.current().info
-        return opening.open_store(
-            self.store or "", endpoint_url=self.endpoint_url, retry=self.retry_policy(), say=say
-        )
+        say, retry = console.current().info, self.retry_policy()
+        opened = opening.open_existing if existing else opening.open_store
+        return opened(self.store or "", endpoint_url=self.endpoint_url, retry=retry, say=say)
 
     def open_existing_store(self) -> Store:
         """The store, in which something is."""
-        from cairn.output import console
-        from cairn.store import opening
-
-        say = console.current().info
-        return opening.open_existing(
-            self.store or "", endpoint_url=self.endpoint_url, retry=self.retry_policy(), say=say
-        )
+        return self.open_store(existing=True)
 
     def retry_policy(self) -> RetryPolicy | None:
         """How often a request to a bucket is tried again; None for as often as the store wants."""
@@ -253,12 +246,12 @@ def root_checkout_dir() -> Any:
     return option("folder of the checkouts (default: beside the stack.toml)", convert=converters.new_folder)
 
 
-def output_dir(*, default: Path | None = None, required: bool = True) -> Any:
+def output_dir(*, default: Path | None = None) -> Any:
     """`--output-dir`, which must be given where it has no default and something is written."""
     return option(
         "folder to write into; made if missing" + (" (default: %(default)s)" if default else ""),
         convert=converters.new_folder,
-        required=required and default is None,
+        required=default is None,
         default=default,
     )
 

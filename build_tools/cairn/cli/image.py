@@ -19,7 +19,7 @@ from cairn.options import argument, flag, option, repeated, switch
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.images import Dockerfile, ImageBuild, ImageRun
+    from cairn.images import Dockerfile, ImageBuild
 
 
 def _complete_names(**_: object) -> list[str]:
@@ -186,42 +186,22 @@ def _run(request: Run) -> int | Answer:
     if ":" in str(folder):
         raise UsageError(f"engines take no colon in the name of a folder: {folder}")
     file, engine = request.file(), request.choose_engine(dry_run=request.dry_run)
-    run = _image_run(
-        request.image or f"{file.name}:latest",
-        engine,
-        gpu=images.has_gpu() if request.gpu is None else request.gpu,
-        folder=folder,
+    gpu = images.has_gpu() if request.gpu is None else request.gpu
+    run = images.ImageRun(
+        image=request.image or f"{file.name}:latest",
+        engine=engine,
         command=request.rest,
+        gpu=gpu,
+        gpu_groups=images.gpu_groups() if gpu else (),
+        folder=folder,
+        user=images.this_user(),
+        open_files=images.open_files(engine),
         terminal=sys.stdin.isatty(),
     )
     name = f"cairn-{os.getpid()}"
     if not request.dry_run:
         return images.run_image(run, name=name)
     return Answer({}, map(shlex.join, images.run_commands(run, name=name)))
-
-
-def _image_run(
-    image: str,
-    engine: Engine,
-    *,
-    gpu: bool,
-    folder: Path,
-    command: tuple[str, ...],
-    terminal: bool,
-) -> ImageRun:
-    from cairn import images
-
-    return images.ImageRun(
-        image=image,
-        engine=engine,
-        command=command,
-        gpu=gpu,
-        gpu_groups=images.gpu_groups() if gpu else (),
-        folder=folder,
-        user=images.this_user(),
-        open_files=images.open_files(engine),
-        terminal=terminal,
-    )
 
 
 COMMANDS = {

@@ -212,13 +212,7 @@ def _install(request: Install) -> Answer | list[Piece] | None:
         info = install.install(install_request)
     if info is None:
         return None
-    values = {
-        "version": info.version,
-        "targets": ";".join(info.targets),
-        "root": info.root,
-        "bin": info.bin,
-        "cmake": info.cmake,
-    }
+    values = {**vars(info), "targets": ";".join(info.targets)}
     return Answer(values, [Table(("", ""), values.items())])
 
 

@@ -58,7 +58,7 @@ image include index index-url install-rocm installer
 jump
 keep keep-archives keep-last
 later leg library library-path like lock
-machine manifest manifest-url max-size mirror-lock mount-dir multi-gpu-runner
+machine manifest manifest-url max-size mirror-lock mount-dir
 new-record night no-extract no-hipify notify num-shards
 offline older-than only only-skipped overdue owner
 patience pip-cache-dir pip-config port prefix promote promoter provided push python pythons
@@ -67,7 +67,7 @@ require-related-commit results resume retries reviewer rocm-index-url root root-
 run-github-repo run-id runner runs-on
 save-bundle sccache-no-wrap scheduler scheduler-file sdk seen set shard sibling sign-as-workflow sign-key
 skip-tests smoke-dir sources-dir store strict suite
-tag test-env test-image tester threshold timestamp to tools-index-url topology-dir translate trim trust
+tag test-env test-image tester threshold timestamp to topology-dir translate trim trust
 trust-tester
 undo upgrade
 version

@@ -27,7 +27,6 @@ from cairn.release.pages.trends import Jump
 from cairn.release.serve import serving
 from cairn.sources.manifest.changelog import Changelog, Commit
 from cairn.sources.manifest.manifest import Manifest
-from cairn.wheels.wheelset import WheelSet
 
 # Of `trends.MEASURES`, what wheels by themselves tell.
 _MEASURED = ("wheel_size", "installed_size", "kernels")
@@ -134,13 +133,20 @@ def run(  # noqa: PLR0913 - what is searched, where, and who is told
         try:
             challenge.build(request, prepared, wheels, instead=_state(good, prepared.frozen, steps[:place]))
         except (BuildError, WheelError, ProblemsError) as error:  # as `git bisect skip`
-            if not all(isinstance(one, BuildError | WheelError) for one in getattr(error, "problems", ())):
+            problems = error.problems if isinstance(error, ProblemsError) else ()
+            if not all(isinstance(one, BuildError | WheelError) for one in problems):
                 raise  # this machine failed, and not the commit
             on_try(f"{name} cannot be built: {error}")
             search = bisect.noted(search, trial, output_dir)
         else:
             if search.command:
-                search = _tried(request, prepared.wheel_set, search, trial, wheels, output_dir, on_line)
+                with serving(request.store) as server:
+                    layers = bisect.layers_of(prepared.wheel_set)
+                    rest = bisect.addresses(server.url, layers, ("dependencies", "SDK"))
+                    install = ["--no-deps", *map(str, sorted(wheels.glob("*.whl"))), *rest]
+                    search = bisect.attempt(
+                        search, trial, install, output_dir, url=server.url, on_line=on_line
+                    )
             else:
                 verdict = _measured(sorted(wheels.glob("*.whl")), jump, for_cpu=prepared.wheel_set.for_cpu)
                 search = bisect.noted(search, msgspec.structs.replace(trial, verdict=verdict), output_dir)
@@ -157,21 +163,6 @@ def _state(good: Manifest, bad: Manifest, steps: Sequence[Step]) -> Manifest:
         msgspec.structs.replace(one, commit=commits.get(one.name, one.commit)) for one in bad.projects
     )
     return msgspec.structs.replace(bad, projects=projects)
-
-
-def _tried(  # noqa: PLR0913, PLR0917 - a state, and where it is tried
-    request: Challenge,
-    wheel_set: WheelSet,
-    search: Search,
-    trial: Try,
-    wheels: Path,
-    output_dir: Path,
-    on_line: Progress | None,
-) -> Search:
-    with serving(request.store) as server:
-        rest = bisect.addresses(server.url, bisect.layers_of(wheel_set), ("dependencies", "SDK"))
-        install = ["--no-deps", *map(str, sorted(wheels.glob("*.whl"))), *rest]
-        return bisect.attempt(search, trial, install, output_dir, url=server.url, on_line=on_line)
 
 
 def _measured(wheels: Sequence[Path], jump: Jump | None, *, for_cpu: bool) -> Verdict:

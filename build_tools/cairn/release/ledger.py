@@ -185,7 +185,7 @@ class Ledger:
     ) -> tuple[Event, ...]:
         """Record names and events in the ledger, except those it has already; return the events that are new.
 
-        Where the store has a root, decisions count once they are signed: see `index.commit.note`.
+        Where the store has a root, decisions count once they are signed: see `index.commit.note_events`.
 
         Args:
             names: sha256 by file name, by scope: what is about to be offered.

@@ -36,7 +36,7 @@ from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.records import NewRecord, StoredRecord
 from cairn.release.trust import anchor
-from cairn.release.trust.signers import Signer, Trust
+from cairn.release.trust.signers import Trust
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 
@@ -160,9 +160,9 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
     source_now, target_now = Index(store, source).load(), Index(store, target).load()
     set_id, trust = whole_id(set_id, source_now, target_now), _by_root(store, target, trust)
-    key = attester.signer if attester else None
-    given = _put_records(store, records, set_id, trust, key, dry_run=dry_run)
-    rules.refuse_other_family(target, wheel_set := read_set(store, set_id))
+    given = _put_records(store, records, set_id, trust, attester, dry_run=dry_run)
+    wheel_set = read_set(store, set_id)
+    rules.refuse_other_family(target, wheel_set)
     case = Case(
         source=source_now,
         target=target_now,
@@ -179,7 +179,10 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
 
 
 def _by_root(store: Store, target: str, trust: Trust | None) -> Trust | None:
-    """Whose signatures count for an index: builders are those that the root names, whoever else was named."""
+    """Whose signatures count for an index.
+
+    Its `builders` are those that the root of the store names, whoever else was named; None without a root.
+    """
     trusted = anchor.anchor(store) if keys.is_gated(target) else None
     if trusted is None:
         return trust
@@ -192,14 +195,16 @@ def _put_records(
     records: Sequence[NewRecord],
     set_id: str,
     trust: Trust | None,
-    key: Signer | None,
+    attester: Attester | None,
     *,
     dry_run: bool,
 ) -> Sequence[StoredRecord]:
-    """Put records beside a set, signed where the root of the store names this key among its testers'."""
+    """Put records beside a set, signed where the store's root has the attester's key among its testers'."""
+    key = attester.signer if attester else None
     has_root = trust is not None and trust.builders is not None
     signer = key if has_root and trust and key and key.key_id in trust.testers else None
     given = test_records.add_all(store, records, set_id=set_id, signer=signer, dry_run=dry_run)
+    # In a dry run the store has none of them, and these are judged in their place.
     doubt = "it is not signed" if trust is not None and signer is None else None
     return [msgspec.structs.replace(one, doubt=doubt) for one in given]
 
@@ -288,6 +293,7 @@ def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> Ga
 
 def _index_entry(case: Case, report: GateReport) -> IndexSet:
     """The set's entry in the target, with the evidence that let it in."""
+    # What was made of other files has no part in it.
     of_set = (
         one.digest
         for one in case.set_records.records
@@ -322,13 +328,13 @@ def _record_arrival(case: Case, readmission: Readmission | None) -> tuple[str, .
     """Update marks and ledger after the commit; return the failures that stand against the set by now."""
     store, set_id, index = case.store, case.wheel_set.id, case.target.index
     # What failed and was let in by somebody's word stays known, whoever takes it out of the store.
-    commit.note(store, [event for event in Ledger(store).history(set_id) if event.is_bad])
+    commit.note_events(store, [event for event in Ledger(store).history(set_id) if event.is_bad])
     # A yank, or a late record, looks for the set only where it is already.
     marks.update_marks(store, set_id, "record", indexes=[index.name])
     if readmission is not None:
         who, why = readmission.who, readmission.reason
         event = Event(kind="readmit", set_id=set_id, who=who, when=now(), why=why, index=index.name)
-        commit.note(store, [event])
+        commit.note_events(store, [event])
     listed = index.load().set(set_id)
     yanked = f"it was yanked: {listed.yanked}" if listed.yanked is not None else None
     return tuple(filter(None, (yanked, listed.failed)))
@@ -361,7 +367,7 @@ def _result_of_present(case: Case, readmission: Readmission | None, *, dry_run: 
         StoreError: the store has lost the gate's judgement, or it was changed.
     """
     store, set_id = case.store, case.wheel_set.id
-    if not dry_run and commit.may_sign(store):
+    if not dry_run and commit.can_change_gated(store):
         gone = withdrawn_from(Ledger(store).history(set_id), case.target.index.name)
         _record_arrival(case, readmission if gone else None)
     entry = case.target.set(set_id)

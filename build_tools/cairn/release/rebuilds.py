@@ -214,12 +214,12 @@ def keep(
     event = Event(
         kind="rebuild", set_id=wheel_set.id, who=earlier.by, when=rebuild.finished, why=why, record=digest
     )
-    commit.note(store, [event])
+    commit.note_events(store, [event])
     try:
         marks.update_marks(store, wheel_set.id, "record", why=f"rebuilt by {earlier.by}")
     except CairnError as error:
         return earlier, str(error)
-    return earlier, None if commit.may_sign(store) else commit.LAGGING
+    return earlier, None if commit.can_change_gated(store) else commit.LAGGING
 
 
 def read(store: Store, wheel_set: WheelSet) -> tuple[tuple[StoredRebuild, ...], tuple[str, ...]]:

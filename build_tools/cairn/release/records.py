@@ -222,7 +222,7 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
             signature = evidence.sign_record(data, signer)
             store.write(evidence.signature_key(wheel_set.id, digest), signature)
         # The ledger first: a run that dies here leaves a failure that stands, and not one that nobody knows.
-        commit.note(store, [_given(wheel_set.id, digest, record)])
+        commit.note_events(store, [_record_event(wheel_set.id, digest, record)])
         write.create(store, keys.set_key(wheel_set.id, f"records/{digest}.json"), data)
         _tell(store, wheel_set.id)
     return StoredRecord(digest=digest, record=record)
@@ -259,7 +259,7 @@ def answer(store: Store, set_id: str, digest: str, *, who: str, reason: str, dry
     data = datafile.dumps(made).encode()
     if not dry_run:
         # The ledger first: what a promoter has to sign is not there without that.
-        commit.note(store, [_answer_event(made)])
+        commit.note_events(store, [_answer_event(made)])
         write.create(store, keys.set_key(set_id, f"answers/{hashlib.sha256(data).hexdigest()}.json"), data)
         _tell(store, set_id)
     return made
@@ -410,7 +410,7 @@ def _tell(store: Store, set_id: str) -> None:
     while True:
         sentence = standing(store, set_id)
         event = Event(kind="stand", set_id=set_id, who=who(), when=now(), why=sentence)
-        commit.note(store, with_wheels(event, [_set(store, set_id)]))
+        commit.note_events(store, with_wheels(event, [_set(store, set_id)]))
         # A different writer's record may have come while this one read.
         if sentence == standing(store, set_id):
             break
@@ -445,8 +445,7 @@ def _answer_event(made: Answer) -> Event:
     )
 
 
-def _given(set_id: str, digest: str, record: TestRecord) -> Event:
-    """The ledger event for a record."""
+def _record_event(set_id: str, digest: str, record: TestRecord) -> Event:
     return Event(
         kind="record",
         set_id=set_id,

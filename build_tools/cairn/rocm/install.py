@@ -109,7 +109,12 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
         result = process.run(command, env=env, log=log, check=False, hidden=hidden)
     if result.returncode:
         raise _failure(request, result)
-    _refuse_unknown_extras(request, result)
+    # pip only warns about an extra that a package does not have, and exits with 0.
+    unknown = tuple(dict.fromkeys(_UNKNOWN_EXTRA.findall(result.output)))
+    if any(name in request.extras for name in unknown):
+        raise UsageError(
+            f"rocm has no extra {', '.join(unknown)}", tip=f"the usual ones are {', '.join(DEFAULT_EXTRAS)}"
+        )
     if "devel" not in request.extras:
         return None
     # Like pip's `--python`, a request names an interpreter or the folder of its environment.
@@ -211,12 +216,3 @@ def _failure(request: InstallRequest, result: Completed) -> Exception:
         returncode=result.returncode,
         output="\n".join(process.tail(result.output)),
     )
-
-
-def _refuse_unknown_extras(request: InstallRequest, result: Completed) -> None:
-    # pip only warns about an extra that a package does not have, and exits with 0.
-    unknown = tuple(dict.fromkeys(_UNKNOWN_EXTRA.findall(result.output)))
-    if any(name in request.extras for name in unknown):
-        raise UsageError(
-            f"rocm has no extra {', '.join(unknown)}", tip=f"the usual ones are {', '.join(DEFAULT_EXTRAS)}"
-        )

@@ -166,7 +166,12 @@ def debian() -> Description:
 
 def matches(path: str, globs: tuple[str, ...]) -> bool:
     """Whether one of the globs describes the whole of `path`."""
-    return any(_pattern(glob).fullmatch(path) for glob in globs)
+    # As in .gitignore: `**/` is any number of folders, none included, `**` anything, `*` and `?` stay in
+    # one folder. Compiled each time: re caches the patterns.
+    tokens = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+    split = (re.split(r"(\*\*/|\*\*|\*|\?)", glob) for glob in globs)
+    patterns = ("".join(tokens.get(part) or re.escape(part) for part in parts) for parts in split)
+    return any(re.fullmatch(pattern, path) for pattern in patterns)
 
 
 def literal_folder(glob: str) -> str:
@@ -174,11 +179,3 @@ def literal_folder(glob: str) -> str:
     parts = glob.split("/")
     wild = next((n for n, part in enumerate(parts) if any(c in part for c in "*?")), len(parts) - 1)
     return "/".join(parts[:wild])
-
-
-def _pattern(glob: str) -> re.Pattern[str]:
-    # As in .gitignore: `**/` is any number of folders, none included, `**` anything, `*` and `?` stay in
-    # one folder. Compiled each time: re caches the patterns.
-    tokens = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
-    return re.compile("".join(tokens.get(part) or re.escape(part) for part in parts))

@@ -14,7 +14,7 @@ from cairn.errors import UsageError
 from cairn.output import Progress, silent
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.checkout.describe import Checkout
-from cairn.sources.origins import materialize as declared
+from cairn.sources.origins.materialize import SdistOrigin, TreeOrigin, materialize
 from cairn.sources.pins import choose_source
 from cairn.stack import Project, Stack
 
@@ -90,14 +90,14 @@ def materialized(project: Project) -> str | None:
         # Repositories of one folder name each other by their names there; other folders may use them too.
         folder = Path(tree).resolve().parent
         key = hashlib.sha256(os.fsencode(folder)).hexdigest()[:12]
-        origin = declared.TreeOrigin(name=project.name, path=Path(tree))
-        return str(declared.materialize([origin], cache / f"{folder.parent.name}-{key}")[project.name])
+        origin = TreeOrigin(name=project.name, path=Path(tree))
+        return str(materialize([origin], cache / f"{folder.parent.name}-{key}")[project.name])
     if sdist is not None:
         if project.origin.sha256 is None:
             raise UsageError(f"the sdist of {project.name} has no sha256", tip="add it to its stack.toml")
         sha256 = project.origin.sha256
-        archive = declared.SdistOrigin(name=project.name, requirement=sdist, sha256=sha256)
-        return str(declared.materialize([archive], cache / f"sdists-{sha256[:12]}")[project.name])
+        archive = SdistOrigin(name=project.name, requirement=sdist, sha256=sha256)
+        return str(materialize([archive], cache / f"sdists-{sha256[:12]}")[project.name])
     return None
 
 

@@ -330,9 +330,11 @@ def _read(read: in_toto.Statement) -> BuildStatement:
 
 def dependencies(manifest_sha256: str, sources: Sequence[Source]) -> tuple[Resource, ...]:
     """Return a manifest and its commits as the dependencies of a build."""
+    # As SPDX and pip write it. An `@` in the hashtag would be read as the one before it.
+    at = [(one, f"git+{one.origin}@{urllib.parse.quote(one.hashtag, safe='/+')}") for one in sources]
     return (
         Resource(name=_MANIFEST, digest={"sha256": manifest_sha256}),
-        *(Resource(name=s.name, uri=_uri(s), digest={"gitCommit": s.commit}) for s in sources),
+        *(Resource(name=one.name, uri=uri, digest={"gitCommit": one.commit}) for one, uri in at),
     )
 
 
@@ -362,11 +364,6 @@ def read_builder(how: in_toto.Details) -> Builder:
     """Return the builder that `details` wrote."""
     version = how.builder.version.get("cairn", "unknown")
     return Builder(id=how.builder.id, invocation=how.metadata.invocation_id, version=version)
-
-
-def _uri(source: Source) -> str:
-    # As SPDX and pip write it. An `@` in the hashtag would be read as the one before it.
-    return f"git+{source.origin}@{urllib.parse.quote(source.hashtag, safe='/+')}"
 
 
 def _source(resource: Resource) -> Source:

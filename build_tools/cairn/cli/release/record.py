@@ -79,7 +79,7 @@ def _add(request: AddRecords) -> Answer:
             for one in inputs
         ]
     late = [] if request.dry_run else _late(store, {str(item.record.set_id) for item in added})
-    waiting = [commit.LAGGING] if late and not commit.may_sign(store) else []
+    waiting = [commit.LAGGING] if late and not commit.can_change_gated(store) else []
     verb = "would add" if request.dry_run else "+"
     warnings = (
         f"{index} offers the set {short_id(set_id)}, and its pages say by now: {why}. To take it back: "

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cairn.testing.skips.retry import Solved
     from cairn.testing.skips.skip_files import Listed
     from cairn.testing.suite.run import SuiteRequest
-    from cairn.testing.suite.shards import ShardPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +43,6 @@ class RunSuite(SuiteOptions):
     set: Path | None = option("set.json of the wheels to install", convert=converters.file)
     index_url: str | None = common.index_url()
     find_links: tuple[str, ...] = common.find_links()
-    tools_index_url: str | None = option(
-        "package index for what the tests need besides (default: pip's)",
-        metavar="URL",
-        convert=converters.nonempty,
-    )
     stack: Path | None = common.stack(required=False)
     line: str | None = common.line()
     python: Path | None = common.python("that has the wheels, or that an environment is made from")
@@ -85,7 +79,7 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
         source=PackageSource(index_url=index_url, find_links=links, no_index=index_url is None),
         extra_wheels=own.extra_wheels if own else (),
         requires=requires,
-        requires_source=PackageSource(index_url=request.tools_index_url, find_links=links),
+        requires_source=PackageSource(find_links=links),
         python=request.python,
         environment=request.variables_by_name(),
     )
@@ -138,10 +132,7 @@ class Shards(TimesOptions):
         "number of shards (default: the configuration's)", metavar="N", convert=converters.positive
     )
     runner: str | None = option(
-        "runs-on of machines with one GPU", metavar="LABEL", convert=converters.nonempty
-    )
-    multi_gpu_runner: str | None = option(
-        "runs-on of machines with several GPUs", metavar="LABEL", convert=converters.nonempty
+        "runs-on of the machines that have the GPUs", metavar="LABEL", convert=converters.nonempty
     )
 
 
@@ -153,8 +144,17 @@ def _shards(request: Shards) -> Answer:
     config = suite.config(request.test_config)
     modules = suite_toml.choose(config, request.sources_dir / suite.tests, Choice())
     shard_plan = shards.plan_shards(modules, request.read_times(), request.num_shards or config.shards)
-    label = request.multi_gpu_runner if config.gpus == "all" else request.runner
-    include = _include(shard_plan, request.test_config, label)
+    # With upstream's names for what its workflows read.
+    include = [
+        {
+            "test_config": request.test_config,
+            "shard": number,
+            "num_shards": len(shard_plan.shards),
+            "minutes": round(seconds / 60, 1),
+            **({"runs_on": request.runner} if request.runner else {}),
+        }
+        for number, seconds in enumerate(shard_plan.seconds, 1)
+    ]
     if unknown := shard_plan.unknown:
         console.current().warn(f"no time is known of {len(unknown)} modules, such as {unknown[0]}")
     rows = [
@@ -162,21 +162,6 @@ def _shards(request: Shards) -> Answer:
         for number, (shard, seconds) in enumerate(zip(shard_plan.shards, shard_plan.seconds, strict=True), 1)
     ]
     return Answer({"include": include}, [Table(("shard", "minutes", "modules", "longest"), rows)])
-
-
-def _include(shard_plan: ShardPlan, config: str, label: str | None) -> list[dict[str, object]]:
-    """The legs, with upstream's names for what its workflows read."""
-    more = {"runs_on": label} if label else {}
-    return [
-        {
-            "test_config": config,
-            "shard": number,
-            "num_shards": len(shard_plan.shards),
-            "minutes": round(seconds / 60, 1),
-            **more,
-        }
-        for number, seconds in enumerate(shard_plan.seconds, 1)
-    ]
 
 
 _PATCH = "solved.patch"

@@ -82,7 +82,7 @@ def chosen(root: Path, cairn_wheel: str | None = None, **given: object) -> Choic
         values["cairn"] = pinned.named(cairn_wheel) if cairn_wheel else pinned.installed()
     checkout = git.root_at(root)
     origin = checkout.origin_url()
-    values.setdefault("branch", _branch_of(checkout))
+    values.setdefault("branch", checkout.run("symbolic-ref", "--short", "HEAD").strip())
     if not values.get("repository"):
         values["repository"] = github.name_in(origin) if origin else None
     if not values.get("credentials"):
@@ -90,10 +90,6 @@ def chosen(root: Path, cairn_wheel: str | None = None, **given: object) -> Choic
     choices = datafile.from_plain(values, Choices, name=LOCK)
     _refuse_contradictions(root, choices)
     return choices
-
-
-def _branch_of(checkout: git.Repository) -> str:
-    return checkout.run("symbolic-ref", "--short", "HEAD").strip()
 
 
 def _credentials(store: object, endpoint_url: object) -> Credentials:

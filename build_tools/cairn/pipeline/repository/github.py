@@ -51,7 +51,8 @@ class Settings:
             fields += ["deployment_branch_policy[custom_branch_policies]=true"]
             if environment in self.reviewed:
                 for login in self.reviewers:
-                    fields += ["reviewers[][type]=User", f"reviewers[][id]={_id_of(login)}"]
+                    number = f"$(gh api users/{login} --jq .id)"
+                    fields += ["reviewers[][type]=User", f"reviewers[][id]={number}"]
             yield ("gh", "api", "--silent", "--method", "PUT", place, *(w for f in fields for w in ("-F", f)))
             branch = f"name={self.branch}"
             yield (
@@ -64,10 +65,6 @@ class Settings:
                 "-f",
                 branch,
             )
-
-
-def _id_of(login: str) -> str:
-    return f"$(gh api users/{login} --jq .id)"
 
 
 def checked_name(text: str) -> str:

@@ -110,7 +110,7 @@ def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why
     """Record in the ledger that users no longer get these sets, or get them again."""
     if not keys.is_gated(index):  # no gate asks there: whatever is staged again is there again
         return
-    commit.note(
+    commit.note_events(
         store,
         [Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index) for set_id in set_ids],
     )

@@ -124,7 +124,7 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
         _refuse_stepping_back(store, subject, sets, events)
     if not dry_run:
         # The ledger first: whoever is about to offer the set looks there once more after its commit.
-        commit.note(store, events)
+        commit.note_events(store, events)
     places = marks.update_marks(
         store,
         subject,

@@ -114,7 +114,7 @@ class Attempt:
             data = generation.encode(made)
             key = keys.generation_key(made.index, made.number, digest_of(data))
             write_once(before.index.store, key, data)
-            if (promoter := _promoter(before.index)) is not None:
+            if (promoter := _promoter_of_index(before.index)) is not None:
                 promoter.promise(before, change, made, data)
             if not _point(before, made.number, digest_of(data)):
                 return False
@@ -158,7 +158,7 @@ def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
         StoreError: others were first too many times in a row.
     """
     written: dict[str, None] = {}
-    promoter = _promoter(index)
+    promoter = _promoter_of_index(index)
     for _ in attempts_at(index.name):
         current = index.load()
         if promoter is not None:
@@ -170,18 +170,23 @@ def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
             yield current, tuple(written)
 
 
-def _promoter(index: Index) -> Promoter | None:
+def _promoter_of_index(index: Index) -> Promoter | None:
     """Whoever signs the states of an index; None where nobody does.
 
     Where a builder may publish without the promoter's key, as into staging, nothing is signed: what comes
     from there to users does so by the gate.
     """
-    trusted = anchor.anchor(index.store) if keys.is_gated(index.name) else None
+    return _promoter(index.store) if keys.is_gated(index.name) else None
+
+
+def _promoter(store: Store) -> Promoter | None:
+    """Whoever signs for a store, with or without the key here; None where the store has no root."""
+    trusted = anchor.anchor(store)
     if trusted is None:
         return None
     from cairn.release.trust.online import Promoter  # noqa: PLC0415 - cryptography, which nobody else needs
 
-    return Promoter(index.store, trusted)
+    return Promoter(store, trusted)
 
 
 LAGGING = (
@@ -191,17 +196,13 @@ LAGGING = (
 """Why the pages of signed indexes do not say what was added to a set."""
 
 
-def may_sign(store: Store) -> bool:
-    """Whether indexes that users install from can be changed here: nobody signs them, or the key is there."""
-    trusted = anchor.anchor(store)
-    if trusted is None:
-        return True
-    from cairn.release.trust.online import Promoter  # noqa: PLC0415 - as above
-
-    return Promoter(store, trusted).can_sign
+def can_change_gated(store: Store) -> bool:
+    """Whether gated indexes can be changed here: nobody signs them, or the promoter's key is there."""
+    promoter = _promoter(store)
+    return promoter is None or promoter.can_sign
 
 
-def note(store: Store, events: Sequence[Event]) -> None:
+def note_events(store: Store, events: Sequence[Event]) -> None:
     """Note events of sets in the ledger; where the store has a root, a promoter signs them.
 
     With what a promoter notes of a set, the failures that it has by then are signed too, so that nobody can
@@ -210,17 +211,11 @@ def note(store: Store, events: Sequence[Event]) -> None:
     Raises:
         UsageError: they are decisions, and there is no key of a promoter.
     """
-    ledger, trusted = Ledger(store), anchor.anchor(store)
-    if trusted is None:
-        ledger.add(events=events)
-        return
-    from cairn.release.trust.online import Promoter  # noqa: PLC0415 - as above
-
-    promoter = Promoter(store, trusted)
-    if any(event.kind in DECISIONS for event in events):
+    ledger, promoter = Ledger(store), _promoter(store)
+    if promoter is not None and any(event.kind in DECISIONS for event in events):
         promoter.require_key()
     news = ledger.add(events=events)
-    if promoter.can_sign:
+    if promoter is not None and promoter.can_sign:
         of_sets = dict.fromkeys(event.set_id for event in events)
         failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
         promoter.decide([*failures, *(event for event in news if event.kind != "record")])

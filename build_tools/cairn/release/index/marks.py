@@ -107,7 +107,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
     # What users install from first.
     every = sorted(existing(store), key=lambda name: not keys.is_gated(name))
     # What testers and rebuilders add comes there with the next promoter's key: see `records.publish_late`.
-    waits = action == "record" and not dry_run and not commit.may_sign(store)
+    waits = action == "record" and not dry_run and not commit.can_change_gated(store)
     for name in every if indexes is None else indexes:
         if waits and keys.is_gated(name):
             continue

@@ -150,12 +150,17 @@ def needs_of(data: bytes, *, filename: str) -> Needs:
     """
     raw = _raw(data, filename)
     extras = {canonicalize_name(extra) for extra in raw.get("provides_extra", ())}
-    requires = _requirements(raw.get("requires_dist", ()), filename)
+    # PEP 643: since version 2.2, a field that is not listed as `Dynamic` is the same in every wheel of the
+    # sdist. A version that cannot be read counts as older.
+    match = _METADATA_VERSION.match(raw.get("metadata_version", ""))
+    version = (int(match[1]), int(match[2])) if match else (1, 0)
+    dynamic = {field.lower() for field in raw.get("dynamic", ())}
+    is_static = version >= (2, 2) and not dynamic & _DEPENDENCY_FIELDS
     return Needs(
-        requires=requires,
+        requires=_requirements(raw.get("requires_dist", ()), filename),
         # Old metadata has others, such as `*`, which nobody can ask for.
         extras=tuple(sorted(extra for extra in extras if is_normalized_name(extra))),
-        reliable=filename.endswith(".whl") or _is_static(raw),
+        reliable=filename.endswith(".whl") or is_static,
     )
 
 
@@ -201,15 +206,6 @@ def _requirements(lines: Iterable[str], filename: str) -> tuple[Requirement, ...
         return tuple(map(requirements.requirement, lines))
     except ValueError as error:
         raise StoreError(f"{filename} requires something unreadable: {error}", tip=_CORRECT) from error
-
-
-def _is_static(raw: RawMetadata) -> bool:
-    # PEP 643: since version 2.2, a field that is not listed as `Dynamic` is the same in every wheel of the
-    # sdist. A version that cannot be read counts as older.
-    match = _METADATA_VERSION.match(raw.get("metadata_version", ""))
-    version = (int(match[1]), int(match[2])) if match else (1, 0)
-    dynamic = {field.lower() for field in raw.get("dynamic", ())}
-    return version >= (2, 2) and not dynamic & _DEPENDENCY_FIELDS
 
 
 def _raw(data: bytes, filename: str) -> RawMetadata:

@@ -83,13 +83,12 @@ def publish(
     return publish_dists(Index(store, index), dists, "publish", dry_run=dry_run, on_step=on_step)
 
 
-def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
+def publish_dists(
     index: Index,
     dists: Sequence[Dist],
     action: Action,
     *,
     build: str = PUBLISHED,
-    entry: IndexSet | None = None,
     dry_run: bool = False,
     on_step: Progress = silent,
 ) -> Published:
@@ -100,11 +99,10 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
         dists: what it is to offer.
         action: which command asks.
         build: what the versions of the files belong to (`FileEntry.build`).
-        entry: the set that they are.
         dry_run: say what would be added, and write nothing.
         on_step: called with what is being done.
     """
-    offer = offer_of(dists, build=build, entry=entry)
+    offer = offer_of(dists, build=build)
     published = offer.checked(index)
     if dry_run:
         return published
@@ -113,7 +111,7 @@ def publish_dists(  # noqa: PLR0913 - what a file belongs to, and how it came
 
 
 def offer_of(dists: Sequence[Dist], *, build: str = PUBLISHED, entry: IndexSet | None = None) -> Offer:
-    """An offer of these distributions; arguments as for `publish_dists`.
+    """An offer of these distributions, with the `entry` of the set that they are; else as `publish_dists`.
 
     Raises:
         NameTakenError: one name is given with different bytes.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +28,7 @@ from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
 from cairn.sources.git import repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import Mirror, ResolvedCommit
-from cairn.sources.worktree import contents, journal, lent_file, lock, submodules
+from cairn.sources.worktree import journal, lent_file, lock, submodules
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import of_commit
 from cairn.stack import Project
@@ -137,7 +136,7 @@ def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Prog
         return None
     _sweep(root, before, say)
     if url.identity(before.origin) == url.identity(request.origin):
-        submodules.restore_objects(root, before, origin=request.origin, retry=request.retry, say=say)
+        submodules.refetch_lost_objects(root, before, origin=request.origin, retry=request.retry, say=say)
     return before
 
 
@@ -156,7 +155,7 @@ def _refuse_foreign(root: Repository, before: Journal | None) -> None:
     if before is None and not root.has_commit() and path.is_dir():
         # A run that was killed before it wrote its journal may have left one file that it was writing.
         entries = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
-        if not all(repository.is_part(entry.name) for entry in entries):
+        if not all(repository.is_temporary(entry.name) for entry in entries):
             raise SourceError(
                 f"{path} has files and is not a git checkout",
                 tip="name a different --checkout-dir, or move it away",
@@ -214,16 +213,17 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     after: Journal,
     say: Progress,
 ) -> None:
+    """Fetch, secure the user's work, replace the files, tag and hipify: the rest of the module's order."""
     jobs = request.jobs or os.cpu_count() or 1
     how = submodules.Fetching(depth=request.depth, jobs=jobs, retry=request.retry, say=say)
     plan: submodules.Plan = ()
     if request.submodules:
         plan = submodules.fetch_all(root, resolved.commit, mirror_path, origin=request.origin, how=how)
     parts, removed = local_work.parts_to_move(root, resolved.commit, mirror_path, plan)
-    trees = _secure_work(root, before, parts, force=request.force)
+    trees = local_work.secure(root, parts, before, force=request.force)
     if before is not None and before.phase == "hipifying":
         hipify_step.remove_partly_written(root, before)
-    repository.sweep_parts(root.git_dir)
+    repository.remove_temporary_files(root.git_dir)
     heads = side_by_side(lambda part: trees.get(part.path) or part.repository.head(), parts)
     moves = {
         journal.key(root, part.repository): Move(before=head, after=part.commit)
@@ -246,31 +246,6 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
         hipify_step.hipify_tree(root, placed, kind=kind, python=python, force=request.force, say=say)
     else:
         journal.write(root.git_dir, after)
-
-
-def _secure_work(
-    root: Repository, before: Journal | None, parts: Sequence[local_work.MovingPart], *, force: bool
-) -> dict[str, str]:
-    """Refuse to lose the user's work, all that neither an unfinished run nor hipify wrote, or keep a copy.
-
-    Returns:
-        By path, the tree ids of the parts that differ from their HEAD.
-    """
-    surveys = local_work.survey(parts, before)
-    lost = local_work.combined_losses(root, surveys)
-    # Hipified without a commit, and not edited since: what git calls a change is hipify's then.
-    hipified = before.files_digest if before is not None else None
-    if hipified is not None and contents.tree_state(root.work_tree) == hipified:
-        lost = local_work.without_hipify_edits(lost, surveys)
-    if lost and not force:
-        if before is not None and before.is_of_earlier_version:
-            raise SourceError(
-                f"an earlier version of Cairn did not finish {root.work_tree}, which has {lost}; "
-                "which of them are yours cannot be told",
-                tip="let that version finish it, or pass --force: refs/cairn/dropped keeps all of it",
-            )
-        local_work.refuse(root, lost)
-    return local_work.save_dropped(surveys, lost) if lost else local_work.write_trees(surveys)
 
 
 def _refs(

@@ -117,6 +117,33 @@ def parts_to_move(
     return parts, removed
 
 
+def secure(
+    root: Repository, parts: Sequence[MovingPart], before: Journal | None, *, force: bool
+) -> dict[str, str]:
+    """Refuse to lose the user's work, all that neither an unfinished run nor hipify wrote, or keep a copy.
+
+    Returns:
+        By path, the tree ids of the parts that differ from their HEAD.
+    """
+    surveys = survey(parts, before)
+    lost = combined_losses(root, surveys)
+    # Hipified without a commit, and not edited since: what git calls a change is hipify's then. What is
+    # staged, and what git was told not to look at, is still the user's.
+    hipified = before.files_digest if before is not None else None
+    if hipified is not None and contents.tree_state(root.work_tree) == hipified:
+        theirs = {one.part.named(n) for one in surveys for n in (*_hidden_edits(one.part), *_staged(one))}
+        lost = replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
+    if lost and not force:
+        if before is not None and before.is_of_earlier_version:
+            raise SourceError(
+                f"an earlier version of Cairn did not finish {root.work_tree}, which has {lost}; "
+                "which of them are yours cannot be told",
+                tip="let that version finish it, or pass --force: refs/cairn/dropped keeps all of it",
+            )
+        refuse(root, lost)
+    return save_dropped(surveys, lost) if lost else _write_trees(surveys)
+
+
 def survey(parts: Sequence[MovingPart], before: Journal | None = None) -> tuple[Survey, ...]:
     """Survey the work in each part that moving it would lose, except what an unfinished run wrote.
 
@@ -174,7 +201,7 @@ def combined_losses(root: Repository, surveys: Sequence[Survey]) -> Losses:
 def _survey_foreign(part: MovingPart, names: Collection[str]) -> Survey:
     """Survey the folder of a part whose repository is not there."""
     own = part.repository
-    names = [name for name in names if not repository.is_part(Path(name).name)]
+    names = [name for name in names if not repository.is_temporary(Path(name).name)]
     _refuse_inner(part, names)
     # Its folder was removed, and its git directory is still there.
     commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
@@ -213,7 +240,9 @@ def _survey(
     ours = journal.written_by_move(own, names, move) if move is not None and names else frozenset[str]()
     # A submodule's `.git` file and what a build lends to the tree are written there by `cairn.files`.
     edits = {
-        name for name in {*changes, *_hidden_edits(part)} - ours if not repository.is_part(Path(name).name)
+        name
+        for name in {*changes, *_hidden_edits(part)} - ours
+        if not repository.is_temporary(Path(name).name)
     }
     # Upstream's commit gets its tags when its files are there.
     known = (move.after,) if move and is_upstreams and move.after and own.commit_of(move.after) else ()
@@ -279,15 +308,6 @@ def _hidden_edits(part: MovingPart) -> list[str]:
     return [name for name in hidden if name in disk and disk[name] != index.get(name)]
 
 
-def without_hipify_edits(lost: Losses, surveys: Sequence[Survey]) -> Losses:
-    """Reduce the losses of a checkout whose visible files are all as an uncommitted hipify left them.
-
-    What is staged, and what git was told not to look at, is still the user's.
-    """
-    theirs = {one.part.named(name) for one in surveys for name in (*_hidden_edits(one.part), *_staged(one))}
-    return replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
-
-
 def _staged(one: Survey) -> list[str]:
     """Return the files whose content in the index is neither in HEAD nor on disk."""
     own = one.part.repository
@@ -298,7 +318,7 @@ def _staged(one: Survey) -> list[str]:
     return [n for n in one.changes if n in index and index[n] not in (head.get(n), disk.get(n))]
 
 
-def write_trees(surveys: Sequence[Survey]) -> dict[str, str]:
+def _write_trees(surveys: Sequence[Survey]) -> dict[str, str]:
     """Write the trees of the parts that differ from HEAD into their repositories; return them by path.
 
     If this run is killed, the next one learns from them which changes it may drop.
@@ -318,9 +338,9 @@ def save_dropped(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
     staged and is neither in HEAD nor in the files is the commit's second parent, as of a stash.
 
     Returns:
-        The trees, as `write_trees` gives them.
+        The trees, as `_write_trees` gives them.
     """
-    trees = write_trees(surveys)
+    trees = _write_trees(surveys)
     ref = _ref()
     refs = []
     for one in surveys:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from cairn.sources.git.repository import GITLINK, Repository, is_part, root_at
+from cairn.sources.git.repository import GITLINK, Repository, is_temporary, root_at
 from cairn.sources.hipify import run
 from cairn.sources.worktree import contents
 from cairn.sources.worktree.contents import Entry
@@ -86,7 +86,9 @@ def _at_place(own: Repository, place: PurePosixPath, within: Collection[Path]) -
     if (root_at(folder).git_dir / "HEAD").exists():
         yield f"{place}/"
     else:
-        yield from (f"{place}/{name}" for name in files_below(folder, within) if not is_part(Path(name).name))
+        yield from (
+            f"{place}/{name}" for name in files_below(folder, within) if not is_temporary(Path(name).name)
+        )
 
 
 def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:

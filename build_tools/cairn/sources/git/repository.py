@@ -34,7 +34,7 @@ _UNDER_WAY = {
 }
 # What git-fetch and git-repack write before they rename it (git's pack-write.c, object-file.c).
 _HALF = ("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")
-_PART = re.compile(r"\..*\.[0-9a-f]{16}\.part")
+_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{16}\.part")
 _HIPIFY = "hipify"
 _WAIT_FOR_GIT = 60.0  # seconds for a git whose parent was killed to end by itself
 
@@ -383,7 +383,8 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
         alone: whether all cores may work on it; where others are placed side by side, each is faster on one.
     """
     # A working tree that was never filled needs no cleaning.
-    filled = (repository.git_dir / "index").exists() or _has_files(repository)
+    has_index = (repository.git_dir / "index").exists()
+    filled = has_index or any(entry.name != ".git" for entry in repository.work_tree.iterdir())
     links = repository.gitlinks() if filled else ()
     if lost := [name for name in links if not (repository.work_tree / name).is_dir()]:
         # Where something else stands in the place of a submodule that git is to skip, it would not move.
@@ -393,10 +394,6 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
     repository.run("checkout", "--quiet", "--force", "--detach", commit, config=workers)
     if filled:
         repository.run("clean", "--quiet", "-fd")
-
-
-def _has_files(repository: Repository) -> bool:
-    return any(entry.name != ".git" for entry in repository.work_tree.iterdir())
 
 
 def move_refs(repository: Repository, refs: Mapping[str, str | None]) -> None:
@@ -453,12 +450,14 @@ def sweep(git_dir: Path, *, folders: tuple[Path, ...], below: bool = False) -> N
                 tip="wait until it has ended, or end it, and run the same command again",
             )
         time.sleep(0.1)
-    _remove_files(git_dir, lambda name: name.endswith(".lock") or name.startswith(_HALF) or is_part(name))
+    _remove_files(
+        git_dir, lambda name: name.endswith(".lock") or name.startswith(_HALF) or is_temporary(name)
+    )
 
 
-def sweep_parts(git_dir: Path) -> None:
+def remove_temporary_files(git_dir: Path) -> None:
     """Remove what a killed `cairn.files` was writing, but no lock: a git of the user may hold it."""
-    _remove_files(git_dir, is_part)
+    _remove_files(git_dir, is_temporary)
 
 
 def _remove_files(git_dir: Path, is_left: Callable[[str], bool]) -> None:
@@ -468,9 +467,9 @@ def _remove_files(git_dir: Path, is_left: Callable[[str], bool]) -> None:
             Path(folder, name).unlink(missing_ok=True)
 
 
-def is_part(name: str) -> bool:
+def is_temporary(name: str) -> bool:
     """Whether a file's name is one that `cairn.files` gives to what it is writing."""
-    return _PART.fullmatch(name) is not None
+    return _TEMPORARY.fullmatch(name) is not None
 
 
 def _at_work(folders: set[Path], *, below: bool) -> list[tuple[str, int]]:

@@ -177,31 +177,6 @@ def _gpu_sources(names: Collection[str]) -> frozenset[str]:
     return frozenset(name for name in names if name.endswith(GPU_SUFFIXES))
 
 
-def _report(tree: Path, kind: HipifyKind, changes: Changes) -> HipifyReport:
-    """Make the report from the tree, which must not have changed since hipify ran."""
-    everything = changes.tracked | changes.generated
-    unchanged = _gpu_sources(changes.tracked) - changes.changed
-    opened = changes.notes.read & everything  # a program may also try what is not there
-    unread = unchanged - opened
-    leftovers = find_leftovers(
-        tree,
-        written=changes.changed | changes.generated,
-        unread=unread,
-        known=everything,
-        unsupported=changes.notes.unsupported,
-    )
-    return HipifyReport(
-        kind=kind,
-        read=tuple(sorted(opened)),
-        changed=tuple(sorted(changes.changed)),
-        generated=tuple(sorted(changes.generated)),
-        unchanged=tuple(sorted(unchanged)),
-        unread=tuple(sorted(unread)),
-        unsupported=leftovers.unsupported,
-        cuda_includes=leftovers.cuda_includes,
-    )
-
-
 def _look(part: Part) -> tuple[set[str], set[str], set[str]]:
     """Return the tracked files, the modified ones, and the new ones, ignored files included."""
     names: dict[str, set[str]] = {"H": set(), "C": set(), "R": set(), "?": set()}
@@ -247,9 +222,30 @@ class Hipified:
 
     def report(self) -> HipifyReport | None:
         """The report of hipify, made from the copies as long as they exist."""
-        if self.changes is None:
+        changes = self.changes
+        if changes is None:
             return None
-        return _report(self.copies[0].repository.work_tree, self.kind, self.changes)
+        everything = changes.tracked | changes.generated
+        unchanged = _gpu_sources(changes.tracked) - changes.changed
+        opened = changes.notes.read & everything  # a program may also try what is not there
+        unread = unchanged - opened
+        leftovers = find_leftovers(
+            self.copies[0].repository.work_tree,
+            written=changes.changed | changes.generated,
+            unread=unread,
+            known=everything,
+            unsupported=changes.notes.unsupported,
+        )
+        return HipifyReport(
+            kind=self.kind,
+            read=tuple(sorted(opened)),
+            changed=tuple(sorted(changes.changed)),
+            generated=tuple(sorted(changes.generated)),
+            unchanged=tuple(sorted(unchanged)),
+            unread=tuple(sorted(unread)),
+            unsupported=leftovers.unsupported,
+            cuda_includes=leftovers.cuda_includes,
+        )
 
 
 @contextlib.contextmanager

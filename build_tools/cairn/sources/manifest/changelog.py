@@ -28,7 +28,6 @@ from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress, safe_text
 from cairn.output.wording import short_id
-from cairn.retry import RetryPolicy
 from cairn.sources import mirror
 from cairn.sources.git import command, url
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
@@ -214,7 +213,6 @@ def between(
     after: Manifest,
     *,
     commits: bool = True,
-    retry: RetryPolicy | None = None,
     say: Progress,
 ) -> Changelog:
     """Compare two manifests.
@@ -223,7 +221,6 @@ def between(
         before: the older manifest.
         after: the newer one.
         commits: name the commits too, which needs their origins, or mirrors that have them.
-        retry: with network faults.
         say: progress callback.
 
     Raises:
@@ -236,7 +233,7 @@ def between(
         change = _project(old.get(name), new.get(name))
         if not commits or change.before is None or change.after is None or change.before == change.after:
             return change
-        return _with_commits(change, old[name], new[name], retry=retry or RetryPolicy(), say=say)
+        return _with_commits(change, old[name], new[name], say=say)
 
     names = [*new, *(name for name in old if name not in new)]
     return Changelog(
@@ -298,9 +295,9 @@ def _submodules(source: ProjectSource) -> dict[str, str | None]:
 
 
 def _with_commits(
-    change: ProjectChange, before: ProjectSource, after: ProjectSource, *, retry: RetryPolicy, say: Progress
+    change: ProjectChange, before: ProjectSource, after: ProjectSource, *, say: Progress
 ) -> ProjectChange:
-    source = mirror.of_commits(after.origin, retry=retry)
+    source = mirror.of_commits(after.origin)
     try:
         # A commit that a branch no longer has may be gone from its origin: the changelog then goes without.
         source.find(after.commit, say=say)

@@ -274,7 +274,14 @@ def to_repository(
     for step in history.commits:
         parent = indices[step.parent] if step.parent else (len(commits) - 1 if commits else None)
         before = {} if parent is None else commits[parent].files
-        files = _apply(step, before, tree, commit_of)
+        removed = {path for pattern in step.remove for path in _matching(step, pattern, before)}
+        selected = {path: tree[path] for pattern in step.tree for path in _matching(step, pattern, tree)}
+        written = {
+            path: NewEntry(mode=mode, data=_REFERENCE.sub(lambda m: commit_of(m[1], m[2]), text).encode())
+            for mode, texts in ((FILE, step.write), (GITLINK, step.submodules))
+            for path, text in texts.items()
+        }
+        files = {path: entry for path, entry in before.items() if path not in removed} | selected | written
         date = datetime.fromisoformat(step.date)
         commits.append(NewCommit(message=f"{step.message.strip()}\n", date=date, parent=parent, files=files))
         indices[step.name] = len(commits) - 1
@@ -285,22 +292,6 @@ def to_repository(
         branches={name: indices[commit] for name, commit in history.branches.items()},
         tags={name: indices[commit] for name, commit in history.tags.items()},
     )
-
-
-def _apply(
-    step: HistoryStep,
-    before: Mapping[str, NewEntry],
-    tree: Mapping[str, NewEntry],
-    commit_of: Callable[[str, str], str],
-) -> dict[str, NewEntry]:
-    removed = {path for pattern in step.remove for path in _matching(step, pattern, before)}
-    selected = {path: tree[path] for pattern in step.tree for path in _matching(step, pattern, tree)}
-    written = {
-        path: NewEntry(mode=mode, data=_REFERENCE.sub(lambda m: commit_of(m[1], m[2]), text).encode())
-        for mode, texts in ((FILE, step.write), (GITLINK, step.submodules))
-        for path, text in texts.items()
-    }
-    return {path: entry for path, entry in before.items() if path not in removed} | selected | written
 
 
 def _matching(step: HistoryStep, pattern: str, files: Mapping[str, NewEntry]) -> list[str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from cairn import datafile, files
 from cairn.errors import SourceError, UsageError
-from cairn.sources.git.repository import Repository, is_part
+from cairn.sources.git.repository import Repository, is_temporary
 
 _NAME = "cairn-lent.json"
 
@@ -62,7 +62,7 @@ def take_back(root: Repository) -> None:
                 path.unlink()
             # A run that was killed while it wrote the file left what `cairn.files` writes first.
             for part in path.parent.glob(".*.part"):
-                if is_part(part.name):
+                if is_temporary(part.name):
                     part.unlink()
     note.unlink()
 

@@ -62,7 +62,13 @@ def fetch_all(root: Repository, commit: str, source: Path, *, origin: str, how: 
     while modules:
         fetched = side_by_side(functools.partial(_fetch, how=how), modules, jobs=how.jobs)
         levels.append(fetched)
-        modules = tuple(inner for coming in fetched for inner in _within(coming))
+        modules = tuple(
+            inner
+            for module, objects in ((coming.module, _bare(coming.source)) for coming in fetched)
+            for inner in of_commit(
+                module.repository, module.commit, origin=module.origin, within=module, objects=objects
+            )
+        )
     return tuple(levels)
 
 
@@ -150,17 +156,6 @@ def _bare(mirror_path: Path) -> Repository:
     return Repository(work_tree=mirror_path, git_dir=mirror_path)
 
 
-def _within(coming: Coming) -> tuple[Module, ...]:
-    module = coming.module
-    return of_commit(
-        module.repository,
-        module.commit,
-        origin=module.origin,
-        within=module,
-        objects=_bare(coming.source),
-    )
-
-
 def _fetch(module: Module, *, how: Fetching) -> Coming:
     source = mirror.of(module.origin, depth=how.depth, retry=how.retry)
     try:
@@ -189,7 +184,7 @@ def _refuse_detour(module: Module) -> None:
         raise SourceError(f"submodule {module.path} leads out of the checkout through a link")
 
 
-def restore_objects(
+def refetch_lost_objects(
     root: Repository, note: Journal, *, origin: str, retry: RetryPolicy, say: Progress
 ) -> None:
     """Fetch the objects of a checkout again if its mirror was deleted since.

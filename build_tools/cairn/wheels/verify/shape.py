@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -102,17 +102,13 @@ def _findings(
     code: FindingCode, fix: str, what: str, group: Sequence[tuple[WheelInfo, frozenset[str]]], where: str = ""
 ) -> Iterator[tuple[Path, Finding]]:
     """The wheels of a group that have other values than most of it."""
-    usual = _usual(values for _, values in group)
+    # Of several that are as frequent, the first.
+    usual = Counter(values for _, values in group).most_common(1)[0][0]
     example = next(info.file_name for info, values in group if values == usual)
     for info, values in group:
         if values != usual:
             reason = where + _difference(what, usual - values, values - usual, example)
             yield info.path, Finding(code=code, reason=reason, fix=fix)
-
-
-def _usual(values: Iterable[frozenset[str]]) -> frozenset[str]:
-    """What most wheels have; of several, what the first of them has."""
-    return Counter(values).most_common(1)[0][0]
 
 
 def _difference(what: str, lacking: frozenset[str], more: frozenset[str], example: str) -> str:
