@@ -70,12 +70,12 @@ def _keep(request: Keep) -> list[Piece]:
 
     run, work_dir = request.load_run(), request.work_dir.absolute()
     if request.built_dir is not None:
-        is_whole = handover.keep_built(run, request.leg, request.built_dir.absolute())
+        is_whole = handover.keep_built(run, request.leg, request.built_dir.absolute(), request.signer())
         return ["it is kept" if is_whole else "the build has left nothing: it was ended"]
     leg = run.plan.leg(request.leg)
     if request.shard:
         shard = night_options.shard_of(run, leg, request.test_config, request.shard)
-        has_results = handover.keep_shard(run, shard, shard.results_in(work_dir))
+        has_results = handover.keep_shard(run, shard, shard.results_in(work_dir), request.signer())
     else:
         has_results = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
     return ["it is kept" if has_results else "the tests have left nothing: they were ended"]
@@ -101,7 +101,7 @@ class SmokeLeg(signing.SignOptions, night_options.LegOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Suite(night_options.LegOptions):
+class Suite(signing.SignOptions, night_options.LegOptions):
     """Options of `cairn ci night suite`.
 
     The tests are of the commit that the night froze, and the wheel must say that it was built from it.
@@ -159,7 +159,9 @@ def _suite(request: Suite) -> list[Piece]:
     run = request.load_run()
     shard = night_options.shard_of(run, run.plan.leg(request.leg), request.test_config, request.shard)
     limits, work_dir = Limits(all=request.timeout), request.work_dir.absolute()
-    job = fill(ShardTest, request, run=run, shard=shard, work_dir=work_dir, limits=limits)
+    job = fill(
+        ShardTest, request, run=run, shard=shard, work_dir=work_dir, limits=limits, signer=request.signer()
+    )
     folder = job.results if request.later else None
     if folder is not None:
         handover.forget(folder)

@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publish(signing.AttestOptions, common.StoreOptions):
+class Publish(signing.AttestOptions, common.OptionalStack, common.StoreOptions):
     """Options of `cairn index publish`.
 
-    Into the channels that users install from, sets come through the gate: see `cairn release promote`.
+    Into the channels that users install from, sets come through the gate: see `cairn release promote`. In a
+    store with a root, what a set takes from others is in the lock of its --stack.
 
         cairn index publish dist/*.whl --store ./store --set dist/set.json
     """
@@ -81,6 +82,7 @@ def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
             manifest=built_from.canonical(),
             statement=build_statement.beside(set_file),
             requirements=request.require,
+            stack=request.load_stack(),
             attester=attester,
             dry_run=request.dry_run,
             on_step=stage.update,
