@@ -52,7 +52,8 @@ class NightOptions(common.StackOptions, common.PatientStoreOptions):
     """`--stack`, `--line`, `--store`, `--patience` and `--night`; the others are of some commands alone."""
 
     night: str = option(
-        "which night; `latest` is the one that was frozen last",
+        "which night; `latest` is the one that was frozen last. In a store with a root, ID@DIGEST as the log "
+        "of its freezing names it",
         metavar="ID",
         convert=converters.nonempty,
         required=True,
