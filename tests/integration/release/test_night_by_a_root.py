@@ -25,18 +25,15 @@ from urllib.request import url2pathname
 import msgspec
 import pytest
 
-from cairn import datafile
 from cairn.cli.main import main
 from cairn.errors import CairnError
 from cairn.pipeline import install
 from cairn.pipeline.night import plan as plans
-from cairn.pipeline.night.plan import NightPlan
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Change, Index
 from cairn.release.pages.targets_file import Machine
 from cairn.release.trust import anchor
 from cairn.release.trust.signers import Signer
-from cairn.sources.manifest.manifest import Manifest
 from cairn.store.folder import LocalStore
 from helpers import tiny_stack
 from helpers.provenance import signer
@@ -203,6 +200,15 @@ class Night:
     fetched: dict[str, Objects]
     his: Objects
     wheel: str
+
+    def of(self, objects: Objects, folder: Path, **changes: Any) -> Jobs:
+        """The honest jobs, where the store has these objects."""
+        store, memory = folder / "store", folder / "store-memory"
+        jobs = dataclasses.replace(self.jobs, **{"folder": folder, "store": store, **changes})
+        store.mkdir(exist_ok=True)
+        dataclasses.replace(jobs, store=memory).put(self.memory)
+        jobs.put(objects)
+        return jobs
 
 
 def init(jobs: Jobs, offline: Signer) -> None:
@@ -383,14 +389,9 @@ def test_whatever_he_changes_is_refused_or_the_honest_bytes_are_promoted(
 ) -> None:
     outcomes = {}
     for number, (name, objects) in enumerate(chosen(night, job)):
-        jobs = dataclasses.replace(night.jobs, folder=tmp_path / str(number), store=tmp_path / "store")
-        jobs.store.mkdir(exist_ok=True)
-        jobs.folder.mkdir()
+        jobs = night.of(objects, tmp_path)
+        jobs.folder /= str(number)
         shutil.copytree(night.jobs.folder / "work", jobs.folder / "work", symlinks=True)
-        for key, data in night.memory.items():
-            (tmp_path / "store-memory" / key).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "store-memory" / key).write_bytes(data)
-        jobs.put(objects)
         try:
             outcomes[name] = goes_on(night, jobs, job)
             given = jobs.given()
@@ -407,11 +408,9 @@ def test_a_night_that_lies_there_under_its_name_is_not_frozen_again(
     night: Night, tmp_path: Path, part: str
 ) -> None:
     """Also where he takes away for the moment all that says that there is a root."""
-    jobs = dataclasses.replace(night.jobs, folder=tmp_path, store=tmp_path / "store", named="")
-    jobs.store.mkdir()
     nights = {key: data for key, data in night.his.items() if key.startswith("nights/2/")}
     ours = {key: data for key, data in night.after["init"].items() if not part or not key.startswith(part)}
-    jobs.put({**ours, **nights})
+    jobs = night.of({**ours, **nights}, tmp_path, named="")
     assert refused(jobs.freeze())
     without = dataclasses.replace(jobs, root="")
     assert (without.freeze().code == 0) == bool(part)  # which is why the workflow names the root there
@@ -433,9 +432,7 @@ COMMANDS = {
 def test_no_command_that_signs_or_leads_to_it_goes_on_with_a_night_by_its_id(
     night: Night, tmp_path: Path, name: str
 ) -> None:
-    jobs = dataclasses.replace(night.jobs, folder=tmp_path, store=tmp_path / "store", named=name)
-    jobs.store.mkdir()
-    jobs.put(night.after["test"])
+    jobs = night.of(night.after["test"], tmp_path, named=name)
     says = f"in a store with a root, {name} does not say whose night it is"
     place = {"LEG": jobs.leg, "OUT": tmp_path / "out"}
     for command, words in COMMANDS.items():
@@ -456,33 +453,19 @@ def test_no_command_that_signs_or_leads_to_it_goes_on_with_a_night_by_its_id(
 
 
 def test_a_set_of_another_night_that_staging_lists_as_one_of_this_is_not_promoted(
-    night: Night, tmp_path: Path
+    night: Night, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    jobs = dataclasses.replace(night.jobs, folder=tmp_path, store=tmp_path / "store")
-    jobs.store.mkdir()
-    jobs.put(night.after["test"])
-    manifest = json.loads(night.after["test"]["nights/2/night.json"])["manifest_sha256"]
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "his cache"))
+    jobs = night.of(night.after["test"], tmp_path)
     store = LocalStore(jobs.store)
-    now = Index(store, "staging").load()
-    (own,) = now.sets()
-    # Of an honest night, signed and tested, that was never to be promoted: here, this one under another name.
-    plain = json.loads(night.after["test"]["nights/2/night.json"])
-    other = {**json.loads(night.after["test"]["nights/2/manifest.json"]), "toolchain": {"image": "x"}}
-    text = datafile.convert(other, Manifest)
-    plain |= {"night": "3", "manifest_sha256": text.digest()}
-    jobs.put(
-        {
-            **night.after["test"],
-            "nights/3/manifest.json": text.canonical(),
-            "nights/3/night.json": datafile.dumps(datafile.convert(plain, NightPlan)).encode(),
-        }
-    )
-    listed = msgspec.structs.replace(own, manifest_sha256=text.digest())
-    assert listed.manifest_sha256 != manifest
+    earlier = plans.read(store, "2")  # of which the set is signed and tested
+    frozen = msgspec.structs.replace(plans.manifest_of(store, earlier), toolchain={"image": "another"})
+    later = msgspec.structs.replace(earlier, night="3", manifest_sha256=frozen.digest())
+    plans.create(store, later, frozen)
+    (own,) = Index(store, "staging").load().sets()
+    listed = msgspec.structs.replace(own, manifest_sha256=frozen.digest())
     commit(Index(store, "staging"), "stage", lambda _: Change(sets={own.set_id: listed}))
-    named = plans.find(store, "3")
-    assert named is not None
-    jobs.named = named.named
+    jobs.named = later.named
     (leg,) = jobs.promote().answer["legs"]
     assert not leg["promoted"]
     assert "it is of another manifest" in leg["reason"]
