@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publish(signing.AttestOptions, common.OptionalStack, common.StoreOptions):
+class Publish(signing.AttestOptions, common.StoreOptions):
     """Options of `cairn index publish`.
 
     Into the channels that users install from, sets come through the gate: see `cairn release promote`. In a
@@ -45,6 +45,7 @@ class Publish(signing.AttestOptions, common.OptionalStack, common.StoreOptions):
     require: tuple[str, ...] = repeated(
         "with --set: what the set needs and no metadata says", metavar="REQUIREMENT"
     )
+    stack: Path | None = common.stack(required=False)
 
 
 def _publish(request: Publish) -> Answer:
@@ -67,6 +68,7 @@ def _publish(request: Publish) -> Answer:
 
 
 def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
+    from cairn import stack as stacks
     from cairn.release.publish.stage import stage_set
     from cairn.sources.manifest import manifest
     from cairn.wheels import build_statement, wheelset
@@ -82,7 +84,7 @@ def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
             manifest=built_from.canonical(),
             statement=build_statement.beside(set_file),
             requirements=request.require,
-            stack=request.load_stack(),
+            stack=stacks.load(request.stack) if request.stack else None,
             attester=attester,
             dry_run=request.dry_run,
             on_step=stage.update,
