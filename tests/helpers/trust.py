@@ -14,7 +14,7 @@ from cairn.release.trust import anchor, client, metadata, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.metadata import TIMESTAMP, Version, sealed
 from cairn.release.trust.online import Promoter
-from cairn.release.trust.signers import PRIVATE_NAME, Signer
+from cairn.release.trust.signers import PRIVATE_NAME, Signer, Trust
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import Reader, Store
 from helpers.provenance import signer
@@ -48,6 +48,12 @@ def rooted(store: Store, *, threshold: int = 2) -> Anchor:
         "tester": [TESTER.public],
     }
     return root.publish(store, root.first(OFFLINE, named, threshold))
+
+
+def trust_of_roles() -> Trust:
+    """Whose word counts by that root."""
+    keys = [{one.key_id: one.public} for one in (PROMOTER, TESTER, BUILDER)]
+    return Trust(keys=keys[0], testers=keys[1], builders=keys[2])
 
 
 def looked_at(store: Store, trusted: Anchor) -> dict[str, str]:

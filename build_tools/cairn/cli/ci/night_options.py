@@ -52,7 +52,8 @@ class NightOptions(common.StackOptions, common.PatientStoreOptions):
     """`--stack`, `--line`, `--store`, `--patience` and `--night`; the others are of some commands alone."""
 
     night: str = option(
-        "which night; `latest` is the one that was frozen last",
+        "which night; `latest` is the one that was frozen last. In a store with a root, ID@DIGEST as the log "
+        "of its freezing names it",
         metavar="ID",
         convert=converters.nonempty,
         required=True,
@@ -62,16 +63,22 @@ class NightOptions(common.StackOptions, common.PatientStoreOptions):
     dry_run: bool = False
     only: tuple[str, ...] = ()
 
-    def load_run(self) -> NightRun:
+    def load_run(self, *, by_id: bool = False) -> NightRun:
         """Load the night, with its stack on the line that it was frozen for.
 
+        `by_id` is for a command that neither signs nor leads to what is signed.
+
         Raises:
-            UsageError: it is of a different stack, line or channel.
+            UsageError: it is of a different stack, line or channel; or it is named by its id alone, and the
+                store has a root.
         """
         from cairn import stack as stacks
         from cairn.pipeline.night import plan
+        from cairn.release import night_names
 
         store = self.open_existing_store()
+        if not by_id:
+            night_names.refuse_unnamed(store, self.night)
         stack = stacks.load(self.stack)
         night = plan.read(store, self.night, stack=stack.name, line=self.line, release=self.to)
         if self.to not in (None, night.release):

@@ -89,7 +89,7 @@ def _report(request: Report) -> Answer:
         if plan.find(request.open_store(), request.night) is None:
             return _never_frozen(request)
         request = dataclasses.replace(request, line=None, to=None)  # it has its own
-    run = request.load_run()
+    run = request.load_run(by_id=True)
     words = (word.partition("=") for word in request.results.split())
     ended = report.of_night(run, {job: how or job for job, _, how in words})
     unwritten = () if run.dry_run else report.record(run.store, run.plan, ended)

@@ -98,7 +98,10 @@ class Run(NightOptions):
 
 def _run(request: Run) -> Answer:
     from cairn.pipeline.night import driver
+    from cairn.release import night_names
 
+    if request.night:
+        night_names.check_id(night_names.taken_apart(request.night)[0])
     with _executor(request) as executor:
         drive_request = _drive_request(request, executor)
         if request.dry_run:
@@ -169,7 +172,6 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
             "--image is of workflows, which run builds in it", tip="run the whole of it in that image"
         )
     night = request.night or f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
-    plan.check_id(night.partition("@")[0])
     stack = stacks.load(request.stack)
     config = matrix_toml.load_matrix_toml(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
     trigger = config.triggers.get(request.choice.trigger)

@@ -70,12 +70,12 @@ def _keep(request: Keep) -> list[Piece]:
 
     run, work_dir = request.load_run(), request.work_dir.absolute()
     if request.built_dir is not None:
-        is_whole = handover.keep_built(run, request.leg, request.built_dir.absolute())
+        is_whole = handover.keep_built(run, request.leg, request.built_dir.absolute(), request.signer())
         return ["it is kept" if is_whole else "the build has left nothing: it was ended"]
     leg = run.plan.leg(request.leg)
     if request.shard:
         shard = night_options.shard_of(run, leg, request.test_config, request.shard)
-        has_results = handover.keep_shard(run, shard, shard.results_in(work_dir))
+        has_results = handover.keep_shard(run, shard, shard.results_in(work_dir), request.signer())
     else:
         has_results = handover.keep_tests(run, leg, work_dir / "smoke", request.signer())
     return ["it is kept" if has_results else "the tests have left nothing: they were ended"]
@@ -154,12 +154,21 @@ def _test(request: SmokeLeg) -> list[Piece]:
 def _suite(request: Suite) -> list[Piece]:
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.suite import ShardTest, run_shard
+    from cairn.release.trust import signers
     from cairn.testing.testing_options import Limits
 
     run = request.load_run()
     shard = night_options.shard_of(run, run.plan.leg(request.leg), request.test_config, request.shard)
     limits, work_dir = Limits(all=request.timeout), request.work_dir.absolute()
-    job = fill(ShardTest, request, run=run, shard=shard, work_dir=work_dir, limits=limits)
+    job = fill(
+        ShardTest,
+        request,
+        run=run,
+        shard=shard,
+        work_dir=work_dir,
+        limits=limits,
+        signer=signers.chosen_signer(None),
+    )
     folder = job.results if request.later else None
     if folder is not None:
         handover.forget(folder)

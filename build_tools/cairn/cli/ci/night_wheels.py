@@ -93,7 +93,11 @@ def _freeze(request: Freeze) -> Answer:
         Table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood]),
         Note(f"it is named, with what it is to build, by --night {night.named}"),
     )
-    more = {"missing": [leg.id for leg in night.legs if leg.id in missing], "build": builds}
+    more = {
+        "named": night.named,
+        "missing": [leg.id for leg in night.legs if leg.id in missing],
+        "build": builds,
+    }
     return Answer(night, text, more=more)
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Publish(signing.AttestOptions, common.StoreOptions):
     """Options of `cairn index publish`.
 
-    Into the channels that users install from, sets come through the gate: see `cairn release promote`.
+    Into the channels that users install from, sets come through the gate: see `cairn release promote`. In a
+    store with a root, what a set takes from others is in the lock of its --stack.
 
         cairn index publish dist/*.whl --store ./store --set dist/set.json
     """
@@ -44,6 +45,7 @@ class Publish(signing.AttestOptions, common.StoreOptions):
     require: tuple[str, ...] = repeated(
         "with --set: what the set needs and no metadata says", metavar="REQUIREMENT"
     )
+    stack: Path | None = common.stack(required=False)
 
 
 def _publish(request: Publish) -> Answer:
@@ -66,6 +68,7 @@ def _publish(request: Publish) -> Answer:
 
 
 def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
+    from cairn import stack as stacks
     from cairn.release.publish.stage import stage_set
     from cairn.sources.manifest import manifest
     from cairn.wheels import build_statement, wheelset
@@ -81,6 +84,7 @@ def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
             manifest=built_from.canonical(),
             statement=build_statement.beside(set_file),
             requirements=request.require,
+            stack=stacks.load(request.stack) if request.stack else None,
             attester=attester,
             dry_run=request.dry_run,
             on_step=stage.update,

@@ -73,7 +73,8 @@ class YankSet(signing.SignOptions, common.StoreOptions):
 
     set_id: str = argument("SET", "its id: the first digits will do", nargs="?", default="", group=_SUBJECT)
     night: str | None = option(
-        "all sets of a night, also those that are yet to be staged: its id, or its manifest's digest",
+        "all sets of a night, also those that are yet to be staged: its id, in a store with a root "
+        "ID@DIGEST; or its manifest's digest",
         group=_SUBJECT,
     )
     built_by: str | None = option(

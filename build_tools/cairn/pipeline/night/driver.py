@@ -165,9 +165,9 @@ def drive(request: DriveRequest, executor: Executor) -> Driven:
         CairnError: it could not be frozen, or not be reported.
     """
     variables = _run_variables()
-    _freeze(request, variables)
+    # By the name that freezing gives it: whoever changes it from then on is noticed.
+    request = replace(request, night=_freeze(request, variables))
     outcome, night = None, plan.read(request.store, request.night)
-    request = replace(request, night=night.named)  # whoever changes it now is noticed
     if anchor.anchor(request.store) is not None:
         console.current().info(f"to go on with it later: --night {night.named}")
     while due := _due(request, night):
@@ -192,20 +192,22 @@ def _run_variables() -> dict[str, str]:
     return {"GITHUB_RUN_ID": str(time.time_ns() // 1_000_000), "GITHUB_RUN_ATTEMPT": "1"}
 
 
-def _freeze(request: DriveRequest, variables: Mapping[str, str]) -> None:
-    """Begin the night, or find it."""
+def _freeze(request: DriveRequest, variables: Mapping[str, str]) -> str:
+    """Begin the night, or find it; return what it is named."""
     with tempfile.TemporaryDirectory(prefix="cairn-night-") as temporary:
         matrix = Path(temporary, "matrix.json")
         datafile.write(matrix, Matrix(legs=request.legs, others=request.others))
         with console.current().stage(f"freeze the night {request.night}") as stage:
-            _command(
+            frozen = _command(
                 request,
                 "freeze",
+                "--json",
                 *("--line", request.stack.line, "--matrix", str(matrix)),
                 *_freeze_arguments(request.freeze_options),
                 variables=variables,
                 say=stage.update,
             )
+    return str(json.loads(frozen.output)["named"])
 
 
 def _freeze_arguments(how: FreezeOptions) -> tuple[str, ...]:

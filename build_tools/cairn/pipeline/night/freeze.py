@@ -18,6 +18,7 @@ from cairn.output import Progress, console, github, silent, wording
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightPlan
 from cairn.pipeline.pipeline_options import FreezeOptions
+from cairn.release import night_names
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, now
 from cairn.release.index.snapshot import Index
@@ -71,7 +72,7 @@ def freeze(
     """
     refs = _refs(request)
     if (night := plan.find(store, request.night)) is not None:
-        _refuse_unnamed(store, request.night)
+        night_names.refuse_unnamed(store, request.night)
         _refuse_other(night, request)
         return night
     _refuse_legs(request)
@@ -83,7 +84,7 @@ def freeze(
         )
     frozen = _manifest(store, request, refs, say)
     new_plan = NightPlan(
-        night=plan.check_id(request.night),
+        night=night_names.check_id(request.night),
         stack=request.stack.name,
         line=request.stack.line,
         frozen=now(),
@@ -102,7 +103,7 @@ def freeze(
     except StoreError:  # another run has begun it meanwhile
         if (night := plan.find(store, request.night)) is None:
             raise
-        _refuse_unnamed(store, request.night)
+        night_names.refuse_unnamed(store, request.night)
         _refuse_other(night, request)
         return night
     return new_plan
@@ -172,15 +173,6 @@ def _spelt(stack: Stack, name: str, origin: str, hashtag: str) -> str:
     own = checkout_stack.origin_of(stack.project(name)) if origin else ""
     is_fork = url.identity(own) != url.identity(origin)
     return f"{name}={url.without_credentials(origin)}@{hashtag}" if is_fork else f"{name}={hashtag}"
-
-
-def _refuse_unnamed(store: Store, night: str) -> None:
-    """Refuse a night by its id alone where others may have put it there: nobody signs nights."""
-    if "@" not in night and anchor.anchor(store) is not None:
-        raise UsageError(
-            f"the night {night} is there, and in a store with a root an id does not say whose it is",
-            tip="begin another; or name it as the log of its freezing does: ID@DIGEST",
-        )
 
 
 def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
@@ -313,7 +305,7 @@ def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
 
 def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
     """Return the manifest of an earlier night, if it covers these legs."""
-    _refuse_unnamed(store, request.like)
+    night_names.refuse_unnamed(store, request.like)
     frozen = plan.manifest_of(store, plan.read(store, request.like))
     if not _is_for(frozen, request):
         lacking = _lacking(frozen, request.legs)

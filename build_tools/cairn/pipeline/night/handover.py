@@ -18,15 +18,16 @@ from pathlib import Path
 import msgspec
 
 from cairn import datafile, files
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, StoreError, UsageError
 from cairn.matrix.legs import Leg
-from cairn.output import Progress, github, silent
-from cairn.pipeline.night import plan, shards, smoke, stage
+from cairn.output import Progress, console, github, silent
+from cairn.pipeline.night import plan, shards, signed, smoke, stage
 from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
 from cairn.pipeline.night.stage import NOTE_FILE, StagedLeg
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
+from cairn.release.provenance.dsse import SignatureError
 from cairn.release.trust.signers import Signer
 from cairn.store.folder import LocalStore
 from cairn.store.memory import OverlayStore
@@ -115,10 +116,10 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
     return _keep_note(run, leg, work_dir) or has_results
 
 
-def keep_shard(run: NightRun, shard: Shard, results: Path) -> bool:
+def keep_shard(run: NightRun, shard: Shard, results: Path, signer: Signer | None = None) -> bool:
     """Store the results of a shard; return whether there are any."""
     if has_results := (results / suite_results.SHARD).is_file():
-        shards.keep(run.store, run.plan, shard, results)
+        shards.keep(run, shard, results, signer)
     return _keep_note(run, shard.leg, results, shard.part) or has_results
 
 
@@ -131,8 +132,8 @@ def _keep_note(run: NightRun, leg: Leg, folder: Path, part: str = "") -> bool:
     return True
 
 
-def keep_built(run: NightRun, build: str, folder: Path) -> bool:
-    """Store the output folder of a build; return whether it has left anything.
+def keep_built(run: NightRun, build: str, folder: Path, signer: Signer | None = None) -> bool:
+    """Store the output folder of a build, signed; return whether it has left anything.
 
     Of a build that failed, it is the note that says why.
     """
@@ -146,7 +147,9 @@ def keep_built(run: NightRun, build: str, folder: Path) -> bool:
     names = [path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)]
     prefix = f"{_built(run, build)}{github.run_id()}.{github.attempt()}/"
     # The note last: what has one is whole.
-    for name in (*sorted(set(names) - {NOTE_FILE} if is_good else ()), NOTE_FILE):
+    names = [*sorted(set(names) - {NOTE_FILE, signed.FILE} if is_good else ()), NOTE_FILE]
+    signed.sign(run, prefix, {name: files.sha256_of(folder / name) for name in names if signer}, signer)
+    for name in names:
         run.store.put_file(prefix + name, folder / name)
     return True
 
@@ -167,7 +170,7 @@ def stage_built(run: NightRun, *, say: Progress = silent) -> tuple[StagedLeg, ..
                 say(f"fetching {name}")
                 # Of this attempt from here on: this run may have yet to come to that of another run.
                 copy = Path(temporary, f"wheels-{name}-{github.attempt()}")
-                _copy(run.store, prefix, copy)
+                _copy(run, prefix, copy)
                 datafile.write(copy / NOTE_FILE, msgspec.structs.replace(note, attempt=github.attempt()))
         staged = stage.stage_night(run, Path(temporary), say=say)
     is_staged = {one.leg.id: one.set_id is not None for one in staged}
@@ -179,19 +182,28 @@ def stage_built(run: NightRun, *, say: Progress = silent) -> tuple[StagedLeg, ..
 
 
 def _attempts(run: NightRun, build: str) -> Iterator[tuple[str, StepNote]]:
-    """Yield the prefix and the note of each whole output folder of a build."""
+    """Yield the prefix and the note of each whole output folder of a build, signed where there is a root."""
     for name in run.store.folders(_built(run, build)):
-        key = f"{_built(run, build)}{name}/{NOTE_FILE}"
-        if _ATTEMPT.fullmatch(name) and run.store.exists(key):
-            yield key.removesuffix(NOTE_FILE), datafile.loads(run.store.read(key).data, StepNote, name=key)
+        prefix = f"{_built(run, build)}{name}/"
+        if not _ATTEMPT.fullmatch(name) or not run.store.exists(prefix + NOTE_FILE):
+            continue
+        try:
+            data = signed.read(run, prefix, NOTE_FILE, by="builder")
+        except SignatureError as error:  # as if it had left nothing: it is made again
+            console.current().warn(f"skipping what a build has left: {error}")
+            continue
+        yield prefix, datafile.loads(data, StepNote, name=prefix + NOTE_FILE)
 
 
-def _copy(store: Store, prefix: str, folder: Path) -> None:
-    for item in store.list(prefix):
-        path = folder / item.key.removeprefix(prefix)
+def _copy(run: NightRun, prefix: str, folder: Path) -> None:
+    digests = signed.digests(run, prefix, by="builder")
+    for name in digests or [item.key.removeprefix(prefix) for item in run.store.list(prefix)]:
+        path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with store.as_file(item.key) as source:
+        with run.store.as_file(prefix + name) as source:
             files.copy(source, path)
+        if digests and files.sha256_of(path) != digests[name]:
+            raise StoreError(f"{prefix}{name} was changed since it was built", tip="build it again")
 
 
 def _built(run: NightRun, build: str) -> str:

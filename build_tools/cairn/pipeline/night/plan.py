@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -21,6 +20,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.matrix import legs as matrix_legs
 from cairn.matrix.legs import Build, Leg
 from cairn.output import console, github, wording
+from cairn.release import night_names
 from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.snapshot import Index
@@ -34,8 +34,6 @@ from cairn.wheels.metadata import rocm_version
 Stage = Literal["build", "stage", "test", "promote"]
 STAGES: tuple[Stage, ...] = ("build", "stage", "test", "promote")
 """The stages of a leg, in their order."""
-
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 
 class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
@@ -224,17 +222,6 @@ def index_of(leg: Leg, channel: str) -> str:
     return f"{channel}/{leg.family}" if leg.family in names else channel
 
 
-def check_id(night: str) -> str:
-    """Return `night` if it is a valid id.
-
-    Raises:
-        UsageError: it is not.
-    """
-    if not _ID.fullmatch(night):
-        raise UsageError(f"{night[:100]!r} cannot name a night", tip="use letters, digits, dots and dashes")
-    return night
-
-
 def create(store: Store, plan: NightPlan, manifest: Manifest) -> None:
     """Store a night, its manifest first, so that a night with a plan is complete.
 
@@ -247,7 +234,7 @@ def create(store: Store, plan: NightPlan, manifest: Manifest) -> None:
 
 def begun_manifest(store: Store, night: str) -> Manifest | None:
     """Return the manifest of a night, also of one whose `create` was interrupted; or None."""
-    key = keys.night_key(check_id(night), "manifest.json")
+    key = keys.night_key(night_names.check_id(night), "manifest.json")
     try:
         return datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
     except MissingKeyError:
@@ -258,13 +245,15 @@ def find(store: Store, night: str) -> NightPlan | None:
     """Return the night with that id, or None.
 
     Raises:
-        StoreError: it is not what an id with a digest (`NightPlan.named`) names.
+        StoreError: it is not what an id with a digest (`NightPlan.named`) names, or there is none by now.
     """
-    night, _, digest = night.partition("@")
-    key = keys.night_key(check_id(night), "night.json")
+    night, digest = night_names.taken_apart(night)
+    key = keys.night_key(night_names.check_id(night), "night.json")
     try:
         data = store.read(key).data
     except MissingKeyError:
+        if digest:
+            raise _missing(store, night) from None
         return None
     plan = datafile.loads(data, NightPlan, name=f"{store.url}/{key}")
     if plan.night != night:
@@ -310,10 +299,13 @@ def read(
         return newest
     existing = find(store, night)
     if existing is None:
-        raise StoreError(
-            f"{store.url} has no night {night}", tip="`cairn ci night list` shows which nights there are"
-        )
+        raise _missing(store, night)
     return existing
+
+
+def _missing(store: Store, night: str) -> StoreError:
+    tip = "`cairn ci night list` shows which nights there are"
+    return StoreError(f"{store.url} has no night {night}", tip=tip)
 
 
 def every(store: Store) -> Iterator[NightPlan]:

@@ -21,9 +21,10 @@ from cairn import files
 from cairn.errors import CairnError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import console, github
-from cairn.pipeline.night import hanging, plan
+from cairn.pipeline.night import hanging, plan, signed
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index import keys, write
+from cairn.release.trust.signers import Signer
 from cairn.stack import Floor, Stack
 from cairn.store.protocol import Store
 from cairn.testing.junit import TestOutcome
@@ -145,55 +146,63 @@ def demanding(stack: Stack, leg: Leg) -> Stack:
     return msgspec.structs.replace(stack, gate=msgspec.structs.replace(stack.gate, records=records))
 
 
-def keep(store: Store, night: NightPlan, shard: Shard, folder: Path) -> None:
-    """Store the results of a shard from a folder.
+def keep(run: NightRun, shard: Shard, folder: Path, signer: Signer | None = None) -> None:
+    """Store the results of a shard from a folder, signed.
 
     Raises:
         UsageError: it has left none.
     """
     result, _ = suite_results.read_shard(folder)
-    hanging.keep(store, night.night, result.hanging)
+    hanging.keep(run.store, run.plan.night, result.hanging)
     digest = files.sha256_of(folder / suite_results.SHARD)
     # With a digest: a cluster may run a shard again in the same attempt of a run.
     name = f"{shard.number}.{github.run_id()}.{github.attempt()}.{digest[:12]}"
-    prefix = f"{_prefix(night, shard.leg, shard.config)}{name}/"
+    prefix = f"{_prefix(run.plan, shard.leg, shard.config)}{name}/"
+    signed.sign(run, prefix, {suite_results.SHARD: digest}, signer)  # which has the digests of the others
     # The result last: what has one is whole.
     for name in suite_results.FILES:
-        write.create(store, prefix + name, (folder / name).read_bytes())
+        write.create(run.store, prefix + name, (folder / name).read_bytes())
 
 
-def results_of(store: Store, night: NightPlan, shard: Shard, *, set_id: str) -> dict[int, StoredShard]:
+def results_of(run: NightRun, shard: Shard, *, set_id: str) -> dict[int, StoredShard]:
     """Return the latest results of each shard of one configuration, by number.
 
     Only results of this set count and, if the plan, the wheels, the sources or skip-tests changed between two
-    attempts, only results of the latest of these.
+    attempts, only results of the latest of these. In a store with a root, what no tester signed does not.
 
     Args:
-        store: the store that has the results.
-        night: the night.
+        run: the night.
         shard: any shard of the configuration.
         set_id: the set.
     """
     of_this = (set_id, shard.count)
     candidates = [
-        one for one in _all(store, night, shard) if (one.result.set_id, one.result.shards) == of_this
+        one for one in _all(run, run.plan, shard) if (one.result.set_id, one.result.shards) == of_this
     ]
     return {one.result.shard: one for one in candidates if one.run == candidates[-1].run}
 
 
-def _all(store: Store, night: NightPlan, shard: Shard) -> list[StoredShard]:
-    """Return all stored results of the shards of a configuration, ordered by their end."""
-    items = []
+def _all(run: NightRun, night: NightPlan, shard: Shard) -> list[StoredShard]:
+    """Return all stored results of the shards of a configuration, ordered by their end.
+
+    Those of another night than the run's may be unsigned: how long tests took is no reason to promote.
+    """
+    items, store = [], run.store
     for item in store.list(_prefix(night, shard.leg, shard.config)):
         if not item.key.endswith(f"/{suite_results.SHARD}"):
             continue
         try:
-            result = suite_results.loads_shard(store.read(item.key).data, name=f"{store.url}/{item.key}")
+            prefix = item.key.removesuffix(suite_results.SHARD)
+            if night == run.plan:
+                data = signed.read(run, prefix, suite_results.SHARD, by="tester")
+            else:
+                data = store.read(item.key).data
+            result = suite_results.loads_shard(data, name=f"{store.url}/{item.key}")
         except CairnError as error:  # as if the shard had left nothing: it runs again
             console.current().warn(f"skipping the results of a shard: {error}")
             continue
         if result.config == shard.config:
-            items.append(StoredShard(prefix=item.key.removesuffix(suite_results.SHARD), result=result))
+            items.append(StoredShard(prefix=prefix, result=result))
     return sorted(items, key=lambda one: one.ended)
 
 
@@ -214,7 +223,7 @@ def times(run: NightRun, shard: Shard) -> Times:
     store = run.store
     for night in plan.before(run)[:_NIGHTS]:
         by_set: dict[str | None, dict[int, StoredShard]] = {}
-        for one in _all(store, night, shard):
+        for one in _all(run, night, shard):
             by_set.setdefault(one.result.set_id, {})[one.result.shard] = one
         whole = [
             by_number
@@ -239,9 +248,7 @@ def due(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
     return tuple(
         shard
         for shard in expected(run.stack, leg)
-        if not _is_good(
-            run.store, results_of(run.store, run.plan, shard, set_id=staged.set_id).get(shard.number)
-        )
+        if not _is_good(run.store, results_of(run, shard, set_id=staged.set_id).get(shard.number))
     )
 
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from cairn.errors import StoreError
 from cairn.matrix.legs import Leg
+from cairn.output import wording
 from cairn.pipeline.night import plan, shards
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
@@ -77,10 +78,14 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         return Standing(leg=leg, state="missing", reason="no set of it was staged")
     if staged.yanked is not None:
         return _when_yanked(leg, staged)
+    wheel_set = read_set(run.store, staged.set_id)
+    if wheel_set.manifest_sha256 != night.manifest_sha256:  # nobody signs what staging lists
+        text = f"{night.staging} lists the set {wording.short_id(staged.set_id)} as of this night"
+        raise StoreError(f"{text}, and it is of another manifest", tip="find out who listed it")
     case = Case(
         source=run.index(leg, night.staging).load(),
         target=run.index(leg, night.release).load(),
-        wheel_set=read_set(run.store, staged.set_id),
+        wheel_set=wheel_set,
         stack=shards.demanding(run.stack, leg),
         set_records=records.read(run.store, staged.set_id, trust=run.trust),
     )

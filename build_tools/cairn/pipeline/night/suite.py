@@ -50,6 +50,7 @@ class ShardTest:
         shard: which.
         work_dir: receives the sources of the tests, and the environment, the log and the results.
         limits: of time.
+        signer: signs the results; None for no signature.
         gpus: where the kernel describes the GPUs of the machine.
         later: leave the results in the work folder, for a step that may write to the store (`handover`).
     """
@@ -58,6 +59,7 @@ class ShardTest:
     shard: Shard
     work_dir: Path
     limits: Limits = field(default_factory=Limits)
+    signer: Signer | None = None
     gpus: Path = kernel.KFD_NODES
     later: bool = False
 
@@ -103,7 +105,7 @@ def run_shard(request: ShardTest) -> Merged:
             _suite_request(request, folder, commits, tested), say=show.warn, on_line=stage.update
         )
     if not request.later:
-        shards.keep(run.store, run.plan, shard, results)
+        shards.keep(run, shard, results, request.signer)
     merged = merging.merge([results], results, part=True)
     if merged.judgement.verdict in ("failed", "invalid"):
         raise TestsFailedError(
@@ -253,7 +255,7 @@ def _judge(
 
 def _merge(run: NightRun, suite_shards: Sequence[Shard], set_id: str, folder: Path) -> Merged:
     first = suite_shards[0]
-    results = shards.results_of(run.store, run.plan, first, set_id=set_id)
+    results = shards.results_of(run, first, set_id=set_id)
     if not results:
         raise TestsFailedError(f"none of its {first.count} shards left a result", tip="read their logs")
     folders = [

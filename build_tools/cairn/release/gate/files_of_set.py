@@ -83,7 +83,8 @@ def unreviewed(case: Case) -> Iterator[str]:
             yield f"{file.file_name} is {build} in {case.source.index.name}, and the set says {file.origin}"
     files = case.wheel_set.closure
     if case.trust is not None and case.trust.builders is not None:
-        built_with = evidence.builder_statement(case.store, case.wheel_set).inputs if files else {}
+        by_lock = files or (case.mirror_lock and case.mirror_lock.sdk)
+        built_with = evidence.builder_statement(case.store, case.wheel_set).inputs if by_lock else {}
         yield from mirror_lock.unvouched(files, case.mirror_lock, built_with)
     elif case.mirror_lock is not None:
         others = (file for file in files if not mirror_lock.is_of_sdk(project_of(file.file_name)))

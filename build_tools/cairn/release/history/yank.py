@@ -7,6 +7,7 @@ no other index takes it, whatever becomes of the indexes, until somebody lifts t
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
+from cairn.release import night_names
 from cairn.release.history.difference import checked_reason
 from cairn.release.index import commit, keys, marks
 from cairn.release.index.generation import now, who
@@ -224,14 +226,20 @@ def manifest_of(store: Store, night: str) -> str:
 
     Args:
         store: the store.
-        night: its id, or the digest itself, which may be shortened where the store has a set of it.
+        night: its id, with its digest where the store has a root; or the digest of the manifest itself, which
+            may be shortened where the store has a set of it.
 
     Raises:
-        StoreError: there is no such night.
+        StoreError: there is no such night, or it was changed since it was frozen.
     """
-    key = keys.night_key(night, "night.json")
+    name, frozen = night_names.taken_apart(night)
+    key = keys.night_key(name, "night.json")
     if keys.kind_of(key) == "night" and store.exists(key):
-        plan = datafile.parse_json(store.read(key).data, name=f"{store.url}/{key}")
+        night_names.refuse_unnamed(store, night)
+        data = store.read(key).data
+        if frozen not in ("", hashlib.sha256(data).hexdigest()):
+            raise StoreError(f"{store.url}/{key} was changed since it was frozen", tip="name the manifest")
+        plan = datafile.parse_json(data, name=f"{store.url}/{key}")
         digest = plan.get("manifest_sha256") if isinstance(plan, dict) else None
         if isinstance(digest, str):
             return digest

@@ -90,8 +90,8 @@ class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
         platforms: such as `linux_x86_64`.
         asked: what led to the files.
         files: by project, version and name.
-        sdk: files of the ROCm SDK that are trusted besides those that a builder used, name to sha256. Nothing
-            fetches them.
+        sdk: files of the ROCm SDK that were reviewed, name to sha256: where there are any, sets of a store
+            with a root are built with none but these. Nothing fetches them.
     """
 
     stack: str
@@ -201,17 +201,21 @@ def unvouched(
     Args:
         closure: the files that a set needs besides its own.
         lock: what was reviewed; None for nothing.
-        built_with: the files of the ROCm SDK that the builder says it used, name to sha256.
+        built_with: what the builder says it used: the files of the ROCm SDK, name to sha256, among the rest.
     """
     locked = {file.file_name: file.sha256 for file in lock.files} if lock else {}
-    sdk = {**(lock.sdk if lock else {}), **built_with}
+    reviewed = lock.sdk if lock else {}
+    for name, sha256 in built_with.items() if reviewed else ():
+        if name.endswith((".whl", ".tar.gz")) and reviewed.get(name) != sha256:  # no project of the stack
+            yield f"{name} with sha256 {sha256}, which it was built with, is not in the lock's [sdk]"
+    sdk = reviewed or built_with
     for file in closure:
         of_sdk = is_of_sdk(project_of(file.file_name))
         if (sdk if of_sdk else locked).get(file.file_name) != file.sha256:
             why = (
                 "of the ROCm SDK that the builder says it used, nor in the lock: build it again with that "
                 "SDK, or cairn index mirror lock --stack STACK FILE"
-                if of_sdk
+                if of_sdk and not reviewed
                 else "in the lock of the mirror"
                 if lock
                 else "in a lock, and the stack has none: cairn index mirror lock --stack STACK WHEEL …"

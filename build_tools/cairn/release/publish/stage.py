@@ -52,7 +52,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         manifest: what it was built from, in the spelling whose sha256 the set names.
         statement: the builder's, which lies beside set.json as `builder.json`.
         requirements: what the set needs besides what it names itself.
-        stack: whose lock counts where the store has a root; None leaves that to the gate, after the tests.
+        stack: whose lock counts where the store has a root; None for no lock.
         attester: who vouches for where the wheels come from, and by a key for the builder's statement; None
             for nobody.
         dry_run: refuse what would be refused, and write nothing.
@@ -69,7 +69,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     Ledger(store).refuse_banned([wheel_set])
     dists = _as_built(wheel_set, wheels, manifest, statement)
     sealed = _sealed(wheel_set, requirements, dists, (target := Index(store, index)).load())
-    if stack is not None and anchor.anchor(store) is not None:
+    if anchor.anchor(store) is not None:
         _refuse_unvouched(sealed, stack, statement, index)
     on_step("comparing the device wheels with what was split")
     rules.refuse_incomplete_split(sealed, wheels)
@@ -112,13 +112,15 @@ def _sealed(
     return sealed
 
 
-def _refuse_unvouched(sealed: WheelSet, stack: Stack, statement: bytes, index: str) -> None:
+def _refuse_unvouched(sealed: WheelSet, stack: Stack | None, statement: bytes, index: str) -> None:
     """Refuse a set that an index, to which others may write, has given a file that nobody vouches for."""
     built_with = build_statement.decode(statement, name=BUILDER_FILE).inputs
-    if problems := tuple(mirror_lock.unvouched(sealed.closure, mirror_lock.of(stack), built_with)):
+    lock = mirror_lock.of(stack) if stack else None
+    if problems := tuple(mirror_lock.unvouched(sealed.closure, lock, built_with)):
+        first = "" if stack else "name the stack that has the lock, with --stack; "
         raise StoreError(
             f"{index} gives the set what nobody vouches for: {'; '.join(problems)}",
-            tip="find out who published it before you lock it",
+            tip=f"{first}find out who published it before you lock it",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,20 +11,23 @@ import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.errors import UsageError
+from cairn.errors import StoreError, UsageError
 from cairn.pipeline.night import handover, hanging, plan, report, smoke
 from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import read_set
+from cairn.release.provenance import dsse
 from cairn.stack import Sdk
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
 from cairn.testing import record
 from helpers.gate import record_of
 from helpers.night import MakeNight, Night, leg_of, staged
+from helpers.provenance import signer
 from helpers.release import Breaking, Broken
+from helpers.trust import BUILDER, TESTER, trust_of_roles
 
 
 @pytest.fixture
@@ -126,6 +130,55 @@ def test_what_a_build_left_is_staged_from_the_store_and_then_removed(
     assert (again.set_id, again.kept) == (first.set_id, True)
     (nothing,) = handover.stage_built(replace(run, only=(other.id,)))
     assert nothing.reason == "no wheels were built"
+
+
+def _swap_torch(store: MemoryStore, prefix: str) -> None:
+    key = next(key for key in store.objects if key.startswith(prefix) and key.endswith(".whl"))
+    store.write(key, store.read(key).data + b"his")
+
+
+def _other_attempt(store: MemoryStore, prefix: str) -> None:
+    for key in [key for key in store.objects if key.startswith(prefix)]:
+        store.write(key.replace("/0.1/", "/7.1/"), store.read(key).data)
+        store.delete(key)
+
+
+def _signed_by_him(store: MemoryStore, prefix: str) -> None:
+    _swap_torch(store, prefix)
+    store.write(prefix + "signed.json", datafile.dumps(dsse.sign(b"{}", "x", signer(66))).encode())
+
+
+def _is_good(store: MemoryStore, prefix: str) -> None:
+    note = store.read(prefix + "step.json").data
+    store.write(prefix + "step.json", note.replace(b"no compiler", b"as you like"))
+
+
+@pytest.mark.parametrize("does", [_swap_torch, _other_attempt, _signed_by_him, _is_good])
+def test_in_a_store_with_a_root_what_a_builder_signed_is_staged_and_nothing_else(
+    night: Night, run: NightRun, output: Path, does: Callable[[MemoryStore, str], None]
+) -> None:
+    leg, store = run.plan.legs[0], run.store
+    assert isinstance(store, MemoryStore)
+    run = replace(run, trust=trust_of_roles(), only=(leg.id,))
+    night.build(folder=output)
+    end_build(run, output)
+    if does == _is_good:
+        (output / "step.json").write_text((output / "step.json").read_text().replace("done", "no compiler"))
+    with pytest.raises(UsageError, match="what a job leaves for the next one is signed"):
+        handover.keep_built(run, leg.id, output)
+    assert handover.keep_built(run, leg.id, output, TESTER)
+    assert handover.built(run) == frozenset()
+    assert handover.keep_built(run, leg.id, output, BUILDER)
+    assert handover.built(run) == {leg.id}
+    honest = dict(store.objects)
+    does(store, keys.night_key("7", f"built/{leg.id}/0.1/"))
+    if does == _swap_torch:
+        with pytest.raises(StoreError, match="was changed since it was built"):
+            handover.stage_built(run)
+    else:
+        assert handover.stage_built(run)[0].set_id is None
+    store.objects.update(honest)
+    assert handover.stage_built(run)[0].set_id is not None
 
 
 def test_what_two_legs_share_stays_until_both_are_staged(night_of: MakeNight, output: Path) -> None:

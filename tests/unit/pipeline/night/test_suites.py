@@ -32,8 +32,10 @@ from cairn.testing.suite.suite_results import ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import load
 from helpers.gate import at, data_of, record_of
 from helpers.night import MakeNight, Night, leg_of, run_of, staged
+from helpers.provenance import signer
 from helpers.release import move
 from helpers.suites import other_accounts
+from helpers.trust import BUILDER, TESTER, trust_of_roles
 
 LEG = leg_of("gfx94X-dcgpu", suites=("default",))
 ON_GPU = {"hardware": ("gfx942",)}
@@ -77,10 +79,11 @@ class Scene:
             "duration_seconds": 1.0, "outcomes_sha256": files.sha256_of(folder / suite_results.OUTCOMES),
             "disagreements": (), "accounts": other_accounts(folder, tests),
         }  # fmt: skip
+        signer = changes.pop("signer", None)
         names = changes.pop("hardware", ON_GPU["hardware"])
         values["gpus"] = tuple(Gpu(target=name) for name in names)
         datafile.write(folder / suite_results.SHARD, ShardResult(**(values | changes)))
-        shards.keep(self.run.store, self.run.plan, shard, folder)
+        shards.keep(self.run, shard, folder, signer)
 
     def merge(self) -> SuiteMerge:
         (found,) = suite.merge_night(self.run, self.folder / "work")
@@ -113,6 +116,34 @@ def test_a_set_that_has_passed_its_smoke_tests_waits_for_its_suite(scene: Scene)
     assert (found.state, found.reason) == ("untested", "no suite record of default has passed on gfx942")
     assert scene.wanted() == ["default-1", "default-2"]
     assert not promote.promote_night(scene.run).legs[0].promoted
+
+
+def test_in_a_store_with_a_root_the_shards_that_a_tester_signed_are_judged(scene: Scene) -> None:
+    rooted = dataclasses.replace(scene, run=dataclasses.replace(scene.run, trust=trust_of_roles()))
+    with pytest.raises(UsageError, match="what a job leaves for the next one is signed"):
+        rooted.leave(1)
+    store = scene.run.store
+    rooted.leave(1, attempt=2, signer=TESTER)
+    (passed,) = [item.key for item in store.list("nights/7/shards/") if item.key.endswith("/signed.json")]
+    rooted.leave(2, signer=TESTER, failed=["test_a"])
+    (failed,) = [
+        item.key
+        for item in store.list("nights/7/shards/")
+        if item.key.endswith("/signed.json") and item.key != passed
+    ]
+    for attempt, (number, his) in enumerate(((1, BUILDER), (2, signer(66))), 3):
+        rooted.leave(number, attempt=attempt, signer=his)  # later, and all of it has passed
+    assert rooted.wanted() == ["default-2"]
+    # He puts what passed in place of what failed: with its signature, with that of another shard, with none.
+    result = failed.replace("signed.json", "shard.json")
+    store.write(result, store.read(result).data.replace(b"{", b"{ ", 1))
+    assert rooted.wanted() == ["default-2"]
+    store.write(failed, store.read(passed).data)
+    assert rooted.wanted() == ["default-2"]
+    store.delete(failed)
+    merged = rooted.merge()
+    assert not merged.good
+    assert "2 left no result" in merged.reason
 
 
 def test_two_shards_become_one_record_and_let_the_set_through(

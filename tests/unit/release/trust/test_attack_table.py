@@ -547,6 +547,27 @@ def _(scene: Scene) -> None:
         new.is_refused("is not in a lock, and the stack has none: cairn index mirror lock")
 
 
+@attack(BUCKET, "puts a dependency into staging that a set takes which is published by hand", old=SIGNED)
+def _(scene: Scene) -> None:
+    for project, locked in (("numpy", True), ("rocm-sdk-core", False)):
+        with (
+            Next(scene, project, planted=True, locked=locked) as new,
+            pytest.raises(CairnError, match="what nobody vouches for") as refused,
+        ):
+            new.staged(None)
+        assert new.needed.name in str(refused.value)
+
+
+@attack(
+    BUCKET, "puts his ROCm SDK where it is installed from, and the lock of the stack has an SDK", old=SIGNED
+)
+def _(scene: Scene) -> None:
+    with Next(scene, "rocm-sdk-core", planted=True) as new:
+        sha256 = hashlib.sha256(new.needed.read_bytes()).hexdigest()
+        new.built_with = {new.needed.name: sha256}  # as its builder, who knows no better, says
+        new.is_refused("which it was built with, is not in the lock's [sdk]")
+
+
 @attack(BUCKET, "changes what a night has frozen, to have it build his commits", old=SIGNED)
 def _(scene: Scene) -> None:
     night = plan_of(leg_of("gfx94X-dcgpu"))
@@ -572,7 +593,7 @@ def _(scene: Scene) -> None:
     )
     with anchor.acting(root=scene.root):
         for one in (asked, dataclasses.replace(asked, night="8", like="7")):
-            with pytest.raises(CairnError, match="an id does not say whose it is"):
+            with pytest.raises(CairnError, match="does not say whose night it is"):
                 freeze(scene.store, one)
         by_name = dataclasses.replace(asked, night=plan_of(*legs).named)
         with pytest.raises(CairnError, match="was changed since it was frozen"):
@@ -879,15 +900,34 @@ class Next(contextlib.AbstractContextManager["Next"]):
             )
 
     def is_refused(self, words: str) -> None:
-        """Staging refuses it, and so does the gate where a builder stages without his stack."""
+        """Staging refuses it, and so does the gate where a builder had a lock that nobody reviewed."""
         with pytest.raises(CairnError, match=re.escape(words)) as refused:
             self.staged(self.stack)
         assert self.needed.name in str(refused.value)
         with pytest.raises(RefusedError) as refused:
-            self.promoted(self.staged(None))
+            self.promoted(self.staged(self._careless()))
         (reason,) = refused.value.reasons
         assert reason.startswith(f"1. every file passes verify: {self.needed.name} with sha256 ")
         assert words in reason
+
+    def _careless(self) -> Stack:
+        """The stack with a lock that has whatever lies in staging."""
+        folder, sha256 = self._scene.folder / "careless", hashlib.sha256(self.needed.read_bytes()).hexdigest()
+        distribution, version = self.needed.name.split("-")[:2]
+        name = distribution.replace("_", "-")
+        one = LockedFile(name=name, version=version, file_name=self.needed.name, sha256=sha256)
+        of_sdk = mirror_lock.is_of_sdk(name)
+        sdk = {self.needed.name: sha256, **self.built_with} if of_sdk else {}
+        lock = MirrorLock(
+            stack="sample",
+            pythons=("3.11",),
+            platforms=("win_amd64",),
+            files=() if of_sdk else (one,),
+            sdk=sdk,
+        )
+        stack = msgspec.structs.replace(self.stack, folder=str(folder))
+        mirror_lock.write(mirror_lock.path_of(stack), lock)
+        return stack
 
 
 def _lead_to(offer: dict[str, Any], other: WheelSet) -> None:

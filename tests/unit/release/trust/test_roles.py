@@ -85,13 +85,13 @@ def test_a_promotion_asks_the_builder_and_the_tester_by_their_own_keys(tmp_path:
 def test_wheels_that_a_builder_signed_go_nowhere_with_files_that_no_builder_staged(tmp_path: Path) -> None:
     """Whoever can write to the store can seal them with a file of his own; testers test what is staged."""
     store = MemoryStore()
-    rooted(store)
     made = stage_torch(store, tmp_path)
     evidence.sign_builder(store, made.id, statement(store, made), BUILDER)
     publish(store, "staging", [make_wheel(tmp_path, "evil", "1.0")])
     wheel = tmp_path / made.wheels[0].file_name
     his = stage_set(store, "staging", make_set([wheel], **AWAY), [wheel], requirements=["evil"])
     assert [one.file_name for one in his.closure] == ["evil-1.0-py3-none-any.whl"]
+    rooted(store)  # by now: he stages it with another program than ours
     records.add(store, data_of(record_of(his)), signer=TESTER)
 
     def reasons() -> str:
