@@ -46,6 +46,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def days(text: str) -> int:
+    """A number of days until now: dates of Python begin 740,000 days ago."""
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) < 1:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a number of days from 1 to 99999")
+    return int(text)
+
+
 def exact_version(text: str) -> str:
     """An exact version, perhaps with the comparison that upstream writes before it: `==7.10.0`."""
     return text.strip().removeprefix("==")

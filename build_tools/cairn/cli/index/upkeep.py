@@ -68,7 +68,7 @@ class CollectGarbage(signing.SignOptions, common.StoreOptions):
     older_than: int = option(
         "leave what was needed, or written, within so many days (default: %(default)s)",
         metavar="DAYS",
-        convert=converters.positive,
+        convert=converters.days,
         default=30,
     )
     dry_run: bool = common.dry_run()
