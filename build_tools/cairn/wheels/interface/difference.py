@@ -34,8 +34,9 @@ _OF_BUILD = re.compile(
     r"__(?:cudaRegisterLinkedBinary|fatbinwrap|hip_cuid|hip_fatbin|hip_gpubin_handle|hip_module|NV_MODULE_ID)\w*|"
     r".*_INTERNAL_[0-9a-f]{8}_.*|.*_GLOBAL__N__[0-9a-f]{8}_.*"
 )
-# What every library that instantiates the standard library's templates exports, and nobody binds to.
-_OF_STANDARD_LIBRARY = re.compile(r"_ZN?K?(?:St|S[abdios]|9__gnu_cxx)|_ZT[ISV]N?S")
+# What every library that instantiates the standard library's templates, or has it in it, exports, and nobody
+# binds to; guards of its variables and its clones for transactions too.
+_OF_STANDARD_LIBRARY = re.compile(r"_Z(?:GTt|GV|GR)?N?K?(?:St|S[abdios]|9__gnu_cxx)|_ZT[ISV]N?S")
 
 
 @dataclass(frozen=True, kw_only=True)

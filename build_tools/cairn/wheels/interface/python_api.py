@@ -32,6 +32,7 @@ _MAKES_NAMES = re.compile(
     r"\bglobals\(\)|\bsys\.modules\[|\bsetattr\(|\b__dict__\b|^\s*def __getattr__\(", re.MULTILINE
 )
 _WITHOUT_NAMES = frozenset(("abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"))
+_OF_SELF = re.compile(r"\bself\.([^\W\d_]\w*)")
 _EVERYTHING = "/*"  # the end of griffe's name for `from x import *`
 
 
@@ -60,7 +61,8 @@ class PythonName:
         parameters: of a function, or of a class that has an `__init__` of its own, without `self`; None where
             there is none, or several signatures.
         target: where it is defined, if that is elsewhere.
-        inherited: of a class, the public names that it has from its bases, as far as those are known.
+        inherited: of a class, the public names that it has from its bases, as far as those are known, and
+            what its methods use of `self`.
         has_foreign_base: of a class, whether it may have more, from a base that cannot be read.
     """
 
@@ -107,6 +109,7 @@ class PythonSources:
         self.unread: dict[str, str] = {}
         self._modules: dict[str, griffe.Module | None] = {}
         self._dynamic: dict[str, bool] = {}
+        self._uses_of_self: dict[str, dict[int, list[str]]] = {}  # by module and line
         self._members: dict[str, Mapping[str, griffe.Object | griffe.Alias]] = {}
         # A stub speaks for a module where nothing else does: one in C.
         for member in sorted(archive.members, key=lambda member: member.name.endswith(".pyi")):
@@ -194,9 +197,10 @@ class PythonSources:
     def inherited(self, what: griffe.Object) -> tuple[frozenset[str], bool]:
         """The public names that a class has from its bases, and whether it may have more that cannot be read.
 
-        Of the built-in ones our own Python tells.
+        Of the built-in ones our own Python tells. What a method uses of `self` is there, whichever method or
+        base has set it: griffe lists what `__init__` itself sets.
         """
-        names, is_open, bases = set[str](), False, list(getattr(what, "bases", ()))
+        names, is_open, bases = self._of_self(what), False, list(getattr(what, "bases", ()))
         seen = {what.path}
         while bases:
             base = bases.pop()
@@ -205,13 +209,18 @@ class PythonSources:
                 continue
             seen.add(path)
             if (own := self.at(path)) is not None and own.is_class:
-                names.update(_members(own))
+                names.update(_members(own), self._of_self(own))
                 bases += getattr(own, "bases", ())
             elif isinstance(built_in := getattr(builtins, path, None), type):
                 names.update(dir(built_in))
             else:
                 is_open = True
         return frozenset(name for name in names if not name.startswith("_")), is_open
+
+    def _of_self(self, what: griffe.Object) -> set[str]:
+        lines = self._uses_of_self.get(what.module.path, {}) if what.is_class else {}
+        first, last = what.lineno or 0, what.endlineno or 0
+        return {name for number, names in lines.items() if first <= number <= last for name in names}
 
     def _split(self, path: str) -> tuple[str, list[str]]:
         """The module that a dotted path begins with, and the names behind it."""
@@ -239,6 +248,10 @@ class PythonSources:
             self.unread[name] = str(error)
             return None
         self._dynamic[name] = bool(_MAKES_NAMES.search(text))
+        lines = enumerate(text.split("\n"), 1)
+        self._uses_of_self[name] = {
+            number: _OF_SELF.findall(line) for number, line in lines if "self." in line
+        }
         return module
 
 

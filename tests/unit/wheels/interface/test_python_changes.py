@@ -79,6 +79,13 @@ def test_a_method_that_a_base_class_has_is_not_gone(make_wheel: MakeWheel) -> No
     assert (back.removed, back.added) == (("demo.Table.more",), ())
 
 
+def test_an_attribute_that_another_method_sets_is_not_gone(make_wheel: MakeWheel) -> None:
+    before = "class Late:\n    def __init__(self):\n        self.size = self.rest = 1\n"
+    after = "class Late:\n    def __init__(self): self._read()\n    def _read(self): self.size = 1\n"
+    made = change(make_wheel, {"demo.py": before}, {"demo.py": after})
+    assert (made.removed, made.perhaps, made.added) == (("demo.Late.rest",), (), ())
+
+
 def test_what_a_class_of_another_project_may_have_is_only_perhaps_gone(make_wheel: MakeWheel) -> None:
     made = change(make_wheel, {"demo.py": BASES}, {"demo.py": BASES.replace("def own", "def _own")})
     assert made.removed == ("demo.Sub.own", "demo.Table.own")
