@@ -30,6 +30,22 @@ def nonempty(text: str) -> str:
     return text
 
 
+def place(text: str) -> str:
+    """A URL, or a folder."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - no help needs it
+
+    try:
+        urlsplit(text)
+    except ValueError as error:  # without the text: it may have a password in it
+        raise ArgumentTypeError(f"it is no URL: {error}") from None
+    return text
+
+
+def index_url(text: str) -> str:
+    """The URL of a package index."""
+    return place(nonempty(text))
+
+
 def words(text: str) -> tuple[str, ...]:
     """Names that are joined by commas."""
     names = tuple(name.strip() for name in nonempty(text).split(","))
