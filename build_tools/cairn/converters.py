@@ -30,6 +30,22 @@ def nonempty(text: str) -> str:
     return text
 
 
+def place(text: str) -> str:
+    """A URL, or a folder."""
+    from urllib.parse import urlsplit  # noqa: PLC0415 - no help needs it
+
+    try:
+        urlsplit(text)
+    except ValueError as error:  # without the text: it may have a password in it
+        raise ArgumentTypeError(f"it is no URL: {error}") from None
+    return text
+
+
+def index_url(text: str) -> str:
+    """The URL of a package index."""
+    return place(nonempty(text))
+
+
 def words(text: str) -> tuple[str, ...]:
     """Names that are joined by commas."""
     names = tuple(name.strip() for name in nonempty(text).split(","))
@@ -43,6 +59,13 @@ def positive(text: str) -> int:
     # Python makes no number of more than 4,300 digits, and no machine has use for one of ten.
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
         raise ArgumentTypeError(f"{text[:40]!r} is not a positive number below a billion")
+    return int(text)
+
+
+def days(text: str) -> int:
+    """A number of days until now: dates of Python begin 740,000 days ago."""
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) < 1:
+        raise ArgumentTypeError(f"{text[:40]!r} is not a number of days from 1 to 99999")
     return int(text)
 
 

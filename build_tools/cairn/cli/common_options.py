@@ -312,12 +312,12 @@ def provided() -> Any:
 
 def index_url(*, group: Exclusive | None = None) -> Any:
     """`--index-url`."""
-    return option("the only package index to use", metavar="URL", convert=converters.nonempty, group=group)
+    return option("the only package index to use", metavar="URL", convert=converters.index_url, group=group)
 
 
 def find_links() -> Any:
     """`--find-links`."""
-    return repeated("folder or page with packages", metavar="PLACE")
+    return repeated("folder or page with packages", metavar="PLACE", convert=converters.place)
 
 
 def sdk_version(text: str) -> str | None:

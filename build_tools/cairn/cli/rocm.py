@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Note, Piece, Table
+from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import Exclusive, argument, fill, flag, option, repeated
@@ -201,17 +201,18 @@ class Install(common.SdkOptions):
     dry_run: bool = common.dry_run()
 
 
-def _install(request: Install) -> Answer | list[Piece] | None:
+def _install(request: Install) -> Answer:
     from cairn.rocm import install
     from cairn.venv import PackageSource
 
     install_request = fill(install.InstallRequest, request, source=fill(PackageSource, request))
     if request.dry_run:
-        return [shlex.join(install.install_command(install_request))]
+        command = install.install_command(install_request)
+        return Answer({"command": command}, [shlex.join(command)])
     with console.current().stage(f"install {install_request.requirement}"):
         info = install.install(install_request)
     if info is None:
-        return None
+        return Answer({"requirement": install_request.requirement})
     values = {**vars(info), "targets": ";".join(info.targets)}
     return Answer(values, [Table(("", ""), values.items())])
 

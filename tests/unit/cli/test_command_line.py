@@ -2,7 +2,9 @@
 
 import argparse
 import errno
+import json
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -407,6 +409,17 @@ def test_of_several_problems_each_has_what_a_single_one_would_have(
         shown.index(part) for part in (*parts, "triton is broken (read the whole log: l)", "2 problems")
     ]
     assert places == sorted(places)
+
+
+def test_what_would_install_an_sdk_is_json_for_programs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("rocm", "install", "--python", str(tmp_path), "--rocm-version", "7.10.0", "--dry-run")
+    assert main.main([*words, "--json"]) == 0
+    command = json.loads(capsys.readouterr().out)["command"]
+    assert command[-1] == "rocm[libraries,devel]==7.10.0"
+    assert main.main([*words]) == 0
+    assert shlex.split(capsys.readouterr().out) == command
 
 
 def test_an_old_name_works_and_hints_at_the_new_one(capsys: pytest.CaptureFixture[str]) -> None:

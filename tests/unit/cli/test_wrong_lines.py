@@ -43,6 +43,10 @@ WRONG = [
     (f"{BUILD} --gpus 2", 2, "unknown option --gpus", "did you mean --gpu?"),
     ("release log --stroe s", 2, "unknown option --stroe", "did you mean --store?"),
     ("wheel show -x a.whl", 2, "unknown option -x", "`cairn wheel show --help`"),
+    ("release retain --store s --days 9999999", 2, "--days: '9999999' is not a number of days", "--help"),
+    ("index gc --store s --older-than 999999", 2, "--older-than: '999999' is not a number of", "--help"),
+    ("install --index-url http://[::1 --dry-run", 2, "--index-url: it is no URL: Invalid IPv6 URL", "--help"),
+    ("rocm install --python . --find-links http://[x", 2, "--find-links: it is no URL: Invalid", "--help"),
     # Arguments that are too many.
     ("install torch", 2, "unexpected argument 'torch'", "leave it out: cairn install takes options alone"),
     ("install torch==2.9", 2, "unexpected argument 'torch==2.9'", "takes options alone"),

@@ -53,6 +53,7 @@ class Repair(signing.SignOptions, common.StoreOptions):
     generation: str | None = option(
         "with --index: have this generation count (12-3f2a9c1b)", metavar="N-DIGEST"
     )
+    json: bool = False
     dry_run: bool = common.dry_run()
 
 
@@ -68,7 +69,7 @@ class CollectGarbage(signing.SignOptions, common.StoreOptions):
     older_than: int = option(
         "leave what was needed, or written, within so many days (default: %(default)s)",
         metavar="DAYS",
-        convert=converters.positive,
+        convert=converters.days,
         default=30,
     )
     dry_run: bool = common.dry_run()
@@ -107,6 +108,22 @@ def _text(report: AuditReport) -> Iterator[Piece]:
 
 
 def _repair(request: Repair) -> Iterator[Answer]:
+    if not request.json or request.index is not None:
+        yield from _repair_each(request)
+        return
+    answers: list[object] = []
+    error: CairnError | None = None
+    try:
+        for one in _repair_each(request):
+            answers.append(one.value)  # noqa: PERF401 - those before a failure are shown too
+    except CairnError as failed:
+        error = failed
+    if error is not None and not answers:
+        raise error
+    yield Answer({"indexes": answers}, error=error)
+
+
+def _repair_each(request: Repair) -> Iterator[Answer]:
     from cairn.release import records
     from cairn.release.index import restore
     from cairn.release.index.snapshot import Index

@@ -105,7 +105,7 @@ class Retain(_ChangeOptions):
     days: int | None = option(
         "the sets of so many days stay, and the newest",
         metavar="D",
-        convert=converters.positive,
+        convert=converters.days,
         group=_RULE,
     )
     keep: tuple[str, ...] = repeated("this set stays too", metavar="SET")

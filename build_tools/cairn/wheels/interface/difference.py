@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
 
 from cairn.formats import kpack
 from cairn.formats.image import Symbol
@@ -29,8 +34,9 @@ _OF_BUILD = re.compile(
     r"__(?:cudaRegisterLinkedBinary|fatbinwrap|hip_cuid|hip_fatbin|hip_gpubin_handle|hip_module|NV_MODULE_ID)\w*|"
     r".*_INTERNAL_[0-9a-f]{8}_.*|.*_GLOBAL__N__[0-9a-f]{8}_.*"
 )
-# What every library that instantiates the standard library's templates exports, and nobody binds to.
-_OF_STANDARD_LIBRARY = re.compile(r"_ZN?K?(?:St|S[abdios]|9__gnu_cxx)|_ZT[ISV]N?S")
+# What every library that instantiates the standard library's templates, or has it in it, exports, and nobody
+# binds to; guards of its variables and its clones for transactions too.
+_OF_STANDARD_LIBRARY = re.compile(r"_Z(?:GTt|GV|GR)?N?K?(?:St|S[abdios]|9__gnu_cxx)|_ZT[ISV]N?S")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +98,10 @@ class Difference:
 
     Attributes:
         before, after: their file names.
-        fields: name of the field to its two values.
+        fields: name of the field to its two values; other spellings of one value are no difference.
         size: bytes of the wheels.
         unpacked_size: bytes of their members.
-        requirements: requirements; an exact one of the wheel's own version is the same in every version.
+        requirements: likewise; an exact one of the wheel's own version is the same in every version.
         entry_points: as `console_scripts: demo = demo.cli:main`.
         licences: licence expressions, classifiers and files.
         files: files that only one has.
@@ -167,7 +173,7 @@ def between(one: Interface, other: Interface) -> Difference:
         fields={
             name: (_text(getattr(one, name)), _text(getattr(other, name)))
             for name in _FIELDS
-            if getattr(one, name) != getattr(other, name)
+            if _value_of(one, name) != _value_of(other, name)
         },
         size=(one.size, other.size),
         unpacked_size=(one.unpacked_size, other.unpacked_size),
@@ -215,7 +221,32 @@ def _files(info: Interface) -> dict[str, FileState]:
 def _requirements(info: Interface) -> dict[str, str]:
     # A host wheel requires each of its device wheels in its own version, thrice (PEP 508 pins: `==`).
     own = re.compile(rf"=={re.escape(info.version)}(?![\w.+!*-])")
-    return {own.sub("==*", text): text for text in info.requires_dist}
+    return {own.sub("==*", _spelled(text)): text for text in info.requires_dist}
+
+
+def _spelled(requirement: str) -> str:
+    """A requirement as every backend could have written it: older ones have brackets and other quotes."""
+    try:
+        parsed = Requirement(requirement)
+    except InvalidRequirement:
+        return requirement
+    parsed.name = canonicalize_name(parsed.name)
+    parsed.extras = set(map(canonicalize_name, parsed.extras))
+    return str(parsed)
+
+
+def _value_of(info: Interface, field: str) -> object:
+    value = getattr(info, field)
+    if field == "name":
+        return canonicalize_name(value)
+    if field == "extras":
+        return set(map(canonicalize_name, value))
+    if field == "tags":
+        return set(value)
+    if field == "requires_python" and value is not None:
+        with contextlib.suppress(InvalidSpecifier):
+            return SpecifierSet(value)
+    return value
 
 
 def _entry_points(info: Interface) -> list[str]:

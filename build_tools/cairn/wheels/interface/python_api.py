@@ -8,6 +8,7 @@ would tell stays unknown, and is never taken for missing: see `PythonApi.dynamic
 
 from __future__ import annotations
 
+import builtins
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,8 @@ _OF_TESTS = frozenset(("tests", "test", "conftest", "setup"))
 _MAKES_NAMES = re.compile(
     r"\bglobals\(\)|\bsys\.modules\[|\bsetattr\(|\b__dict__\b|^\s*def __getattr__\(", re.MULTILINE
 )
+_WITHOUT_NAMES = frozenset(("abc.ABC", "typing.Generic", "typing.Protocol", "typing_extensions.Protocol"))
+_OF_SELF = re.compile(r"\bself\.([^\W\d_]\w*)")
 _EVERYTHING = "/*"  # the end of griffe's name for `from x import *`
 
 
@@ -58,12 +61,17 @@ class PythonName:
         parameters: of a function, or of a class that has an `__init__` of its own, without `self`; None where
             there is none, or several signatures.
         target: where it is defined, if that is elsewhere.
+        inherited: of a class, the public names that it has from its bases, as far as those are known, and
+            what its methods use of `self`.
+        has_foreign_base: of a class, whether it may have more, from a base that cannot be read.
     """
 
     path: str
     kind: str
     parameters: tuple[Parameter, ...] | None = None
     target: str = ""
+    inherited: frozenset[str] = frozenset()
+    has_foreign_base: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +109,7 @@ class PythonSources:
         self.unread: dict[str, str] = {}
         self._modules: dict[str, griffe.Module | None] = {}
         self._dynamic: dict[str, bool] = {}
+        self._uses_of_self: dict[str, dict[int, list[str]]] = {}  # by module and line
         self._members: dict[str, Mapping[str, griffe.Object | griffe.Alias]] = {}
         # A stub speaks for a module where nothing else does: one in C.
         for member in sorted(archive.members, key=lambda member: member.name.endswith(".pyi")):
@@ -166,10 +175,11 @@ class PythonSources:
 
     def resolve(self, what: griffe.Object | griffe.Alias) -> griffe.Object | None:
         """What an imported name stands for; None where that is in another project, or cannot be read."""
+        return self.at(_leads_to(what)) if what.is_alias else what  # type: ignore[return-value]
+
+    def at(self, path: str) -> griffe.Object | None:
+        """What a dotted path leads to, likewise."""
         for _ in range(_MOST_ALIASES):
-            if not what.is_alias:
-                return what  # type: ignore[return-value]
-            path = _leads_to(what)
             owner, rest = self._split(path)
             if not owner:
                 return None
@@ -179,10 +189,38 @@ class PythonSources:
             member = members.get(rest[0])
             for part in rest[1:]:
                 member = member.members.get(part) if member is not None and not member.is_alias else None
-            if member is None or member is what:
-                return None
-            what = member
+            if member is None or not member.is_alias:
+                return member  # type: ignore[return-value]
+            path = _leads_to(member)
         return None
+
+    def inherited(self, what: griffe.Object) -> tuple[frozenset[str], bool]:
+        """The public names that a class has from its bases, and whether it may have more that cannot be read.
+
+        Of the built-in ones our own Python tells. What a method uses of `self` is there, whichever method or
+        base has set it: griffe lists what `__init__` itself sets.
+        """
+        names, is_open, bases = self._of_self(what), False, list(getattr(what, "bases", ()))
+        seen = {what.path}
+        while bases:
+            base = bases.pop()
+            path = str(getattr(base, "canonical_path", base))
+            if path in seen or path in _WITHOUT_NAMES:
+                continue
+            seen.add(path)
+            if (own := self.at(path)) is not None and own.is_class:
+                names.update(_members(own), self._of_self(own))
+                bases += getattr(own, "bases", ())
+            elif isinstance(built_in := getattr(builtins, path, None), type):
+                names.update(dir(built_in))
+            else:
+                is_open = True
+        return frozenset(name for name in names if not name.startswith("_")), is_open
+
+    def _of_self(self, what: griffe.Object) -> set[str]:
+        lines = self._uses_of_self.get(what.module.path, {}) if what.is_class else {}
+        first, last = what.lineno or 0, what.endlineno or 0
+        return {name for number, names in lines.items() if first <= number <= last for name in names}
 
     def _split(self, path: str) -> tuple[str, list[str]]:
         """The module that a dotted path begins with, and the names behind it."""
@@ -210,6 +248,10 @@ class PythonSources:
             self.unread[name] = str(error)
             return None
         self._dynamic[name] = bool(_MAKES_NAMES.search(text))
+        lines = enumerate(text.split("\n"), 1)
+        self._uses_of_self[name] = {
+            number: _OF_SELF.findall(line) for number, line in lines if "self." in line
+        }
         return module
 
 
@@ -283,11 +325,14 @@ def _described(sources: PythonSources, path: str, what: griffe.Object | griffe.A
     if target.is_module:
         yield PythonName(path=path, kind="module", target=elsewhere)
         return
+    inherited, has_foreign_base = sources.inherited(target)
     yield PythonName(
         path=path,
         kind=target.kind.value if target.is_class or target.is_function else "attribute",
         parameters=_parameters(target),
         target=elsewhere,
+        inherited=inherited,
+        has_foreign_base=has_foreign_base,
     )
     # A class that is public where it is defined has its members there.
     if target.is_class and (not elsewhere or not _is_public(target.path)):

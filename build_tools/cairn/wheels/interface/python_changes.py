@@ -5,13 +5,14 @@ Source: griffe's documentation, "Checking for API breakages": what counts as one
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cairn.wheels.interface.python_api import Parameter, PythonApi, PythonName
 
 _POSITIONAL = ("positional-only", "positional or keyword")
 _BY_KEYWORD = ("positional or keyword", "keyword-only")
+_VARIADIC = ("variadic positional", "variadic keyword")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,8 @@ class PythonChange:
 
     Attributes:
         removed: names that are gone; what was inside of one that is gone is not named.
-        perhaps: those of them whose module makes names while it is imported, so that they may be there yet.
+        perhaps: those of them that may be there yet: their module makes names while it is imported, or their
+            class has a base of another project.
         added: new names, likewise.
         breaking: changes of signatures and kinds that break callers, as `demo.f: parameter x is gone`.
         other: changes of signatures that break nobody: new parameters with a default, other defaults.
@@ -39,9 +41,12 @@ class PythonChange:
 def between(one: PythonApi, other: PythonApi) -> PythonChange:
     """Compare two wheels."""
     old, new = one.names, other.names
-    gone, come = old.keys() - new.keys(), new.keys() - old.keys()
+    gone = {path for path in old.keys() - new.keys() if not _inherited(path, new)}
+    come = {path for path in new.keys() - old.keys() if not _inherited(path, old)}
     top_gone = sorted(path for path in gone if path.rpartition(".")[0] not in gone)
-    perhaps = {path for path in top_gone if path.rpartition(".")[0] in other.dynamic}
+    owners = {path: path.rpartition(".")[0] for path in top_gone}
+    is_open = other.dynamic | {path for path, one in new.items() if one.has_foreign_base}
+    perhaps = {path for path, owner in owners.items() if owner in is_open}
     breaking: list[str] = []
     harmless: list[str] = []
     for path in sorted(old.keys() & new.keys()):
@@ -56,6 +61,12 @@ def between(one: PythonApi, other: PythonApi) -> PythonChange:
     )
 
 
+def _inherited(path: str, names: Mapping[str, PythonName]) -> bool:
+    """Whether it is of a class that has it from a base."""
+    owner, _, name = path.rpartition(".")
+    return owner in names and name in names[owner].inherited
+
+
 def _changes(old: PythonName, new: PythonName) -> Iterator[tuple[bool, str]]:
     """Each change of a name, and whether it breaks those who use it."""
     if "unknown" in (old.kind, new.kind):
@@ -68,31 +79,49 @@ def _changes(old: PythonName, new: PythonName) -> Iterator[tuple[bool, str]]:
 
 
 def _parameter_changes(old: tuple[Parameter, ...], new: tuple[Parameter, ...]) -> Iterator[tuple[bool, str]]:
-    after = {one.name: one for one in new}
-    before = {one.name for one in old}
-    places = [one.name for one in new if one.kind in _POSITIONAL]
-    for place, one in enumerate(each for each in old if each.kind in _POSITIONAL):
-        if one.name in places and places.index(one.name) != place:
-            yield True, f"parameter {one.name} moved from place {place + 1} to {places.index(one.name) + 1}"
-    room = len(places) >= sum(each.kind in _POSITIONAL for each in old)
-    for one in old:
-        if one.name in after:
-            yield from _parameter_change(one, after[one.name])
+    """The changes of a signature; it breaks callers if Python refuses a call that it took before."""
+    kinds, old_kinds = {one.kind for one in new}, {one.kind for one in old}
+    after, before = ({one.name: one for one in side if one.kind not in _VARIADIC} for side in (new, old))
+    places, old_places = ([one for one in side if one.kind in _POSITIONAL] for side in (new, old))
+    for place, one in enumerate(old_places):
+        match = after.get(one.name)
+        if match in places and (moved := places.index(match)) != place:
+            yield True, f"parameter {one.name} moved from place {place + 1} to {moved + 1}"
+    for place, one in enumerate(old):
+        if one.kind not in _VARIADIC:
+            has_place = place < len(places) or _VARIADIC[0] in kinds
+            yield from _parameter_change(
+                one, after.get(one.name), has_place=has_place, takes_any=_VARIADIC[1] in kinds
+            )
+        elif one.kind not in kinds:
+            yield True, f"parameter {one.name} is gone"
+    # What could only be given by its place is given to whatever has that place, by any name.
+    given = [one.kind == _POSITIONAL[0] and one.default is None for one in old_places]
+    for place, one in enumerate(new):
+        if one.kind in old_kinds if one.kind in _VARIADIC else one.name in before:
             continue
-        by_keyword = one.kind in _BY_KEYWORD
-        caught = any(each.kind == "variadic keyword" for each in new) if by_keyword else room
-        yield not caught or "variadic" in one.kind, f"parameter {one.name} is gone"
-    for one in new:
-        if one.name not in before:
-            required = one.default is None and "variadic" not in one.kind
-            yield required, f"parameter {one.name} is new" + (" and must be given" if required else "")
+        is_given = one.kind in _POSITIONAL and any(given[place : place + 1])
+        required = one.default is None and one.kind not in _VARIADIC and not is_given
+        yield required, f"parameter {one.name} is new" + (" and must be given" if required else "")
 
 
-def _parameter_change(old: Parameter, new: Parameter) -> Iterator[tuple[bool, str]]:
+def _parameter_change(
+    old: Parameter, new: Parameter | None, *, has_place: bool, takes_any: bool
+) -> Iterator[tuple[bool, str]]:
+    """The changes of a parameter; `new` is None where it is gone.
+
+    `has_place` says whether something has its place now, and `takes_any` whether any keyword is taken.
+    """
+    by_name = takes_any or (new is not None and new.kind in _BY_KEYWORD)
+    if new is not None and new.default is None:  # nothing else may take what this one must be given
+        has_place, by_name = new.kind in _POSITIONAL, new.kind in _BY_KEYWORD
+    breaks = (old.kind in _POSITIONAL and not has_place) or (old.kind in _BY_KEYWORD and not by_name)
+    if new is None:
+        yield breaks, f"parameter {old.name} is gone"
+        return
     if new.kind != old.kind:
-        narrower = old.kind == "positional or keyword" or "variadic" in old.kind
-        yield narrower, f"parameter {old.name} was {old.kind} and is {new.kind}"
-    elif old.default is not None and new.default is None:
+        yield breaks, f"parameter {old.name} was {old.kind} and is {new.kind}"
+    if old.default is not None and new.default is None:
         yield True, f"parameter {old.name} must be given: its default {old.default} is gone"
     elif old.default != new.default:
         yield False, f"parameter {old.name}: default {old.default or 'none'} became {new.default}"

@@ -57,6 +57,7 @@ def read_interface(wheel: Path, *, python: bool = True) -> Interface:
         if python:
             try:
                 api = public_api(PythonSources(archive))
+                unread += [f"module {problem}" for problem in api.unread]
             except PrerequisiteError as error:
                 unread.append(f"Python names: {error} ({error.tip})")
         return Interface(

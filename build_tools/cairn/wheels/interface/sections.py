@@ -79,7 +79,10 @@ def _interface(difference: Difference) -> Iterator[Section]:
         lines = [
             *(Line(sign="-", text=path) for path in python.removed),
             *(
-                Line(sign="-", text=f"{path} (unless its module makes it when imported)")
+                Line(
+                    sign="-",
+                    text=f"{path} (unless made when imported, or inherited)",
+                )
                 for path in python.perhaps
             ),
             *(Line(sign="+", text=path) for path in python.added),

@@ -119,6 +119,24 @@ def test_what_breaks_nobody_is_no_breakage(make_wheel: MakeWheel) -> None:
     assert found.kernels == ()
 
 
+def test_what_the_standard_library_brings_along_is_no_export(make_wheel: MakeWheel) -> None:
+    """As of sentencepiece 0.2.0, which has libstdc++ in it: 40 lines that hid the others."""
+    names = ("_ZGTtNKSt11logic_error4whatEv", "_ZGVNSt7__cxx118numpunctIcE2idE", "_ZNSt11logic_errorC1EPKc")
+    one, other = wheel(make_wheel, "1.0", exports=("own", *names)), wheel(make_wheel, "1.1", exports=("own",))
+    found = diff(one, other)
+    assert (found.exports.removed, found.exports.added) == ((), ())
+
+
+def test_other_spellings_are_no_difference(make_wheel: MakeWheel) -> None:
+    """As of a wheel that an older backend made: PEP 508 allows them all."""
+    old = ("Odd.Name (>=1,<3) ; extra == 'a_b'", "more[x_y,b] >= 2.0", "no requirement!", "demo==1.0")
+    new = ('odd-name<3,>=1; extra == "a-b"', "more[b,x-y]>=2.0", "no requirement!", "demo==1.1")
+    found = diff(wheel(make_wheel, "1.0", requires=old), wheel(make_wheel, "1.1", requires=new))
+    assert (found.requirements.removed, found.requirements.added) == ((), ())
+    changed = diff(wheel(make_wheel, "1.0", requires=old), wheel(make_wheel, "1.1", requires=new[1:]))
+    assert changed.requirements.removed == old[:1]
+
+
 def test_grafted_libraries_are_the_same_under_another_hash(make_wheel: MakeWheel) -> None:
     wheels = [
         make_wheel(
