@@ -133,6 +133,25 @@ def folder_beside(path: Path) -> Iterator[Path]:
         shutil.rmtree(part, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def filling(folder: Path) -> Iterator[Path]:
+    """Yield a new empty folder, whose files go into `folder` at the end of the block, if that succeeds.
+
+    Where there is no `folder` yet, it appears with all of them at once. Else they are moved one by one, each
+    whole: a run that is killed meanwhile is to be repeated.
+    """
+    is_new = not folder.exists()
+    part = _part_of(folder if is_new else folder / folder.name)
+    part.mkdir()
+    try:
+        yield part
+        if not is_new or not _renamed(part, folder, last=False):
+            for path in sorted(part.iterdir()):
+                path.replace(folder / path.name)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
 def link_or_copy(source: Path, target: Path) -> None:
     """Put the bytes of `source` at `target` atomically, as a hard link where the file system allows it."""
     with writing_beside(target) as part:

@@ -114,10 +114,11 @@ def package_sdk(request: PackageRequest, *, say: Progress = silent) -> tuple[Wri
         UsageError: the tree, its description, the version or the targets make no sense.
         WheelError: a file needs a library that nothing provides, or the libraries lack the code for a target.
     """
-    request.output_dir.mkdir(parents=True, exist_ok=True)
-    # All are made before one is moved into place: an SDK that lacks a part is none, and what an earlier run
-    # has left stays whole.
-    with tempfile.TemporaryDirectory(prefix=".split.", dir=request.output_dir) as scratch:
+    # An SDK that lacks a part is none, and what an earlier run has left stays whole.
+    with (
+        files.filling(request.output_dir) as made,
+        tempfile.TemporaryDirectory(prefix=".split.", dir=made) as scratch,
+    ):
         packages: list[WrittenPackage] = []
         whole = sdk.package(dataclasses.replace(request, output_dir=Path(scratch)), say=say)
         for item in whole:
@@ -131,8 +132,9 @@ def package_sdk(request: PackageRequest, *, say: Progress = silent) -> tuple[Wri
                 sdk.written(path, wheel_info.read(path).name, 0, dry_run=False) for path in (host, *devices)
             ]
             packages += [dataclasses.replace(parts[0], files=item.files, lacks=item.lacks), *parts[1:]]
-        places = [item.path.replace(request.output_dir / item.path.name) for item in packages]
-    return tuple(dataclasses.replace(item, path=path) for item, path in zip(packages, places, strict=True))
+        for item in packages:
+            item.path.replace(made / item.path.name)
+    return tuple(dataclasses.replace(item, path=request.output_dir / item.path.name) for item in packages)
 
 
 def _require_all(host: Path, sdist: Path) -> None:

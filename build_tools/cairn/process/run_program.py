@@ -28,10 +28,13 @@ _BLOCK = 1 << 16  # what a pipe holds on Linux (pipe(7))
 _WAITING = 256  # blocks that may wait for a slow callback before the program has to wait
 
 _TAIL_LINES = 40
+_WIDEST = 10_000  # characters of a line among them
 _KEPT = 4 << 20  # bytes of an output that are kept where a log has all of it: builds write gigabytes
+_KEPT_OF_FOREIGN = 64 << 20  # the same where no log has it, of code that may write for ever
+_LONGEST = 1 << 20  # bytes of a line that are kept together
 
 Listener = Callable[[bytes], None]
-"""Called with each line, its end included."""
+"""Called with each line, its end included; a very long one comes in pieces."""
 
 
 class Dialogue:
@@ -148,7 +151,7 @@ class _Stream:
         self._listener = listener
         self._most = most
         self._size = 0  # bytes in `kept`
-        self._begun: list[bytes] = []  # pieces of a line whose end has not come yet
+        self._begun = bytearray()  # of a line whose end has not come yet
 
     def add(self, data: bytes) -> None:
         """Take the next block; an empty one ends the last line."""
@@ -161,13 +164,15 @@ class _Stream:
             return
         *whole, rest = data.split(b"\n")
         for line in whole:
-            self._listener(b"".join((*self._begun, line, b"\n")))
+            self._listener(bytes(self._begun) + line + b"\n")
             self._begun.clear()
-        if rest:
-            self._begun.append(rest)
-        elif not data and self._begun:
-            self._listener(b"".join(self._begun))
-            self._begun.clear()
+        self._begun += rest
+        if self._begun and (not data or len(self._begun) > _LONGEST):
+            # Cut behind white space where there is some: `mask` must see the whole of a URL.
+            blank = max(map(self._begun.rfind, (b" ", b"\t", b"\r"))) + 1
+            piece = self._begun[: blank if data and blank else None]
+            del self._begun[: len(piece)]
+            self._listener(bytes(piece))
 
 
 def _feed(pipe: IO[bytes], data: bytes) -> None:
@@ -223,7 +228,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         cwd: its working folder.
         env: its whole environment; None is ours.
         log: a file that receives the command line and every line of output as it comes (appended); the answer
-            then holds no more than the last megabytes of it.
+            then holds no more than the last megabytes of it, and no more than the last 64 of foreign code.
         on_line: called with each line of output as it comes, by the thread that calls `run`.
         timeout: seconds after which the whole group is killed.
         check: raise when it fails.
@@ -242,7 +247,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     command = tuple(os.fspath(a) for a in args)
     started = time.monotonic()
     deadline = None if timeout is None else started + timeout
-    most = None if log is None else _KEPT
+    most = _KEPT if log is not None else None if hidden is None else _KEPT_OF_FOREIGN
     with (
         _listening(log, command, on_line) as listener,
         running(
@@ -288,9 +293,11 @@ def background(
     ):
 
         def read() -> None:
+            stream = _Stream(listener, 0)
             with child.stdout or contextlib.nullcontext():
-                while listener is not None and child.stdout is not None and (line := child.stdout.readline()):
-                    listener(line)
+                while child.stdout is not None and (data := child.stdout.read(_BLOCK)):
+                    stream.add(data)
+            stream.add(b"")
 
         reader = threading.Thread(target=read, daemon=True)
         reader.start()
@@ -320,8 +327,8 @@ def interactive(args: Sequence[str | os.PathLike[str]]) -> int:
 
 
 def tail(text: str, lines: int = _TAIL_LINES) -> tuple[str, ...]:
-    """The last lines of an output that are not blank."""
-    return tuple(deque((line for line in text.splitlines() if line.strip()), maxlen=lines))
+    """The last lines of an output that are not blank, of a very long one its end."""
+    return tuple(deque((line[-_WIDEST:] for line in text.splitlines() if line.strip()), maxlen=lines))
 
 
 @contextlib.contextmanager

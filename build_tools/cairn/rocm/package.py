@@ -111,14 +111,9 @@ def package(
         )
         if dry_run:
             return tuple(_write_all(plan, release, request.output_dir, Path(staging), say, dry_run=True))
-        request.output_dir.mkdir(parents=True, exist_ok=True)
-        # All are made before one is moved into place: an SDK that lacks a part is none.
-        with tempfile.TemporaryDirectory(prefix=".rocm.", dir=request.output_dir) as made:
-            packages = tuple(_write_all(plan, release, Path(made), Path(staging), say, dry_run=False))
-            return tuple(
-                dataclasses.replace(item, path=item.path.replace(request.output_dir / item.path.name))
-                for item in packages
-            )
+        with files.filling(request.output_dir) as made:  # an SDK that lacks a part is none
+            packages = tuple(_write_all(plan, release, made, Path(staging), say, dry_run=False))
+        return tuple(dataclasses.replace(item, path=request.output_dir / item.path.name) for item in packages)
 
 
 def _read(request: PackageRequest, unpacked: Path, say: Progress) -> tuple[RocmTree, Description]:

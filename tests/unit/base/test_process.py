@@ -337,6 +337,32 @@ def test_of_an_output_that_a_log_has_only_the_end_is_kept(tmp_path: Path) -> Non
     assert len(process.run(python(code)).output) > 6_000_000
 
 
+def test_a_line_without_end_is_handed_on_in_pieces(tmp_path: Path) -> None:
+    url = "https://me:secret@host"
+    code = f"import sys; n = 400_000; sys.stdout.write('{url} ' * n)"
+    pieces: list[str] = []
+    process.run(python(code), log=tmp_path / "log", on_line=pieces.append)
+    assert max(map(len, pieces)) < 2 << 20
+    assert (tmp_path / "log").read_text().partition("\n")[2] == "https://***@host " * 400_000
+    assert "secret" not in "".join(pieces)
+
+
+def test_of_an_output_of_foreign_code_that_nothing_logs_not_all_is_kept() -> None:
+    code = "import sys; [sys.stdout.write('x' * (1 << 20)) for n in range(80)]"
+    assert 60 << 20 < len(process.run(python(code), hidden=[]).output) < 70 << 20
+
+
+def test_a_line_without_end_of_a_server_is_logged_as_it_comes(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = "import sys, time; sys.stdout.write('x' * (4 << 20)); sys.stdout.flush(); time.sleep(60)"
+    with process.background(python(code), log=log) as ended:
+        deadline = time.monotonic() + 30
+        while log.stat().st_size < 3 << 20 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not ended()
+        assert log.stat().st_size >= 3 << 20
+
+
 @pytest.mark.parametrize(
     "watched", ["", "on_line=str, log=Path('log'), ", "stdin=b'x' * 300_000, separate_stderr=True, "]
 )

@@ -101,7 +101,7 @@ def test_a_target_without_code_is_refused_and_nothing_is_left(request_of_sdk: Pa
     more = dataclasses.replace(request_of_sdk, targets=(*TARGETS, "gfx950"))
     with pytest.raises(WheelError, match="no code for device-gfx950"):
         device_packages.package_sdk(more)
-    assert list(more.output_dir.iterdir()) == []
+    assert not more.output_dir.exists()
 
 
 def test_what_fails_leaves_an_earlier_sdk_whole(request_of_sdk: PackageRequest) -> None:

@@ -45,14 +45,33 @@ def test_reads_what_zipfile_wrote(tmp_path: Path) -> None:
     assert opened(plain_zip(tmp_path / "x.zip", content)) == content
 
 
-def streamed_zip(path: Path) -> Path:
+def streamed_zip(path: Path, *, wide: bool = False) -> Path:
     """An archive whose writer could not seek: CRC and sizes stand behind the content."""
     pipe_read, pipe_write = os.pipe()
     with os.fdopen(pipe_read, "rb") as reader:
         with os.fdopen(pipe_write, "wb") as pipe, zipfile.ZipFile(pipe, "w") as archive:
-            archive.writestr("a", b"data")
+            for name, data in {"a": b"data", "b": b"more"}.items():
+                with archive.open(name, "w", force_zip64=wide) as member:
+                    member.write(data)
         path.write_bytes(reader.read())
     return path
+
+
+def test_a_renamed_member_needs_no_data_descriptor(tmp_path: Path) -> None:
+    """Behind the content it has 8 bytes a size, which a stream expects after a ZIP64 field alone."""
+    source, target = streamed_zip(tmp_path / "x.zip", wide=True), tmp_path / "y.zip"
+    with Archive.open(source) as archive:
+        first, second = archive.members
+        assert first.end - first.data_offset - first.compressed_size == 24
+        write(target, [CopiedMember(first, "renamed"), CopiedMember(second, second.name)], archive)
+    with Archive.open(target) as archive:
+        renamed, same = archive.members
+        assert renamed.end == renamed.data_offset + renamed.compressed_size
+        assert not renamed.flags & layout.FLAG_DESCRIPTOR
+        assert same.end - same.data_offset == second.end - second.data_offset
+    assert opened(target) == {"renamed": b"data", "b": b"more"}
+    with zipfile.ZipFile(target) as other:
+        assert other.testzip() is None
 
 
 def test_reads_data_descriptors(tmp_path: Path) -> None:

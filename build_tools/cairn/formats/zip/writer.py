@@ -106,14 +106,13 @@ class _Writer:
         if run[0].name != first.name:
             name = run[0].name
             zip_limits.check_name(name)
-            flags = first.flags | (0 if name.isascii() else layout.FLAG_UTF8)
+            # The new header has CRC and sizes, so that a data descriptor behind the content stays behind.
+            flags = first.flags & ~layout.FLAG_DESCRIPTOR | (0 if name.isascii() else layout.FLAG_UTF8)
             first = first._replace(name=name, raw_name=name.encode(), flags=flags)
             wide = max(first.size, first.compressed_size) >= layout.WIDE_SIZE
-            header = bytearray(layout.local_header(first, zip64=wide))
-            # The bytes that follow may end in a data descriptor, so the flag that announces it stays.
-            header[6:8] = first.flags.to_bytes(2, "little")
-            self._out.write(header)
-            begin = first.data_offset
+            self._out.write(layout.local_header(first, zip64=wide))
+            _copy_range(raw, self._out, first.data_offset, first.compressed_size)
+            begin = first.end
         shift = self._out.tell() - begin
         _copy_range(raw, self._out, begin, last.end - begin)
         self._members.append((first, here))

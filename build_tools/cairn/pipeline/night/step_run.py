@@ -18,6 +18,7 @@ from pathlib import Path
 
 import cairn
 from cairn import files, images, isolation, process
+from cairn.build import build_log
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
 from cairn.pipeline.night.steps import CORES, Command, Container
@@ -125,7 +126,7 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
         seconds=time.monotonic() - began,
         outputs=dict(line.split("=", 1) for line in text.splitlines() if "=" in line),
         log=f"{socket.gethostname()}:{log}",
-        tail=process.tail(files.text_or_empty(log), _TAIL) if code else (),
+        tail=tuple(line.text for line in build_log.tail(log, _TAIL)) if code else (),
     )
 
 

@@ -161,14 +161,16 @@ class BucketStore:
                     if hashlib.sha256(data).hexdigest() != digest:
                         raise file_changed_error(source)
                     self._put(key, data, "create" if current is None else "overwrite")
-                    on_bytes(size)
                 else:
                     self._send_parts(key, source, digest, on_bytes)
             except ChangedError as error:
-                if self.exists(key) and not self._holds(key, digest):
+                if not self.exists(key):
+                    continue  # what stood in the way has gone again
+                if not self._holds(key, digest):  # else ours has arrived, and the reply was lost
                     message = f"{self.url}/{key} was written by someone else, with other bytes"
                     raise StoreError(message) from error
-                continue  # ours has arrived, or what stood in the way has gone again
+            if size <= self.parts.size:
+                on_bytes(size)
             return True
         raise StoreError(f"{self.url}/{key}: the server says that it is there, and it is not")
 

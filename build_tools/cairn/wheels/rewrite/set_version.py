@@ -8,7 +8,6 @@ torch, torchaudio and torchvision write `version.py`, torch reads `_rocm_init.py
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
+from cairn import files
 from cairn.errors import WheelError
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive, collector_paused
@@ -94,15 +94,9 @@ def set_versions(
                 )
             writer.refuse_source(target, wheels)
         if not dry_run:
-            output_dir.mkdir(parents=True, exist_ok=True)
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir)))
-            changes = [
-                edit_archive(archive, info, e, folder)
-                for archive, info, e in zip(archives, infos, edits, strict=True)
-            ]
-            # All are made before one is moved into place.
-            for path, target in zip(changes, targets, strict=True):
-                path.replace(target)
+            with files.filling(output_dir) as folder:
+                for archive, info, edit in zip(archives, infos, edits, strict=True):
+                    edit_archive(archive, info, edit, folder)
         return tuple(
             Change(
                 source=info.path,

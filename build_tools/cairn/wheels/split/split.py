@@ -78,8 +78,10 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
     writer.refuse_source(output_dir / info.file_name, [wheel])
     with Archive.open(wheel) as archive:
         _check(info, archive)
-        output_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".split.", dir=output_dir) as folder:
+        with (
+            files.filling(output_dir) as output,
+            tempfile.TemporaryDirectory(prefix=".split.", dir=output) as folder,
+        ):
             work = _Work(info, archive, Path(folder), terms or Terms(runtime=RUNTIME))
             with_code = work.unpack()
             _check_binaries(info, with_code)
@@ -98,15 +100,13 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
             work.name_build(libraries)
             for group in groups.values():
                 work.take(group)
-            # All are made before one is moved into place: a failure leaves no half of a split behind.
-            output = Path(folder, "made")
             wheels = [edit_wheel(info.path, work.host_edit(), output)]
             licences = device_wheel.licences_of(info, archive)
             wheels += [
                 device_wheel.write(info, name, work.code[name], licences, output, work.terms)
                 for name in in_order(work.code)
             ]
-            return tuple(path.replace(output_dir / path.name) for path in wheels)
+        return tuple(output_dir / path.name for path in wheels)
 
 
 class _Work:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -351,6 +353,41 @@ def test_exact_pins_follow_from_any_rocm_version_to_any_other(old: str, new: str
         found = [Requirement(changed.get(text, text)).specifier for text in requirements]
         for specifier, wanted in zip(found, (new, *news.values()), strict=True):
             assert specifier.contains(wanted, prereleases=True)
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from cairn.wheels.rewrite.set_version import NewVersion, set_versions
+left = int(sys.argv[1])
+def kill(event, arguments):
+    global left
+    left -= event == "os.rename"
+    if event == "os.rename" and not left:
+        os._exit(9)
+sys.addaudithook(kill)
+set_versions([Path(each) for each in sys.argv[3:]], NewVersion(rocm_version="7.10.1"), Path(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_kill_leaves_nothing_that_the_same_command_does_not_mend(
+    stones: Stones, tmp_path: Path, *, existing: bool
+) -> None:
+    """In a folder that was not there, no reader meets some of the wheels without the others."""
+    seen, code, moment = [], 9, 0
+    while code:
+        out = tmp_path / (str(moment) if not existing else "out")
+        out.parent.mkdir(exist_ok=True)
+        if existing:
+            out.mkdir(exist_ok=True)
+        moment += 1
+        command = [sys.executable, "-c", _KILLED, str(moment), str(out), *map(str, stones.values())]
+        code = subprocess.run(command, check=False).returncode
+        assert code in (0, 9)
+        seen.append(sum(1 for _ in out.glob("*.whl")))
+    assert seen[-1] == len(stones)
+    assert existing or set(seen) == {0, len(stones)}
 
 
 def test_line_ends_stay_as_they_are(make_wheel: MakeWheel, tmp_path: Path) -> None:
