@@ -69,6 +69,7 @@ def _challenge(request: ChallengeSet) -> Answer:
         jobs=request.jobs,
     )
     prepared = challenge.prepare(job)
+    challenge.demand_packing(prepared)
     if request.dry_run:
         return _plan(job, prepared)
     rebuild = challenge.run(job, prepared, rebuilder=request.who or generation.who())

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
-from cairn import files, interpreters, venv
+from cairn import DISTRIBUTION, files, interpreters, venv
 from cairn.build import job, preflight
 from cairn.build.inputs import machine
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
@@ -132,6 +132,22 @@ def prepare(request: Challenge) -> Prepared:
         if version != tools.get(name) and tools.get(name, "none") not in version.split("; ")
     }
     return Prepared(wheel_set=wheel_set, frozen=frozen, python=python, toolchain=toolchain)
+
+
+def demand_packing(prepared: Prepared) -> None:
+    """Refuse to begin where the deflate library is another one: no archive could come out the same.
+
+    Raises:
+        PrerequisiteError: the manifest names another library than this machine has.
+    """
+    frozen, own = prepared.toolchain.get("deflate", ("", ""))
+    if own.split(" ")[0] not in {one.split(" ")[0] for one in frozen.split("; ")}:
+        raise PrerequisiteError(
+            f"the wheels were packed with {frozen}, and this Cairn packs with {own}: none would be the same",
+            tip="install it without its extra `fast`"
+            if frozen.startswith("zlib ")
+            else f"pip install '{DISTRIBUTION}[fast]'",
+        )
 
 
 def run(request: Challenge, prepared: Prepared, *, rebuilder: str) -> Rebuild:

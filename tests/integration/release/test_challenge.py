@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,20 @@ def test_a_plan_builds_nothing_and_says_what_it_would(staged: Staged, tmp_path: 
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
     assert [project["name"] for project in plan["projects"]] == ["tiny"]
+    assert not (tmp_path / "w").exists()
+
+
+def test_another_deflate_library_is_no_verdict_on_the_set(staged: Staged, tmp_path: Path) -> None:
+    """Without isal, as where Cairn was installed without its extra `fast`, every archive would differ."""
+    pytest.importorskip("isal")
+    for name in ("isal", "zlib_ng"):
+        (tmp_path / f"{name}.py").write_text("raise ImportError")
+    plain = replace(staged, env=staged.env | {"PYTHONPATH": str(tmp_path)})
+    for words in ((), ("--dry-run",)):
+        done = plain.challenge(staged.set_id, "--work-dir", tmp_path / "w", *words)
+        assert done.returncode == 3, done.stderr
+        assert re.search(r"packed with isal \S+, and this Cairn packs with zlib", done.stderr)
+        assert "pip install 'cairn-wheels[fast]'" in done.stderr
     assert not (tmp_path / "w").exists()
 
 

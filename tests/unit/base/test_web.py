@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import socketserver
+import threading
+import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -42,3 +47,47 @@ def test_what_is_not_whole_is_an_error(status: str, body: bytes, length: int | N
 def test_a_server_that_is_not_there_is_named() -> None:
     with pytest.raises(NetworkError, match=r"cannot read http://127\.0\.0\.1:9/: Connection refused"):
         fetch("http://127.0.0.1:9/")
+
+
+@contextlib.contextmanager
+def sending(*parts: bytes, pause: float = 0, times: int = 1) -> Iterator[tuple[str, list[int]]]:
+    """Yield the URL of a server that sends the last part so often, and how much of that it sent."""
+    sent = [0]
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(b"".join(parts[:-1]))
+            with contextlib.suppress(OSError):
+                for _ in range(times):
+                    self.wfile.write(parts[-1])
+                    sent[0] += 1
+                    time.sleep(pause)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}", sent
+        server.shutdown()
+
+
+OK = b"HTTP/1.1 200 OK\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts", [(OK, b"Content-Length: 80\r\n\r\n", b"x"), (OK, b"X-A: b\r\n")], ids=["body", "headers"]
+)
+def test_a_server_that_drips_is_given_up(parts: tuple[bytes, ...]) -> None:
+    """TUF's attack of slow retrieval: always a byte before the timeout, and never the file."""
+    with sending(*parts, pause=0.1, times=80) as (url, sent), pytest.raises(NetworkError, match="bytes in"):
+        web.read(url, out=io.BytesIO(), timeout=0.5, tip="try again")
+    assert sent[0] < 40
+
+
+def test_what_a_redirection_says_is_not_read() -> None:
+    """The standard library reads it whole, however long it is."""
+    with answering("200 OK", body=b"12345") as there:
+        head = f"HTTP/1.1 302 Found\r\nLocation: {there}\r\n\r\n".encode()
+        with sending(head, b" " * 1_000_000, times=100) as (url, sent):
+            assert fetch(url) == (True, b"12345")
+    assert sent[0] < 50
