@@ -156,21 +156,12 @@ class BucketStore:
                 on_bytes(size)
                 return False
             try:
-                if size <= self.parts.size:
-                    data = source.read_bytes()
-                    if hashlib.sha256(data).hexdigest() != digest:
-                        raise file_changed_error(source)
-                    self._put(key, data, "create" if current is None else "overwrite")
-                else:
-                    self._send_parts(key, source, digest, on_bytes)
+                self._send(key, source, digest, on_bytes, mode="create" if current is None else "overwrite")
             except ChangedError as error:
-                if not self.exists(key):
-                    continue  # what stood in the way has gone again
-                if not self._holds(key, digest):  # else ours has arrived, and the reply was lost
+                if self.exists(key) and not self._holds(key, digest):
                     message = f"{self.url}/{key} was written by someone else, with other bytes"
                     raise StoreError(message) from error
-            if size <= self.parts.size:
-                on_bytes(size)
+                continue  # what stood in the way has gone again
             return True
         raise StoreError(f"{self.url}/{key}: the server says that it is there, and it is not")
 
@@ -221,6 +212,20 @@ class BucketStore:
     def discard(self, stray: Stray) -> None:
         """See `Store.discard`."""
         self._delete(stray.name)
+
+    def _send(self, key: str, source: Path, sha256: str, on_bytes: OnBytes, *, mode: PutMode) -> None:
+        if source.stat().st_size > self.parts.size:
+            self._send_parts(key, source, sha256, on_bytes)
+            return
+        data = source.read_bytes()
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise file_changed_error(source)
+        try:
+            self._put(key, data, mode)
+        except ChangedError:
+            if not self._holds(key, sha256):  # else it has arrived, and the reply was lost
+                raise
+        on_bytes(len(data))
 
     def _send_parts(self, key: str, source: Path, sha256: str, on_bytes: OnBytes) -> None:
         total = source.stat().st_size
