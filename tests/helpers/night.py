@@ -29,7 +29,7 @@ TARGETS = {"gfx94X-dcgpu": "gfx942", "gfx110X-all": "gfx1100,gfx1101"}
 
 
 PYTHON = "3.99"
-"""A version of which no machine has an interpreter: the gate has no set installed, which takes two seconds each."""
+"""A version that no machine has: the gate then tries no installation, which takes two seconds."""
 
 
 def leg_of(family: str, **changes: object) -> Leg:
