@@ -50,6 +50,7 @@ def legs(line: str = "main", **of_broken: object) -> tuple[Leg, ...]:
         leg_of(
             family,
             id=f"{'new' if line == NEW_LINE else line}-{family}-py{python}",
+            name=f"{line} {family} Python {python} linux_x86_64",
             line=line,
             python=python,
             targets=TARGETS.get(family, "gfx1200,gfx1201"),

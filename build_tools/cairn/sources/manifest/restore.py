@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cairn.concurrency import side_by_side
 from cairn.output import Progress
+from cairn.retry import RetryPolicy
 from cairn.sources import mirror
 from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
@@ -92,7 +93,9 @@ class _Claim:
     commit: str
 
 
-def missing_at_origins(checkouts: Sequence[Checkout], *, say: Progress) -> tuple[str, ...]:
+def missing_at_origins(
+    checkouts: Sequence[Checkout], *, retry: RetryPolicy | None = None, say: Progress
+) -> tuple[str, ...]:
     """Return the commits of projects and submodules that their origins lack, each as a sentence.
 
     Every origin is asked, not our mirrors: they also keep what an origin has dropped since.
@@ -105,7 +108,7 @@ def missing_at_origins(checkouts: Sequence[Checkout], *, say: Progress) -> tuple
     say(f"asking {len({claim.origin for claim in claims})} origins for {len(claims)} commits")
 
     def has(claim: _Claim) -> bool:
-        return claim.origin != "" and _has(claim, say=say)
+        return claim.origin != "" and _has(claim, retry=retry or RetryPolicy(), say=say)
 
     results = side_by_side(has, claims, jobs=_JOBS)
     return tuple(
@@ -139,12 +142,12 @@ def _claims(checkout: Checkout) -> Iterator[_Claim]:
         yield _Claim(name=name, origin=module.origin, commit=module.commit)
 
 
-def _has(claim: _Claim, *, say: Progress) -> bool:
+def _has(claim: _Claim, *, retry: RetryPolicy, say: Progress) -> bool:
     with tempfile.TemporaryDirectory(prefix="cairn-ask-") as temporary:
         path = Path(temporary)
         command.run(path, "init", "--quiet", "--bare", ".")
         # The commit alone, without its files (git-rev-list(1), `--filter=tree:0`) and its history.
-        ask = Mirror(origin=claim.origin, path=path, depth=1, only="tree:0")
+        ask = Mirror(origin=claim.origin, path=path, depth=1, only="tree:0", retry=retry)
         try:
             mirror.fetch(ask, claim.commit, say=say)
         except command.UnknownRefError as error:
