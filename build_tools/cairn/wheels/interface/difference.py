@@ -245,7 +245,7 @@ def _value_of(info: Interface, field: str) -> object:
         return set(value)
     if field == "requires_python" and value is not None:
         with contextlib.suppress(InvalidSpecifier):
-            return SpecifierSet(value)
+            return frozenset(SpecifierSet(value))  # a SpecifierSet cannot be compared with what is none
     return value
 
 
