@@ -11,6 +11,7 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 if TYPE_CHECKING:  # an index asks for names alone, and packaging's parser takes its time to load
@@ -78,6 +79,22 @@ def requirement(text: str) -> Requirement:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{shown(text)} is not a requirement: {reason[:_SHOWN]}") from error
     return requirement
+
+
+def neutral(text: str) -> str:
+    """A requirement as every backend could have written it: older ones have brackets and other quotes.
+
+    One that cannot be read is returned as it is.
+    """
+    from packaging.requirements import Requirement  # noqa: PLC0415 - see above
+
+    try:
+        parsed = Requirement(str(requirement(text)))
+    except ValueError:
+        return text
+    parsed.name = canonicalize_name(parsed.name)
+    parsed.extras = set(map(canonicalize_name, parsed.extras))
+    return str(parsed)
 
 
 def is_project_name(text: str) -> bool:

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cairn.formats import kpack
 from cairn.formats.image import Symbol
 from cairn.formats.kpack import without_build
 from cairn.formats.zip.reader import Archive, collector_paused
+from cairn.requirements import neutral as neutral_requirement
+from cairn.requirements import specifiers
 from cairn.wheels.contents import code_archives
 from cairn.wheels.interface import kernel_changes, python_changes
 from cairn.wheels.interface.delta import Delta, change
@@ -221,18 +221,7 @@ def _files(info: Interface) -> dict[str, FileState]:
 def _requirements(info: Interface) -> dict[str, str]:
     # A host wheel requires each of its device wheels in its own version, thrice (PEP 508 pins: `==`).
     own = re.compile(rf"=={re.escape(info.version)}(?![\w.+!*-])")
-    return {own.sub("==*", _spelled(text)): text for text in info.requires_dist}
-
-
-def _spelled(requirement: str) -> str:
-    """A requirement as every backend could have written it: older ones have brackets and other quotes."""
-    try:
-        parsed = Requirement(requirement)
-    except InvalidRequirement:
-        return requirement
-    parsed.name = canonicalize_name(parsed.name)
-    parsed.extras = set(map(canonicalize_name, parsed.extras))
-    return str(parsed)
+    return {own.sub("==*", neutral_requirement(text)): text for text in info.requires_dist}
 
 
 def _value_of(info: Interface, field: str) -> object:
@@ -244,8 +233,8 @@ def _value_of(info: Interface, field: str) -> object:
     if field == "tags":
         return set(value)
     if field == "requires_python" and value is not None:
-        with contextlib.suppress(InvalidSpecifier):
-            return frozenset(SpecifierSet(value))  # a SpecifierSet cannot be compared with what is none
+        with contextlib.suppress(ValueError):
+            return frozenset(specifiers(value))  # a SpecifierSet cannot be compared with what is none
     return value
 
 

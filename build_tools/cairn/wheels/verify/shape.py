@@ -17,9 +17,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from cairn import requirements
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.metadata import wheel_info
@@ -73,16 +73,7 @@ def _read(wheel: Path) -> tuple[WheelInfo, frozenset[str]]:
 
 
 def _requirements(info: WheelInfo) -> frozenset[str]:
-    return frozenset(map(_normal, info.requires_dist))
-
-
-def _normal(text: str) -> str:
-    try:
-        requirement = Requirement(text)
-    except InvalidRequirement:
-        return text
-    requirement.name = canonicalize_name(requirement.name)
-    return str(requirement)
+    return frozenset(map(requirements.neutral, info.requires_dist))
 
 
 def _entry_points(info: WheelInfo) -> frozenset[str]:

@@ -137,6 +137,14 @@ def test_other_spellings_are_no_difference(make_wheel: MakeWheel) -> None:
     assert changed.requirements.removed == old[:1]
 
 
+def test_requirements_that_only_packaging_reads_are_compared_as_they_stand(make_wheel: MakeWheel) -> None:
+    """It parses them, and fails when they are used, or calls itself: see `cairn.requirements`."""
+    deep = f"demo; {'(' * 3000}python_version > '3'{')' * 3000}"
+    old, new = (deep, "more>=" + "9" * 5000), (deep, "more>=" + "8" * 5000)
+    found = diff(wheel(make_wheel, "1.0", requires=old), wheel(make_wheel, "1.1", requires=new))
+    assert (found.requirements.removed, found.requirements.added) == (old[1:], new[1:])
+
+
 def test_grafted_libraries_are_the_same_under_another_hash(make_wheel: MakeWheel) -> None:
     wheels = [
         make_wheel(
