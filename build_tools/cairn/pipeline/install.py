@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from packaging.requirements import InvalidRequirement, Requirement
-
 from cairn import (
     datafile,
     files,
@@ -30,6 +28,7 @@ from cairn import (
     package_index,
     platforms,
     process,
+    requirements,
     targets,
     venv,
     web,
@@ -484,10 +483,12 @@ def _check(offer: Offer, address: str) -> None:
     """Refuse an offer of anything but a set of the index that was named, or of one below it."""
     parts = urllib.parse.urlsplit(offer.index_url)
     try:
-        valid = bool(offer.packages) and all(Requirement(word).url is None for word in offer.packages)
+        valid = bool(offer.packages) and all(
+            requirements.requirement(word).url is None for word in offer.packages
+        )
         base, index = reader.parse_index_url(f"{address.removesuffix('/targets.json')}/simple/")
         its_base, its_index = reader.parse_index_url(urllib.parse.urljoin(address, offer.index_url))
-    except (InvalidRequirement, UsageError):
+    except (ValueError, UsageError):
         valid = False
     else:
         valid &= bool(offer.set_id) and its_base == base and f"{its_index}/".startswith(f"{index}/")

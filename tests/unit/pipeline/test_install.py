@@ -237,6 +237,7 @@ def test_the_answer_as_json(install: Install) -> None:
         ("index_url", "https://evil.example/simple/"),
         ("index_url", "//evil.example/simple/"),
         ("packages", ["torch", "--extra-index-url=https://evil.example"]),
+        ("packages", [f"torch; {'(' * 3000}python_version > '3'{')' * 3000}"]),
         ("packages", ["torch @ https://evil.example/torch-9-py3-none-any.whl"]),
         ("packages", []),
         # Neither is looked up in what a promoter signed.
