@@ -132,7 +132,7 @@ class Snapshot:
         """A set of the index.
 
         Raises:
-            StoreError: it has no such set.
+            StoreError: it has no such set, or another in its place.
         """
         if set_id in self.changed.sets:
             entry = self.changed.sets[set_id]
@@ -141,6 +141,9 @@ class Snapshot:
             entry = self.index.part(digest, IndexSet) if digest is not None else None
         if entry is None:
             raise StoreError(f"{self.index.name} has no set {set_id}", tip=_sets_there(self.set_ids))
+        if entry.set_id != set_id:
+            text = f"{self.index.name} gives the set {entry.set_id[:12]} for {set_id[:12]}"
+            raise DamagedIndexError(text, tip=_RESTORE)
         return entry
 
     def sets(self) -> Iterator[IndexSet]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cairn import datafile, extras
-from cairn.errors import PrerequisiteError, StoreError, UsageError
+from cairn.errors import PrerequisiteError, StoreError
 from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import Attested, FileEntry, IndexSet, ProvenanceKind
@@ -163,39 +163,26 @@ class KeyAttester:
         return datafile.dumps(Provenance(envelopes=(*others, envelope))).encode()
 
 
-def kind_of(data: bytes) -> ProvenanceKind:
-    """The kind of a provenance object.
-
-    Raises:
-        SignatureError: neither.
-    """
-    try:
-        plain = datafile.parse_json(data, name="the provenance")
-    except UsageError as error:
-        raise SignatureError(str(error)) from error
-    if isinstance(plain, dict) and plain.get("schema") == Provenance.__struct_config__.tag:
-        return "local-key"
-    if isinstance(plain, dict) and "attestation_bundles" in plain and "schema" not in plain:
-        return "pep740"
-    raise SignatureError("the provenance is neither an object of PEP 740 nor one of Cairn's")
-
-
-def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) -> Sequence[Vouched]:
+def vouched(
+    data: bytes, trust: Trust | None, *, kind: ProvenanceKind | None, file_name: str, sha256: str
+) -> Sequence[Vouched]:
     """The statements in a provenance object, each with its signer.
 
     Args:
         data: the object.
         trust: whose word counts; None asks for no signature.
+        kind: what the index calls it.
         file_name: of the file that it lies beside.
         sha256: of that file.
 
     Raises:
-        SignatureError: nobody who is trusted signed, a statement was changed, or is about another file.
+        SignatureError: it is of another kind, nobody who is trusted signed, a statement was changed, or is
+            about another file.
         PrerequisiteError: it is of PEP 740, and the extra `sign` is missing.
     """
     name = f"the provenance of {file_name}"
-    vouchers: Sequence[Vouched]
-    if kind_of(data) == "pep740":
+    vouchers: Sequence[Vouched] = ()
+    if kind == "pep740":
         try:
             from cairn.release.provenance import pep740  # noqa: PLC0415 - half a second, and an extra
         except ImportError as error:
@@ -205,7 +192,7 @@ def vouched(data: bytes, trust: Trust | None, *, file_name: str, sha256: str) ->
             ) from error
         statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
         vouchers = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
-    else:
+    elif kind == "local-key":
         vouchers = _by_keys(dsse.loads(data, Provenance, name=name).envelopes, trust, name)
     if not vouchers:
         raise SignatureError(f"{name} holds no statement")

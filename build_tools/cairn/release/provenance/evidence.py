@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -16,17 +16,8 @@ from cairn.formats import in_toto
 from cairn.formats.in_toto import Resource
 from cairn.output.wording import short_id
 from cairn.release.index import keys
-from cairn.release.index.generation import (
-    FileEntry,
-    Generation,
-    IndexSet,
-    Pointer,
-    ProjectChange,
-    ProjectPart,
-    ProjectState,
-    project_of,
-)
-from cairn.release.index.snapshot import MANIFEST_FILE
+from cairn.release.index.generation import FileEntry, IndexSet, decode_pointer, project_of
+from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index
 from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError
@@ -38,8 +29,6 @@ from cairn.testing.record import TestRecord
 from cairn.wheels import build_statement, wheelset
 from cairn.wheels.build_statement import BuildStatement, Source, sources_in
 from cairn.wheels.wheelset import BUILDER_FILE, PARAMETERS, WheelSet
-
-V = TypeVar("V", bound=datafile.Value)
 
 BUILDER_SIGNATURE = BUILDER_FILE.replace(".json", ".dsse.json")
 """The builder's signature, beside the statement."""
@@ -86,30 +75,19 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     """
     if isinstance(reader, OffersSigned) and (signed := reader.offer(index, file_name)):
         return signed
-    pointer = _loads(_read(reader, keys.state_key(index)), Pointer, "state.json")
-    key = keys.generation_key(index, pointer.generation, pointer.digest)
-    what = f"generation {pointer.generation} of {index}"
-    generation = _loads(read_named(reader, key, pointer.digest, what), Generation, what)
-    if (generation.index, generation.number) != (index, pointer.generation):
-        other = f"{generation.number} of {generation.index[:100]}"
-        raise StoreError(f"state.json names {what}, and finds that to be generation {other}")
-    project = project_of(file_name)
-    words = f"{index}, number {generation.number}: {generation.action} by {generation.who}, {generation.when}"
-    if project not in generation.projects:
-        return Offer(state=words, file=None, sets={})
-    state, entries = _file_of(reader, index, generation.projects[project], file_name, what)
-    sets = {
-        set_id: _index_set(reader, index, set_id, generation.sets[set_id], what)
-        for file in entries
-        for set_id in file.sets
-        if set_id in generation.sets
-    }
-    reason = f": {state.status_reason}" if state.status_reason else ""
+    pointer = decode_pointer(reader.read(keys.state_key(index)).data, name=keys.state_key(index))
+    own = Index(cast("Store", reader), index)  # of which only what a reader can do is asked
+    snapshot = own.at(own.generation(pointer.generation, pointer.digest), pointer.digest)
+    project, now = snapshot.project(project_of(file_name)), snapshot.generation
+    entries = [file for file in project.files if file.filename == file_name]
+    if len(entries) > 1:
+        raise StoreError(f"generation {now.number} of {index} has {file_name} twice")
+    status = ": ".join(filter(None, (project.status, project.status_reason)))
     return Offer(
-        state=words,
+        state=f"{index}, number {now.number}: {now.action} by {now.who}, {now.when}",
         file=entries[0] if entries else None,
-        warning=None if state.status == "active" else f"the project {project} is {state.status}{reason}",
-        sets=sets,
+        warning=None if project.status == "active" else f"the project {project.name} is {status}",
+        sets={one: snapshot.set(one) for file in entries for one in file.sets if one in now.sets},
     )
 
 
@@ -122,45 +100,6 @@ def with_evidence(listed: IndexSet, claims: Claims) -> IndexSet:
         untested=claims.untested,
         builder=claims.built,
     )
-
-
-def _file_of(
-    reader: Reader, index: str, digest: str, file_name: str, what: str
-) -> tuple[ProjectPart, list[FileEntry]]:
-    """The current part of a project, and the file of that name from the newest part that names it.
-
-    Parts below that one are not read: what they say of the file is not current any more.
-    """
-    project = project_of(file_name)
-    parts: list[ProjectPart] = []
-    left = [digest]
-    while left:
-        data = read_named(
-            reader, keys.part_key(index, left[0]), left.pop(0), f"{what}: the project {project}"
-        )
-        try:
-            part: ProjectPart = datafile.decode(data, ProjectChange)
-        except msgspec.DecodeError:
-            part = _loads(data, ProjectState, f"{what}: the project {project}")
-        if part.name != project:
-            raise StoreError(f"{what} gives the files of {part.name[:100]} for those of {project}")
-        parts.append(part)
-        if len(parts) == 1 and isinstance(part, ProjectChange):
-            left = list(part.over)
-        entries = [file for file in part.files if file.filename == file_name]
-        if len(entries) > 1:
-            raise StoreError(f"{what} has {file_name} twice")
-        if entries or (isinstance(part, ProjectChange) and file_name in part.gone):
-            return parts[0], entries
-    return parts[0], []
-
-
-def _index_set(reader: Reader, index: str, set_id: str, digest: str, what: str) -> IndexSet:
-    name = f"{what}: the set {short_id(set_id)}"
-    listed = _loads(read_named(reader, keys.part_key(index, digest), digest, name), IndexSet, name)
-    if listed.set_id != set_id:
-        raise StoreError(f"{what} gives the set {short_id(listed.set_id)} for {short_id(set_id)}")
-    return listed
 
 
 def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:
@@ -177,9 +116,9 @@ def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) ->
         raise StoreError(f"nobody has signed where {file.filename} comes from; {left}")
     key = keys.provenance_key(file.sha256, file.filename, file.provenance)
     data = read_named(reader, key, file.provenance, f"the provenance of {file.filename}")
-    if (kind := attest.kind_of(data)) != file.provenance_kind:
-        raise StoreError(f"the provenance is of kind {kind}, and the index calls it {file.provenance_kind}")
-    statements = attest.vouched(data, trust, file_name=file.filename, sha256=file.sha256)
+    statements = attest.vouched(
+        data, trust, kind=file.provenance_kind, file_name=file.filename, sha256=file.sha256
+    )
     return {one.claims.set_id: one for one in statements}
 
 
@@ -191,7 +130,7 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
         WheelError: its id is not that of its content.
     """
     name = f"the set {short_id(listed.set_id)}"
-    data = _read(reader, keys.set_key(listed.set_id, "set.json"))
+    data = reader.read(keys.set_key(listed.set_id, SET_FILE)).data
     try:
         wheel_set = wheelset.loads(data, name="set.json")
     except UsageError as error:
@@ -222,8 +161,8 @@ def sources(reader: Reader, wheel_set: WheelSet) -> tuple[Source, ...]:
     Raises:
         StoreError: its manifest is missing or was changed.
     """
-    data = _read(reader, keys.set_key(wheel_set.id, "manifest.json"))
-    return sources_in(data, sha256=wheel_set.manifest_sha256, name="manifest.json")
+    data = reader.read(keys.set_key(wheel_set.id, MANIFEST_FILE)).data
+    return sources_in(data, sha256=wheel_set.manifest_sha256, name=MANIFEST_FILE)
 
 
 def builder_statement(reader: Reader, wheel_set: WheelSet) -> BuildStatement:
@@ -418,21 +357,7 @@ def _signers(
 
 def read_named(reader: Reader, key: str, digest: str, what: str) -> bytes:
     """Read the object under a key, and check that it has the digest that names it."""
-    data = _read(reader, key)
+    data = reader.read(key).data
     if hashlib.sha256(data).hexdigest() != digest:
         raise StoreError(f"{what} was changed: its bytes are not those of its digest")
     return data
-
-
-def _read(reader: Reader, key: str) -> bytes:
-    try:
-        return reader.read(key).data
-    except MissingKeyError as error:
-        raise StoreError(f"{key} is missing from {reader.url}") from error
-
-
-def _loads(data: bytes, cls: type[V], what: str) -> V:
-    try:
-        return datafile.loads(data, cls, name=what)
-    except UsageError as error:
-        raise StoreError(str(error)) from error

@@ -22,9 +22,10 @@ Path = tuple[str | int, ...]
 Objects = dict[str, bytes]
 
 FREE = {
-    # Which state it is, who made it and when, and how far pages were written.
+    # Which state it is, who made it and when, and how far pages were written. A part without its `schema` is
+    # of the kind that it is named for.
     "generation": {
-        "parent", "action", "who", "when", "why", "change_id", "serial", "recent", "recent.number",
+        "schema", "parent", "action", "who", "when", "why", "change_id", "serial", "recent", "recent.number",
         "recent.who", "recent.when", "recent.sets", "projects.triton",
     },
     "pointer": {"rendered", "rendered_digest"},
@@ -35,7 +36,7 @@ FREE = {
     },
     # Both sizes are for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed.
     "set": {
-        "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened", "download",
+        "schema", "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened", "download",
         "rebuilds", "installed", "staged",
     },
     # A signature may be by several, and the id of a key is a hint.

@@ -117,7 +117,7 @@ def test_what_a_real_workflow_signed_holds_by_the_roots_that_come_with_sigstore(
 
     def refusal(data: bytes = data, workflow: Workflow = trusted, digest: str = sha256) -> str:
         with pytest.raises(SignatureError) as raised:
-            attest.vouched(data, Trust(workflows=(workflow,)), file_name=name, sha256=digest)
+            attest.vouched(data, Trust(workflows=(workflow,)), kind="pep740", file_name=name, sha256=digest)
         return str(raised.value)
 
     # Its signature holds; what it says is PyPI's statement about an upload, not one of ours.

@@ -65,7 +65,7 @@ def provenance(made: Released) -> tuple[bytes, str, str]:
 
 def check(data: bytes, made: Released, trust: Trust = TRUSTED) -> str:
     _, file_name, sha256 = provenance(made)
-    (one,) = attest.vouched(data, trust, file_name=file_name, sha256=sha256)
+    (one,) = attest.vouched(data, trust, kind="pep740", file_name=file_name, sha256=sha256)
     assert one.by is not None
     return one.by
 
@@ -214,18 +214,22 @@ def test_an_object_without_attestations_vouches_for_nothing(made: Released) -> N
 def test_an_attestation_of_another_file_does_not_count(made: Released) -> None:
     data, _, _ = provenance(made)
     with pytest.raises(SignatureError, match="does not match"):
-        attest.vouched(data, TRUSTED, file_name="torch-2.9.0-py3-none-any.whl", sha256="0" * 64)
+        attest.vouched(
+            data, TRUSTED, kind="pep740", file_name="torch-2.9.0-py3-none-any.whl", sha256="0" * 64
+        )
     with pytest.raises(SignatureError, match="does not match"):
-        attest.vouched(data, TRUSTED, file_name="torch-2.9.1-py3-none-any.whl", sha256=provenance(made)[2])
+        attest.vouched(
+            data, TRUSTED, kind="pep740", file_name="torch-2.9.1-py3-none-any.whl", sha256=provenance(made)[2]
+        )
 
 
 def test_a_wheel_of_two_sets_is_attested_for_each(made: Released, sigstore: OwnSigstore) -> None:
     data, file_name, sha256 = provenance(made)
-    (one,) = attest.vouched(data, TRUSTED, file_name=file_name, sha256=sha256)
+    (one,) = attest.vouched(data, TRUSTED, kind="pep740", file_name=file_name, sha256=sha256)
     signer = attester(sigstore.signer("ROCm/TheRock", "release.yml"))
     other = signer.add(data, type(one.claims)(**{**vars(one.claims), "set_id": "0" * 64}))
     again = signer.add(other, one.claims)
-    found = attest.vouched(again, TRUSTED, file_name=file_name, sha256=sha256)
+    found = attest.vouched(again, TRUSTED, kind="pep740", file_name=file_name, sha256=sha256)
     assert [vouched.claims.set_id for vouched in found] == ["0" * 64, made.made.id]
 
 
