@@ -123,7 +123,7 @@ def read(path: Path, cls: type[V], *, tip: str | None = None) -> V:
     """
     if path.suffix == ".toml":
         return from_plain(read_toml(path, tip=tip), cls, name=str(path))
-    return loads(_bytes_of(path, tip), cls, name=str(path))
+    return loads(bytes_of(path, tip=tip), cls, name=str(path))
 
 
 def loads(text: bytes | str, cls: type[V], *, name: str) -> V:
@@ -202,7 +202,7 @@ def read_toml(path: Path, *, tip: str | None = None) -> dict[str, Any]:
     Raises:
         UsageError: it cannot be read, is not UTF-8, or is not TOML.
     """
-    return parse_toml(_bytes_of(path, tip), name=str(path))
+    return parse_toml(bytes_of(path, tip=tip), name=str(path))
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401 - what json gives
@@ -211,7 +211,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 - what json gives
     Raises:
         UsageError: it cannot be read, or is not JSON.
     """
-    return parse_json(_bytes_of(path, None), name=str(path))
+    return parse_json(bytes_of(path), name=str(path))
 
 
 def parse_toml(data: bytes, *, name: str) -> dict[str, Any]:
@@ -269,7 +269,12 @@ def _tip_for(name: str) -> str:
     return _ASK_SERVER if name.startswith(("http://", "https://")) else _MAKE_AGAIN
 
 
-def _bytes_of(path: Path, tip: str | None) -> bytes:
+def bytes_of(path: Path, *, tip: str | None = None) -> bytes:
+    """The bytes of a file that a user named; `tip` says what to do if it is missing.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     try:
         return path.read_bytes()
     except OSError as error:

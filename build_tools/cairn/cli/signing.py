@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from cairn import converters, extras
 from cairn.cli import common_options as common
-from cairn.errors import PrerequisiteError
 from cairn.options import Exclusive, flag, option, repeated
 
 if TYPE_CHECKING:
@@ -74,13 +73,10 @@ class AttestOptions(SignOptions):
             yield None
             return
         if self.sign_as_workflow:
-            try:
-                from cairn.release.provenance.pep740 import workflow_attester
-            except ImportError as error:
-                tip = extras.line("sign")
-                raise PrerequisiteError("--sign-as-workflow needs the extra sign", tip=tip) from error
-            with workflow_attester() as workflow:
-                workflow.signer = self.signer()
+            extras.demand("sign")
+            from cairn.release.provenance.pep740 import workflow_attester
+
+            with workflow_attester(self.signer()) as workflow:
                 yield workflow
             return
         from cairn.release.provenance.attest import KeyAttester

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from cairn import datafile
-from cairn.errors import GateError, StoreError, UsageError
+from cairn.errors import GateError, UsageError
 from cairn.output import Progress, silent
 from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
@@ -38,7 +38,7 @@ from cairn.release.records import NewRecord, StoredRecord
 from cairn.release.trust import anchor
 from cairn.release.trust.signers import Trust
 from cairn.stack import Stack
-from cairn.store.protocol import Store
+from cairn.store.protocol import Store, read_named
 
 _FIX = "fix what is named above and promote again; nothing was changed"
 _NO_RECORD = (
@@ -374,9 +374,7 @@ def _result_of_present(case: Case, readmission: Readmission | None, *, dry_run: 
     report = None
     if entry.judgement is not None:
         key = _judgement_key(entry)
-        data = store.read(key).data
-        if hashlib.sha256(data).hexdigest() != entry.judgement:
-            raise StoreError(f"{store.url}/{key} was changed", tip="restore it from a copy of the store")
+        data = read_named(store, key, entry.judgement)
         report = datafile.loads(data, GateReport, name=f"{store.url}/{key}")
     return Promotion(
         set_id=set_id,

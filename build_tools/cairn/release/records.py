@@ -26,7 +26,7 @@ from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, with_wheels
 from cairn.release.provenance import evidence
 from cairn.release.trust.signers import Signer, Trust
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.store.protocol import MissingKeyError, Store, read_named
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
@@ -299,7 +299,7 @@ def _result_of(store: Store, item: StoredRecord, sha256: str | None, ending: str
         return None
     key = keys.set_key(item.record.set_id, f"results/{sha256}.{ending}")
     with contextlib.suppress(MissingKeyError):
-        return _unchanged(store, key, sha256, f"the {ending} of the record {short_id(item.digest)}")
+        return read_named(store, key, sha256)
     return None
 
 
@@ -343,7 +343,7 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> SetRecords
         name = f"the record {short_id(digest)}"
         left.pop(digest, None)
         try:
-            data = _unchanged(store, keys.set_key(set_id, f"records/{digest}.json"), digest, name)
+            data = read_named(store, keys.set_key(set_id, f"records/{digest}.json"), digest)
             record = test_record.loads(data, name=name)
         except CairnError as error:
             unusable.append((digest, str(error)))
@@ -377,7 +377,7 @@ def _answers(
         digest = _name(listed.key)
         name = f"the answer {short_id(digest)}"
         try:
-            data = _unchanged(store, listed.key, digest, name)
+            data = read_named(store, listed.key, digest)
             answer = datafile.loads(data, Answer, name=name)
         except CairnError as error:
             damaged.append((digest, str(error)))
@@ -475,13 +475,6 @@ def _digests(store: Store, set_id: str) -> Iterator[str]:
 
 def _name(key: str) -> str:
     return key.rpartition("/")[2].removesuffix(".json")
-
-
-def _unchanged(store: Store, key: str, digest: str, name: str) -> bytes:
-    data = store.read(key).data
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise StoreError(f"{name} was changed", tip="restore it from a copy of the store")
-    return data
 
 
 def _set(store: Store, set_id: str) -> WheelSet:

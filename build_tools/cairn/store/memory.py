@@ -33,18 +33,14 @@ class MemoryStore:
 
     Attributes:
         objects: what is stored, by key.
+        url: what errors call it; no other process can open it.
         modified: when it was written, by key; what was there from the beginning is as old as the store.
     """
 
-    def __init__(self, objects: Mapping[str, bytes] | None = None) -> None:
-        self.objects = dict(objects or {})
+    def __init__(self, objects: Mapping[str, bytes] | None = None, *, url: str = "memory:") -> None:
+        self.objects, self.url = dict(objects or {}), url
         self.modified = dict.fromkeys(self.objects, datetime.now(UTC))
         self._lock = threading.Lock()
-
-    @property
-    def url(self) -> str:
-        """No other process can open it."""
-        return "memory:"
 
     def read(self, key: str) -> StoredObject:
         """See `Store.read`."""

@@ -35,9 +35,10 @@ class DamagedObjectError(StoreError):
     @classmethod
     def of(cls, url: str) -> DamagedObjectError:
         """The error for the object at a URL."""
-        return cls(f"{url} is not what was put there", tip="restore it from a copy of the store")
+        return cls(f"{url} is not what was put there", tip=_RESTORE)
 
 
+_RESTORE = "restore it from a copy of the store"
 _YOUNG = timedelta(hours=12)  # half of the least that a collector waits
 # C0, DEL and C1; and halves of surrogate pairs, as Python reads file names that are not UTF-8.
 _NOT_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -280,6 +281,19 @@ def read_or_none(store: Store, key: str) -> StoredObject | None:
         return store.read(key)
     except MissingKeyError:
         return None
+
+
+def read_named(reader: Reader, key: str, sha256: str) -> bytes:
+    """The bytes of an object that is named by their sha256.
+
+    Raises:
+        MissingKeyError: there is no such object.
+        DamagedObjectError: it has other bytes.
+    """
+    data = reader.read(key).data
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise DamagedObjectError(f"{reader.url}/{key} was changed", tip=_RESTORE)
+    return data
 
 
 def replace(store: Store, key: str, old: StoredObject | None, data: bytes) -> bool:

@@ -58,8 +58,7 @@ class Builder:
     version: str = cairn.__version__
 
 
-@dataclass(frozen=True, kw_only=True)
-class Source:
+class Source(msgspec.Struct, frozen=True, kw_only=True):
     """One project's sources.
 
     Attributes:
@@ -80,12 +79,8 @@ class _Submodule(msgspec.Struct, frozen=True, kw_only=True):
     commit: str
 
 
-class _Project(msgspec.Struct, frozen=True, kw_only=True):
-    name: str
+class _Project(Source, frozen=True, kw_only=True):
     distribution: str
-    origin: str
-    hashtag: str
-    commit: str
     submodules: tuple[_Submodule, ...] = ()
 
 
@@ -396,10 +391,8 @@ def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
 
 
 def _sources_of(manifest: _Manifest) -> tuple[Source, ...]:
-    return tuple(
-        Source(name=one.name, origin=one.origin, hashtag=one.hashtag, commit=one.commit)
-        for one in manifest.projects
-    )
+    fields = Source.__struct_fields__
+    return tuple(Source(**{name: getattr(one, name) for name in fields}) for one in manifest.projects)
 
 
 def _bills_of(manifest: _Manifest) -> dict[str, dict[str, str]]:

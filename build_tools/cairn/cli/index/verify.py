@@ -262,7 +262,7 @@ def _plain(report: Report) -> dict[str, object]:
             {"name": link.name, "state": link.state, "text": link.text, "set": link.set_id}
             for link in report.links
         ],
-        "sources": [vars(source) for source in report.sources],
+        "sources": report.sources,
         "warnings": report.warnings,
     }
 

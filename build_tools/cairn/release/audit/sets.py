@@ -9,6 +9,7 @@ from datetime import datetime
 
 from packaging.utils import canonicalize_name
 
+from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress
@@ -190,7 +191,7 @@ def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iter
     key = keys.set_key(entry.set_id, f"judgements/{entry.judgement}.json")
     store = snapshot.index.store
     try:
-        verdict = judged.Judgement.read(store.read(key).data, what=key)
+        verdict = datafile.loads(store.read(key).data, judged.Judgement, name=key)
     except (CairnError, OSError):
         return  # that it is missing or changed is said of it already
     if (verdict.set_id, verdict.target) != (entry.set_id, name):

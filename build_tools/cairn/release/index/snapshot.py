@@ -276,6 +276,26 @@ class Index:
         self._states[digest] = state
         return state
 
+    def file(self, digest: str, name: str, filename: str) -> tuple[ProjectPart, FileEntry | None]:
+        """The current part of a project, and its file of that name from the newest part that names it.
+
+        Parts below that one are not read: what they say of the file is not current any more.
+
+        Raises:
+            DamagedIndexError: a part is lost, has not the bytes of its digest, is of something else, or has
+                the file twice.
+        """
+        current = self._part_of_project(digest)
+        for part in map(self._part_of_project, self.parts_of(digest)):
+            entries = [file for file in part.files if file.filename == filename]
+            if part.name != name or len(entries) > 1:
+                where = f"{self.store.url}/{keys.part_key(self.name, digest)}"
+                problem = f"has {filename} twice" if part.name == name else f"is not a state of {name}"
+                raise DamagedIndexError(f"{where} {problem}", tip=_RESTORE)
+            if entries or (isinstance(part, ProjectChange) and filename in part.gone):
+                return current, entries[0] if entries else None
+        return current, None
+
     def parts_of(self, digest: str) -> tuple[str, ...]:
         """The digests of all parts that make up a project, its own first."""
         return (digest, *self._over(digest))

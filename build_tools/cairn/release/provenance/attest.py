@@ -12,10 +12,10 @@ import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from cairn import datafile, extras
-from cairn.errors import PrerequisiteError, StoreError
+from cairn.errors import StoreError
 from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import Attested, FileEntry, IndexSet, ProvenanceKind
@@ -24,29 +24,13 @@ from cairn.release.provenance import dsse, statement
 from cairn.release.provenance.dsse import Envelope, SignatureError, UntrustedKeyError
 from cairn.release.provenance.statement import Claims, claims_of
 from cairn.release.trust.signers import Signer, Trust
-from cairn.store.protocol import Store
+from cairn.store.protocol import Reader, Store, read_named
 from cairn.wheels import build_statement
+from cairn.wheels.build_statement import Source
 from cairn.wheels.wheelset import WheelSet
 
-
-class Attester(Protocol):
-    """The signer of statements: `KeyAttester` or `pep740.WorkflowAttester`.
-
-    Attributes:
-        kind: of its objects.
-        signer: the key, for what a workflow does not sign; None where there is none.
-    """
-
-    kind: ProvenanceKind
-    signer: Signer | None
-
-    def add(self, previous: bytes | None, claims: Claims) -> bytes:
-        """The provenance object of a file, with these claims in place of earlier ones about the same set.
-
-        Args:
-            previous: the object of this kind that the file has, if any.
-            claims: what to vouch for.
-        """
+if TYPE_CHECKING:
+    from cairn.release.provenance.pep740 import WorkflowAttester
 
 
 def attest(
@@ -76,13 +60,8 @@ def attest(
             kind.
         NetworkError: Sigstore could not be reached.
     """
-    key = keys.set_key(wheel_set.id, MANIFEST_FILE)
-    sources = build_statement.sources_in(
-        store.read(key).data, sha256=wheel_set.manifest_sha256, name=f"{store.url}/{key}"
-    )
-    claims = claims_of(
-        wheel_set, listed, sources=sources, index=snapshot.index.name, builder=build_statement.this_builder()
-    )
+    sources, builder = sources_of(store, wheel_set), build_statement.this_builder()
+    claims = claims_of(wheel_set, listed, sources=sources, index=snapshot.index.name, builder=builder)
     provenance = {}
     for wheel in wheel_set.wheels:
         present = snapshot.project(wheel.distribution).file(wheel.file_name)
@@ -96,6 +75,16 @@ def attest(
     return provenance
 
 
+def sources_of(reader: Reader, wheel_set: WheelSet) -> tuple[Source, ...]:
+    """The commits that a set was built from.
+
+    Raises:
+        StoreError: its manifest is missing or was changed.
+    """
+    key = keys.set_key(wheel_set.id, MANIFEST_FILE)
+    return build_statement.sources_in(reader.read(key).data, sha256=wheel_set.manifest_sha256, name=key)
+
+
 def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | None:
     """The file's earlier provenance of this kind, with statements about other sets, which stay."""
     if file.provenance is None:
@@ -105,13 +94,10 @@ def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | No
             f"{file.filename} is also of a set that was signed in another way, which would be lost",
             tip="sign both as a workflow, or both with a key",
         )
-    data = store.read(keys.provenance_key(file.sha256, file.filename, file.provenance)).data
-    if hashlib.sha256(data).hexdigest() != file.provenance:
-        raise StoreError(
-            f"the provenance of {file.filename} was changed: what others signed for it would be lost",
-            tip="restore it from a copy of the store",
-        )
-    return data
+    # What others signed for it would be lost with bytes that were changed.
+    return read_named(
+        store, keys.provenance_key(file.sha256, file.filename, file.provenance), file.provenance
+    )
 
 
 class Provenance(datafile.Value, tag_field="schema", tag="cairn.provenance/1"):
@@ -137,19 +123,17 @@ class Vouched:
     by: str | None
 
 
+@dataclass(frozen=True)
 class KeyAttester:
     """Signs statements with a key.
 
     Attributes:
-        kind: of its objects.
         signer: the key.
+        kind: of its objects.
     """
 
-    kind: ProvenanceKind = "local-key"
-
-    def __init__(self, signer: Signer) -> None:
-        self.signer: Signer | None = signer
-        self._signer = signer
+    signer: Signer
+    kind: ClassVar[ProvenanceKind] = "local-key"
 
     def add(self, previous: bytes | None, claims: Claims) -> bytes:
         """The provenance object of a file, with these claims in place of earlier ones about the same set.
@@ -159,8 +143,12 @@ class KeyAttester:
             claims: what to vouch for.
         """
         others = _of_other_sets(previous, claims) if previous else ()
-        envelope = dsse.sign(statement.encode(claims), dsse.IN_TOTO, self._signer)
+        envelope = dsse.sign(statement.encode(claims), dsse.IN_TOTO, self.signer)
         return datafile.dumps(Provenance(envelopes=(*others, envelope))).encode()
+
+
+Attester: TypeAlias = "KeyAttester | WorkflowAttester"
+"""Who signs statements. The `signer` of either signs what a workflow does not: None where there is no key."""
 
 
 def vouched(
@@ -183,13 +171,9 @@ def vouched(
     name = f"the provenance of {file_name}"
     vouchers: Sequence[Vouched] = ()
     if kind == "pep740":
-        try:
-            from cairn.release.provenance import pep740  # noqa: PLC0415 - half a second, and an extra
-        except ImportError as error:
-            raise PrerequisiteError(
-                f"{file_name} is attested by a workflow, which needs the extra `sign` to check",
-                tip=extras.line("sign"),
-            ) from error
+        extras.demand("sign")
+        from cairn.release.provenance import pep740  # noqa: PLC0415 - half a second, and an extra
+
         statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
         vouchers = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
     elif kind == "local-key":

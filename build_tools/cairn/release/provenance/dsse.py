@@ -36,7 +36,7 @@ class SignatureError(StoreError):
 
 
 class UntrustedKeyError(SignatureError):
-    """The bytes are signed, but by none of the keys that the user trusts."""
+    """None of the keys that the user trusts has signed the bytes, whoever else may have."""
 
 
 class Signature(datafile.Value):

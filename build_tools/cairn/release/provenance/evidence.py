@@ -20,14 +20,14 @@ from cairn.release.index.generation import FileEntry, IndexSet, decode_pointer, 
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index
 from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
-from cairn.release.provenance.dsse import SignatureError
+from cairn.release.provenance.dsse import SignatureError, UntrustedKeyError
 from cairn.release.provenance.statement import Claims
 from cairn.release.trust.signers import PublicKeys, Signer, Trust
-from cairn.store.protocol import MissingKeyError, Reader, Store
+from cairn.store.protocol import MissingKeyError, Reader, Store, read_named
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 from cairn.wheels import build_statement, wheelset
-from cairn.wheels.build_statement import BuildStatement, Source, sources_in
+from cairn.wheels.build_statement import BuildStatement
 from cairn.wheels.wheelset import BUILDER_FILE, PARAMETERS, WheelSet
 
 BUILDER_SIGNATURE = BUILDER_FILE.replace(".json", ".dsse.json")
@@ -78,28 +78,24 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     pointer = decode_pointer(reader.read(keys.state_key(index)).data, name=keys.state_key(index))
     own = Index(cast("Store", reader), index)  # of which only what a reader can do is asked
     snapshot = own.at(own.generation(pointer.generation, pointer.digest), pointer.digest)
-    project, now = snapshot.project(project_of(file_name)), snapshot.generation
-    entries = [file for file in project.files if file.filename == file_name]
-    if len(entries) > 1:
-        raise StoreError(f"generation {now.number} of {index} has {file_name} twice")
+    now, name = snapshot.generation, project_of(file_name)
+    state = f"{index}, number {now.number}: {now.action} by {now.who}, {now.when}"
+    if name not in now.projects:
+        return Offer(state=state, file=None, sets={})
+    project, file = own.file(now.projects[name], name, file_name)
     status = ": ".join(filter(None, (project.status, project.status_reason)))
     return Offer(
-        state=f"{index}, number {now.number}: {now.action} by {now.who}, {now.when}",
-        file=entries[0] if entries else None,
-        warning=None if project.status == "active" else f"the project {project.name} is {status}",
-        sets={one: snapshot.set(one) for file in entries for one in file.sets if one in now.sets},
+        state=state,
+        file=file,
+        warning=None if project.status == "active" else f"the project {name} is {status}",
+        sets={one: snapshot.set(one) for one in (file.sets if file else ()) if one in now.sets},
     )
 
 
 def with_evidence(listed: IndexSet, claims: Claims) -> IndexSet:
     """A set of a `signed_offer`, with the evidence that the statement about one of its files names."""
-    return msgspec.structs.replace(
-        listed,
-        records=claims.records,
-        judgement=claims.judgement,
-        untested=claims.untested,
-        builder=claims.built,
-    )
+    by = {"records": claims.records, "judgement": claims.judgement, "untested": claims.untested}
+    return msgspec.structs.replace(listed, **by, builder=claims.built)
 
 
 def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:
@@ -115,7 +111,7 @@ def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) ->
             left = f"whoever releases has the gate judge it again: {line}"
         raise StoreError(f"nobody has signed where {file.filename} comes from; {left}")
     key = keys.provenance_key(file.sha256, file.filename, file.provenance)
-    data = read_named(reader, key, file.provenance, f"the provenance of {file.filename}")
+    data = read_named(reader, key, file.provenance)
     statements = attest.vouched(
         data, trust, kind=file.provenance_kind, file_name=file.filename, sha256=file.sha256
     )
@@ -128,13 +124,11 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
     Raises:
         StoreError: it is missing, was changed, is another set, or does not have the file.
         WheelError: its id is not that of its content.
+        UsageError: it cannot be read.
     """
     name = f"the set {short_id(listed.set_id)}"
     data = reader.read(keys.set_key(listed.set_id, SET_FILE)).data
-    try:
-        wheel_set = wheelset.loads(data, name="set.json")
-    except UsageError as error:
-        raise StoreError(str(error)) from error
+    wheel_set = wheelset.loads(data, name=SET_FILE)
     # The id is of what it says; another spelling of the same would go unnoticed, and only Cairn writes it.
     if wheel_set.set_id != listed.set_id or data != wheelset.dumps(wheel_set):
         raise StoreError(f"set.json was changed: it is not {name}")
@@ -153,16 +147,6 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
     if offered != (wheel.version, wheel.requires_python, wheel.metadata_sha256, wheel_set.manifest_sha256):
         raise StoreError(f"{name} and the index say different things of the metadata of {file.filename}")
     return wheel_set
-
-
-def sources(reader: Reader, wheel_set: WheelSet) -> tuple[Source, ...]:
-    """The commits that a set was built from.
-
-    Raises:
-        StoreError: its manifest is missing or was changed.
-    """
-    data = reader.read(keys.set_key(wheel_set.id, MANIFEST_FILE)).data
-    return sources_in(data, sha256=wheel_set.manifest_sha256, name=MANIFEST_FILE)
 
 
 def builder_statement(reader: Reader, wheel_set: WheelSet) -> BuildStatement:
@@ -253,13 +237,11 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
 
     Raises:
         StoreError: it is missing, was changed, or is of something else.
+        UsageError: it cannot be read.
     """
     what = f"the record {short_id(digest)}"
-    data = read_named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, what)
-    try:
-        test = test_record.loads(data, name=what)
-    except UsageError as error:
-        raise StoreError(str(error)) from error
+    data = read_named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest)
+    test = test_record.loads(data, name=what)
     own = [wheel.file_name for wheel in wheel_set.wheels]
     if test.set_id != wheel_set.set_id:
         raise StoreError(f"{what} is of another set: {short_id(str(test.set_id))}")
@@ -345,7 +327,7 @@ def _signers(
     try:
         signature = reader.read(key).data
     except MissingKeyError as error:
-        raise SignatureError(f"{name} is not signed", tip=tip) from error
+        raise UntrustedKeyError(f"{name} is not signed", tip=tip) from error
     envelope = dsse.loads(signature, dsse.Envelope, name=f"the signature of {name}")
     by_itself = envelope.payload_type in (dsse.RECORD, dsse.SET)
     signed = dsse.verify(envelope, envelope.payload_type if by_itself else dsse.IN_TOTO, trusted, name=name)
@@ -353,11 +335,3 @@ def _signers(
     if signed.payload != data and (by_itself or _record_of(signed.payload, name) != digest):
         raise SignatureError(f"{name} is not what its signature is over")
     return signed.key_ids
-
-
-def read_named(reader: Reader, key: str, digest: str, what: str) -> bytes:
-    """Read the object under a key, and check that it has the digest that names it."""
-    data = reader.read(key).data
-    if hashlib.sha256(data).hexdigest() != digest:
-        raise StoreError(f"{what} was changed: its bytes are not those of its digest")
-    return data

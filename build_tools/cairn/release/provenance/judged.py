@@ -6,27 +6,25 @@ import contextlib
 import re
 from collections.abc import Iterator
 
-import msgspec
-
 from cairn import datafile, targets
-from cairn.errors import StoreError
+from cairn.errors import CairnError, StoreError
 from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
 from cairn.release.provenance import evidence
-from cairn.store.protocol import Reader
+from cairn.store.protocol import Reader, read_named
 from cairn.wheels.wheelset import WheelSet
 
 TESTED = "tested on hardware of each target"
 """What the gate calls the demand that test records meet."""
 
 
-class _Demand(msgspec.Struct, frozen=True, kw_only=True):
+class _Demand(datafile.Value, forbid_unknown_fields=False):
     name: str
     outcome: str
 
 
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+class Judgement(datafile.Value, forbid_unknown_fields=False):
     """The fields of a gate's report that checking needs.
 
     Attributes:
@@ -47,28 +45,17 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     answered: tuple[str, ...] = ()
     records: tuple[str, ...] = ()
 
-    @classmethod
-    def read(cls, data: bytes, *, what: str) -> Judgement:
-        """Decode a judgement; `what` stands for it in errors.
-
-        Raises:
-            StoreError: it cannot be read.
-        """
-        try:
-            return datafile.decode(data, cls)
-        except msgspec.DecodeError as error:
-            raise StoreError(f"{what} cannot be read: {error}") from error
-
 
 def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement:
     """The gate's judgement of a set that was to go to an index.
 
     Raises:
         StoreError: it is missing, was changed, is of another set or index, or is a no.
+        UsageError: it cannot be read.
     """
     what = f"the judgement {short_id(digest)}"
-    data = evidence.read_named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, what)
-    judgement = Judgement.read(data, what=what)
+    data = read_named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest)
+    judgement = datafile.loads(data, Judgement, name=what)
     if judgement.set_id != set_id:
         raise StoreError(f"{what} is of another set: {short_id(judgement.set_id)}")
     if judgement.target not in (None, index):
@@ -103,7 +90,7 @@ def contradictions(
     if any(demand.name == TESTED and demand.outcome == "met" for demand in judgement.demands):
         covered = set[str]()
         for digest in judgement.records:
-            with contextlib.suppress(StoreError):  # it is of something else, and shows nothing of this set
+            with contextlib.suppress(CairnError):  # it is of something else, and shows nothing of this set
                 _, one = evidence.record(reader, wheel_set, digest)
                 if one.verdict == "passed":
                     covered |= {targets.CPU, *(name for name, count in one.covered.items() if count)}

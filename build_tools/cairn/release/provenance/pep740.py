@@ -12,6 +12,8 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import requests
 from pydantic import ValidationError
@@ -42,20 +44,21 @@ _BUILD_CONFIG_URI = "1.3.6.1.4.1.57264.1.18"
 _WORKFLOW_REF = re.compile(r"([^/]+/[^/]+)/\.github/workflows/([^/@]+)@.+")
 
 
+@dataclass(frozen=True)
 class WorkflowAttester:
     """Signs statements as the workflow that is running.
 
     Attributes:
-        kind: of its objects.
+        sigstore: signs with the certificate of the workflow.
+        workflow: the workflow.
         signer: a key, for what keys alone sign: see `Attester`.
+        kind: of its objects.
     """
 
-    kind: ProvenanceKind = "pep740"
+    sigstore: Signer
+    workflow: Workflow
     signer: signers.Signer | None = None
-
-    def __init__(self, signer: Signer, workflow: Workflow) -> None:
-        self._signer = signer
-        self._workflow = workflow
+    kind: ClassVar[ProvenanceKind] = "pep740"
 
     def add(self, previous: bytes | None, claims: Claims) -> bytes:
         """The provenance object of a file with these claims instead of earlier ones about the same set.
@@ -69,10 +72,10 @@ class WorkflowAttester:
         """
         others = _bundles_of_other_sets(previous, claims)
         try:
-            bundle = self._signer.sign_dsse(Statement(statement.encode(claims)))
+            bundle = self.sigstore.sign_dsse(Statement(statement.encode(claims)))
         except (SigstoreError, ExpiredCertificate, ExpiredIdentity, requests.RequestException) as error:
             raise NetworkError(f"Sigstore did not sign: {error}", tip="run the job again") from error
-        publisher = GitHubPublisher(repository=self._workflow.repository, workflow=self._workflow.file)
+        publisher = GitHubPublisher(repository=self.workflow.repository, workflow=self.workflow.file)
         own = AttestationBundle(publisher=publisher, attestations=[Attestation.from_bundle(bundle)])
         return Provenance(attestation_bundles=[*others, own]).model_dump_json().encode()
 
@@ -93,8 +96,11 @@ def running_workflow(environ: Mapping[str, str] | None = None) -> Workflow:
 
 
 @contextlib.contextmanager
-def workflow_attester() -> Iterator[WorkflowAttester]:
+def workflow_attester(key: signers.Signer | None) -> Iterator[WorkflowAttester]:
     """Yield an attester for the running workflow; one certificate serves for all that it signs.
+
+    Args:
+        key: the attester's `signer`.
 
     Raises:
         PrerequisiteError: no workflow runs this, or the job may not ask for its identity.
@@ -109,7 +115,7 @@ def workflow_attester() -> Iterator[WorkflowAttester]:
         # command does the same).
         config.force_tlog_version = 1
         with SigningContext.from_trust_config(config).signer(IdentityToken(token), cache=True) as signer:
-            yield WorkflowAttester(signer, workflow)
+            yield WorkflowAttester(signer, workflow, key)
     except IdentityError as error:
         raise PrerequisiteError(f"GitHub gives the job no identity: {error}", tip=tip) from error
     except (SigstoreError, requests.RequestException) as error:
@@ -181,14 +187,9 @@ def _read(data: bytes) -> Provenance:
 
 
 def _bundles_of_other_sets(previous: bytes | None, claims: Claims) -> list[AttestationBundle]:
-    if previous is None:
-        return []
-    name = f"the provenance of {claims.file_name}"
-    return [
-        bundle
-        for bundle in _read(previous).attestation_bundles
-        if all(
-            statement.decode(a.envelope.statement, name=name).set_id != claims.set_id
-            for a in bundle.attestations
-        )
-    ]
+    def is_of_set(bundle: AttestationBundle) -> bool:
+        signed = [attestation.envelope.statement for attestation in bundle.attestations]
+        return claims.set_id in [statement.decode(one, name=claims.file_name).set_id for one in signed]
+
+    bundles = _read(previous).attestation_bundles if previous is not None else ()
+    return [bundle for bundle in bundles if not is_of_set(bundle)]

@@ -46,8 +46,7 @@ class WebReader:
         out, url = io.BytesIO(), f"{self.url}/{urllib.parse.quote(valid_key(key))}"
         most = _MOST_METADATA if key.startswith("metadata/") else _MOST_BYTES
         fetch(url, out=out, most=most, tip=self.tip)
-        data = out.getvalue()
-        return StoredObject(data=data)
+        return StoredObject(data=out.getvalue())
 
 
 class Recorder:
@@ -132,7 +131,7 @@ def open_bundle(path: Path) -> Store:
                     objects[member.filename] = stream.read(_MOST_BYTES)
     except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, OSError, RuntimeError) as error:
         raise UsageError(f"{path} is not a bundle: {error}") from error
-    return _Bundle(path, objects)
+    return MemoryStore(objects, url=str(path))
 
 
 def save_bundle(path: Path, objects: Mapping[str, bytes]) -> None:
@@ -159,15 +158,3 @@ def index_of_bundle(bundle: Store) -> str:
         f"say which: --index {' or '.join(names)}" if names else "save one: cairn index verify --save-bundle"
     )
     raise UsageError(f"{bundle.url} is a bundle of {', '.join(names) or 'no index'}", tip=tip)
-
-
-class _Bundle(MemoryStore):
-    """The objects of a bundle, named by its path in errors."""
-
-    def __init__(self, path: Path, objects: Mapping[str, bytes]) -> None:
-        super().__init__(objects)
-        self._path = path
-
-    @property
-    def url(self) -> str:
-        return str(self._path)

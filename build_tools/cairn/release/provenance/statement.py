@@ -47,8 +47,8 @@ class Claims:
         builder: who says so.
     """
 
-    file_name: str
-    sha256: str
+    file_name: str = ""
+    sha256: str = ""
     parameters: Mapping[str, str]
     manifest_sha256: str
     sources: tuple[Source, ...]
@@ -94,8 +94,6 @@ def claims_of(
         builder: who says so.
     """
     return Claims(
-        file_name="",
-        sha256="",
         parameters=wheel_set.parameters,
         manifest_sha256=wheel_set.manifest_sha256,
         sources=sources,

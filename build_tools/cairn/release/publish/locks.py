@@ -29,11 +29,11 @@ from cairn import requirements
 from cairn.datafile import toml_text
 from cairn.errors import StoreError
 from cairn.release.index import keys
-from cairn.release.index.generation import digest_of, project_of, version_of
+from cairn.release.index.generation import project_of, version_of
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Needs
-from cairn.store.protocol import Store
+from cairn.store.protocol import Store, read_named
 from cairn.wheels.wheelset import ClosureFile, SetWheel, WheelSet
 
 _PATH = re.compile(r'\bpath = ("[^"\\]*")')
@@ -97,9 +97,7 @@ def metadata_of(store: Store, wheel_set: WheelSet) -> dict[str, bytes]:
     for file in _files(wheel_set):
         if file.metadata_sha256 is not None:
             key = keys.sidecar_key(file.sha256, file.file_name)
-            by_name[file.file_name] = store.read(key).data
-            if digest_of(by_name[file.file_name]) != file.metadata_sha256:
-                raise StoreError(f"{store.url}/{key} was changed", tip="publish the file again")
+            by_name[file.file_name] = read_named(store, key, file.metadata_sha256)
     return by_name
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from cairn import platforms
+from cairn import datafile, platforms
 from cairn.errors import UsageError
 
 PRIVATE_NAME, PUBLIC_NAME = "cairn-sign.key", "cairn-sign.pub"
@@ -160,7 +160,7 @@ def signer(path: Path) -> Signer:
     Raises:
         UsageError: it cannot be read, needs a passphrase, is not an Ed25519 key, or others may read it.
     """
-    key = _signer(_read(path), str(path))
+    key = _signer(datafile.bytes_of(path), str(path))
     if platforms.here.others_may_read(path):
         raise UsageError(f"{path}: others may read this private key", tip=f"chmod 600 {path}")
     return key
@@ -191,7 +191,7 @@ def public_key(path: Path) -> PublicKey:
     Raises:
         UsageError: it cannot be read, is not an Ed25519 key, or is the private half.
     """
-    data = _read(path)
+    data = datafile.bytes_of(path)
     if b"PRIVATE KEY" in data:
         tip = f"give the public half ({PUBLIC_NAME}), and keep this one to yourself"
         raise UsageError(f"{path} is a private key", tip=tip)
@@ -202,13 +202,6 @@ def public_keys(paths: Sequence[Path]) -> PublicKeys:
     """Read several public keys, by id; raises like `public_key`."""
     keys = [public_key(path) for path in paths]
     return {key.key_id: key for key in keys}
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,8 +279,4 @@ def trust_of(names: Sequence[str], testers: Sequence[Path] = ()) -> Trust:
             raise UsageError(f"{name} names no workflow", tip=tip)
         else:
             keys.append(Path(name))
-    return Trust(
-        keys=public_keys(keys),
-        workflows=tuple(workflows),
-        testers=public_keys(testers),
-    )
+    return Trust(keys=public_keys(keys), workflows=tuple(workflows), testers=public_keys(testers))

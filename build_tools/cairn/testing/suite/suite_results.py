@@ -58,10 +58,7 @@ def read_outcomes(path: Path) -> tuple[TestOutcome, ...]:
     Raises:
         UsageError: it cannot be read, ends in the middle of a line, is not of outcomes, or has a test twice.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    data = datafile.bytes_of(path)
     if data and not data.endswith(b"\n"):
         raise UsageError(f"{path} ends in the middle of a line", tip="copy it again, or run its shard again")
     try:

@@ -100,7 +100,7 @@ def test_a_part_below_others_is_as_needed_as_they_are(
         store.write(key, store.read(key).data.replace(b"2.0.0", b"6.6.6"))
     with pytest.raises(StoreError, match="is lost" if act == "lose" else "was changed"):
         Index(store, "release").load().project("torch")
-    with pytest.raises(StoreError, match="missing" if act == "lose" else "was changed"):
+    with pytest.raises(StoreError, match="is lost" if act == "lose" else "was changed"):
         evidence.offer(store, "release", entry("torch", "2.1.0+rocm7.10.0").filename)
 
 
@@ -109,7 +109,7 @@ def test_parts_that_do_not_belong_together_are_no_state(promoted: tuple[MemorySt
     now = Index(store, "release").load().generation.projects
     with pytest.raises(StoreError, match="is not a state of torch"):
         Index(store, "release").project(now["triton"], "torch")
-    with pytest.raises(StoreError, match="gives the files of triton for those of torch"):
+    with pytest.raises(StoreError, match="is not a state of torch"):
         forged = msgspec.structs.replace(
             Index(store, "release").load().generation, projects={**now, "torch": now["triton"]}
         )

@@ -36,8 +36,8 @@ FREE = {
     },
     # Both sizes are for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed.
     "set": {
-        "schema", "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened", "download",
-        "rebuilds", "installed", "staged",
+        "schema", "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened",
+        "download", "rebuilds", "installed", "staged",
     },
     # A signature may be by several, and the id of a key is a hint.
     "record signature": {"signatures", "signatures.keyid"},

@@ -248,5 +248,5 @@ def test_a_job_without_the_permission_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_WORKFLOW_REF", "a/b/.github/workflows/c.yml@refs/heads/main")
     monkeypatch.delenv("ACTIONS_ID_TOKEN_REQUEST_URL", raising=False)
-    with pytest.raises(PrerequisiteError, match="gives the job no identity"), pep740.workflow_attester():
+    with pytest.raises(PrerequisiteError, match="gives the job no identity"), pep740.workflow_attester(None):
         pass

@@ -408,7 +408,7 @@ def _(scene: Scene) -> None:
     scene.change(keys.set_key(scene.victim.id, "set.json"), b'"sample"', b'"simple"')
 
 
-@attack(BUCKET, "takes a test record away", old="error: is missing")
+@attack(BUCKET, "takes a test record away", old="error: holds no")
 def _(scene: Scene) -> None:
     scene.store.delete(keys.set_key(scene.victim.id, f"records/{scene.made.listed.records[0]}.json"))
 
