@@ -13,9 +13,12 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any, cast
 
+import msgspec
+
 from cairn.errors import NetworkError, StoreError
 from cairn.release.index import keys
-from cairn.release.index.generation import FileEntry, IndexSet, Pointer, encode
+from cairn.release.index.generation import FileEntry, Pointer, encode
+from cairn.release.index.listing import index_set
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.evidence import Offer
 from cairn.release.trust.anchor import Anchor
@@ -30,7 +33,6 @@ from cairn.release.trust.metadata import (
     require_of,
 )
 from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject
-from cairn.wheels.wheelset import PARAMETERS
 
 # securesystemslib, on which tuf is built, imports the clients of all clouds that can hold a key and are
 # installed: boto3 takes longer than all the rest of `index verify`. Keys of ours are in none.
@@ -146,20 +148,12 @@ def _custom(target: TargetFile) -> Mapping[str, Any]:
 def _signed_offer(reader: Reader, index: str, file_name: str, target: TargetFile) -> Offer:
     """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is."""
     signed = _custom(target)
+    marks: dict[str, Any] = {name: signed.get(name) for name in ("yanked", "failed", "untested")}
     sets, wheel = {}, None
     for set_id in signed["sets"]:
         wheel_set = read_set(cast("Store", reader), set_id)  # it reads no more than a reader can
         wheel = next((one for one in wheel_set.wheels if one.file_name == file_name), wheel)
-        sets[set_id] = IndexSet(
-            set_id=set_id,
-            manifest_sha256=wheel_set.manifest_sha256,
-            projects={one.distribution: one.version for one in wheel_set.wheels},
-            added="",
-            yanked=signed.get("yanked"),
-            failed=signed.get("failed"),
-            untested=signed.get("untested"),
-            **{name: getattr(wheel_set, name) for name in PARAMETERS},
-        )
+        sets[set_id] = msgspec.structs.replace(index_set(wheel_set), added="", **marks)
     file = FileEntry(
         filename=file_name,
         sha256=target.hashes["sha256"],
@@ -172,9 +166,7 @@ def _signed_offer(reader: Reader, index: str, file_name: str, target: TargetFile
         provenance=signed["provenance"],
         provenance_kind=signed["kind"],
         sets=tuple(sets),
-        yanked=signed.get("yanked"),
-        untested=signed.get("untested"),
-        failed=signed.get("failed"),
+        **marks,
     )
     return Offer(
         state=f"{index}, as its promoter signed it",
