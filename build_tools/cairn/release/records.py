@@ -299,7 +299,8 @@ def _result_of(store: Store, item: StoredRecord, sha256: str | None, ending: str
         return None
     key = keys.set_key(item.record.set_id, f"results/{sha256}.{ending}")
     with contextlib.suppress(MissingKeyError):
-        return read_named(store, key, sha256)
+        name = f"the {ending} of the record {short_id(item.digest)}"
+        return read_named(store, key, sha256, name=name)
     return None
 
 
@@ -343,7 +344,7 @@ def read(store: Store, set_id: str, *, trust: Trust | None = None) -> SetRecords
         name = f"the record {short_id(digest)}"
         left.pop(digest, None)
         try:
-            data = read_named(store, keys.set_key(set_id, f"records/{digest}.json"), digest)
+            data = read_named(store, keys.set_key(set_id, f"records/{digest}.json"), digest, name=name)
             record = test_record.loads(data, name=name)
         except CairnError as error:
             unusable.append((digest, str(error)))
@@ -377,7 +378,7 @@ def _answers(
         digest = _name(listed.key)
         name = f"the answer {short_id(digest)}"
         try:
-            data = read_named(store, listed.key, digest)
+            data = read_named(store, listed.key, digest, name=name)
             answer = datafile.loads(data, Answer, name=name)
         except CairnError as error:
             damaged.append((digest, str(error)))

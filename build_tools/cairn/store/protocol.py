@@ -283,8 +283,14 @@ def read_or_none(store: Store, key: str) -> StoredObject | None:
         return None
 
 
-def read_named(reader: Reader, key: str, sha256: str) -> bytes:
+def read_named(reader: Reader, key: str, sha256: str, *, name: str = "") -> bytes:
     """The bytes of an object that is named by their sha256.
+
+    Args:
+        reader: what has the object.
+        key: its key.
+        sha256: the digest.
+        name: stands for it in an error; otherwise its URL does, which is not for what is published.
 
     Raises:
         MissingKeyError: there is no such object.
@@ -292,7 +298,7 @@ def read_named(reader: Reader, key: str, sha256: str) -> bytes:
     """
     data = reader.read(key).data
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise DamagedObjectError(f"{reader.url}/{key} was changed", tip=_RESTORE)
+        raise DamagedObjectError(f"{name or f'{reader.url}/{key}'} was changed", tip=_RESTORE)
     return data
 
 

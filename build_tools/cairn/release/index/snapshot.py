@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import operator
 import re
@@ -177,10 +178,12 @@ class Index:
     Attributes:
         store: where it lives.
         name: such as `staging` or `release/gfx110X-all`.
+        strict: a part that two readers could take for different things is refused, for those who believe
+            nobody; it takes longer.
     """
 
-    def __init__(self, store: Store, name: str) -> None:
-        self.store = store
+    def __init__(self, store: Store, name: str, *, strict: bool = False) -> None:
+        self.store, self.strict = store, strict
         self.name = keys.checked_index(name)
         self._parts: dict[str, datafile.Value] = {}
         self._states: dict[str, ProjectState] = {}  # what a `ProjectChange` stands for, by its digest
@@ -225,7 +228,7 @@ class Index:
         one = self._object(key, digest, Generation)
         if (one.index, one.number) != (self.name, number):
             raise DamagedIndexError(
-                f"{self.store.url}/{key} is generation {one.number} of {one.index}", tip=_RESTORE
+                f"{self.store.url}/{key} is generation {one.number} of {one.index[:100]}", tip=_RESTORE
             )
         return one
 
@@ -286,10 +289,11 @@ class Index:
                 the file twice.
         """
         current = self._part_of_project(digest)
-        for part in map(self._part_of_project, self.parts_of(digest)):
+        for one in self.parts_of(digest):
+            part = self._part_of_project(one)
             entries = [file for file in part.files if file.filename == filename]
             if part.name != name or len(entries) > 1:
-                where = f"{self.store.url}/{keys.part_key(self.name, digest)}"
+                where = f"{self.store.url}/{keys.part_key(self.name, one)}"
                 problem = f"has {filename} twice" if part.name == name else f"is not a state of {name}"
                 raise DamagedIndexError(f"{where} {problem}", tip=_RESTORE)
             if entries or (isinstance(part, ProjectChange) and filename in part.gone):
@@ -350,14 +354,23 @@ class Index:
             # store would otherwise be published by the next change of its project.
             if digest_of(data) != digest:
                 raise DamagedIndexError(f"{self.store.url}/{key} was changed", tip=_RESTORE)
-            try:
-                self._parts[digest] = datafile.decode(data, functools.reduce(operator.or_, kinds))
-            except msgspec.DecodeError:
-                self._parts[digest] = datafile.loads(data, kinds[0], name=f"{self.store.url}/{key}")
+            self._parts[digest] = self._decoded(data, kinds, f"{self.store.url}/{key}")
         part = self._parts[digest]
         if not isinstance(part, kinds):
             raise DamagedIndexError(f"{digest} is not a {kinds[0].__name__} in {self.name}")
         return part
+
+    def _decoded(self, data: bytes, kinds: tuple[type[Part], ...], name: str) -> Part:
+        if not self.strict:
+            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+                return datafile.decode(data, functools.reduce(operator.or_, kinds))
+        try:
+            plain = datafile.parse_json(data, name=name)
+            schema = plain.get("schema") if isinstance(plain, dict) else None
+            kind = next((one for one in kinds if one.__struct_config__.tag == schema), kinds[0])
+            return datafile.from_plain(plain, kind, name=name)
+        except UsageError as error:
+            raise DamagedIndexError(str(error), tip=_RESTORE) from error
 
 
 def empty(index: str) -> Generation:

@@ -82,7 +82,8 @@ def sources_of(reader: Reader, wheel_set: WheelSet) -> tuple[Source, ...]:
         StoreError: its manifest is missing or was changed.
     """
     key = keys.set_key(wheel_set.id, MANIFEST_FILE)
-    return build_statement.sources_in(reader.read(key).data, sha256=wheel_set.manifest_sha256, name=key)
+    data, name = reader.read(key).data, f"{reader.url}/{key}"
+    return build_statement.sources_in(data, sha256=wheel_set.manifest_sha256, name=name)
 
 
 def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | None:
@@ -94,10 +95,8 @@ def _previous(store: Store, file: FileEntry, kind: ProvenanceKind) -> bytes | No
             f"{file.filename} is also of a set that was signed in another way, which would be lost",
             tip="sign both as a workflow, or both with a key",
         )
-    # What others signed for it would be lost with bytes that were changed.
-    return read_named(
-        store, keys.provenance_key(file.sha256, file.filename, file.provenance), file.provenance
-    )
+    key = keys.provenance_key(file.sha256, file.filename, file.provenance)
+    return read_named(store, key, file.provenance, name=f"what others signed for {file.filename}")
 
 
 class Provenance(datafile.Value, tag_field="schema", tag="cairn.provenance/1"):
@@ -166,17 +165,23 @@ def vouched(
     Raises:
         SignatureError: it is of another kind, nobody who is trusted signed, a statement was changed, or is
             about another file.
+        UsageError: it is not JSON.
         PrerequisiteError: it is of PEP 740, and the extra `sign` is missing.
     """
     name = f"the provenance of {file_name}"
-    vouchers: Sequence[Vouched] = ()
-    if kind == "pep740":
+    plain = datafile.parse_json(data, name=name)
+    is_pep740 = isinstance(plain, dict) and "attestation_bundles" in plain and "schema" not in plain
+    if is_pep740 != (kind == "pep740") or kind is None:
+        text = f"{name} is {'' if is_pep740 else 'not '}an object of PEP 740, and the index calls it {kind}"
+        raise SignatureError(text)
+    vouchers: Sequence[Vouched]
+    if is_pep740:
         extras.demand("sign")
         from cairn.release.provenance import pep740  # noqa: PLC0415 - half a second, and an extra
 
         statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
         vouchers = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
-    elif kind == "local-key":
+    else:
         vouchers = _by_keys(dsse.loads(data, Provenance, name=name).envelopes, trust, name)
     if not vouchers:
         raise SignatureError(f"{name} holds no statement")
@@ -211,9 +216,9 @@ def _by_keys(envelopes: Sequence[Envelope], trust: Trust | None, name: str) -> S
 
 def _of_other_sets(previous: bytes, claims: Claims) -> Sequence[Envelope]:
     name = f"the provenance of {claims.file_name}"
-    envelopes = []
-    for envelope in dsse.loads(previous, Provenance, name=name).envelopes:
-        claims_before = statement.decode(dsse.unverified_payload(envelope, name=name), name=name)
-        if claims_before.set_id != claims.set_id:
-            envelopes.append(envelope)
-    return envelopes
+
+    def set_id(envelope: Envelope) -> str:
+        return statement.decode(dsse.unverified_payload(envelope, name=name), name=name).set_id
+
+    envelopes = dsse.loads(previous, Provenance, name=name).envelopes
+    return [envelope for envelope in envelopes if set_id(envelope) != claims.set_id]

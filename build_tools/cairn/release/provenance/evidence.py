@@ -75,11 +75,11 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     """
     if isinstance(reader, OffersSigned) and (signed := reader.offer(index, file_name)):
         return signed
-    pointer = decode_pointer(reader.read(keys.state_key(index)).data, name=keys.state_key(index))
-    own = Index(cast("Store", reader), index)  # of which only what a reader can do is asked
+    pointer = decode_pointer(reader.read(keys.state_key(index)).data, name="state.json")
+    own = Index(cast("Store", reader), index, strict=True)  # only what a reader can do is asked
     snapshot = own.at(own.generation(pointer.generation, pointer.digest), pointer.digest)
     now, name = snapshot.generation, project_of(file_name)
-    state = f"{index}, number {now.number}: {now.action} by {now.who}, {now.when}"
+    state = f"{index}, number {now.number}: {now.action or 'nothing'} by {now.who}, {now.when}"
     if name not in now.projects:
         return Offer(state=state, file=None, sets={})
     project, file = own.file(now.projects[name], name, file_name)
@@ -111,7 +111,7 @@ def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) ->
             left = f"whoever releases has the gate judge it again: {line}"
         raise StoreError(f"nobody has signed where {file.filename} comes from; {left}")
     key = keys.provenance_key(file.sha256, file.filename, file.provenance)
-    data = read_named(reader, key, file.provenance)
+    data = read_named(reader, key, file.provenance, name=f"the provenance of {file.filename}")
     statements = attest.vouched(
         data, trust, kind=file.provenance_kind, file_name=file.filename, sha256=file.sha256
     )
@@ -240,7 +240,7 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
         UsageError: it cannot be read.
     """
     what = f"the record {short_id(digest)}"
-    data = read_named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest)
+    data = read_named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, name=what)
     test = test_record.loads(data, name=what)
     own = [wheel.file_name for wheel in wheel_set.wheels]
     if test.set_id != wheel_set.set_id:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from cairn import datafile, targets
-from cairn.errors import CairnError, StoreError
+from cairn.errors import StoreError, UsageError
 from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
@@ -54,7 +54,7 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
         UsageError: it cannot be read.
     """
     what = f"the judgement {short_id(digest)}"
-    data = read_named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest)
+    data = read_named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, name=what)
     judgement = datafile.loads(data, Judgement, name=what)
     if judgement.set_id != set_id:
         raise StoreError(f"{what} is of another set: {short_id(judgement.set_id)}")
@@ -90,7 +90,8 @@ def contradictions(
     if any(demand.name == TESTED and demand.outcome == "met" for demand in judgement.demands):
         covered = set[str]()
         for digest in judgement.records:
-            with contextlib.suppress(CairnError):  # it is of something else, and shows nothing of this set
+            # One of something else, or none, shows nothing of this set.
+            with contextlib.suppress(StoreError, UsageError):
                 _, one = evidence.record(reader, wheel_set, digest)
                 if one.verdict == "passed":
                     covered |= {targets.CPU, *(name for name, count in one.covered.items() if count)}

@@ -147,10 +147,7 @@ def statements(
     for bundle in bundles:
         for attestation in bundle.attestations:
             payload, workflow = _vouched(attestation, trust, file_name, sha256)
-            named = (
-                getattr(bundle.publisher, "repository", None),
-                getattr(bundle.publisher, "workflow", None),
-            )
+            named = tuple(getattr(bundle.publisher, name, None) for name in ("repository", "workflow"))
             if named != (workflow.repository, workflow.file):
                 raise SignatureError(f"{workflow} signed for {file_name}, and {named} is named for it")
             payloads.append((payload, str(workflow)))
@@ -187,9 +184,11 @@ def _read(data: bytes) -> Provenance:
 
 
 def _bundles_of_other_sets(previous: bytes | None, claims: Claims) -> list[AttestationBundle]:
+    name = f"the provenance of {claims.file_name}"
+
     def is_of_set(bundle: AttestationBundle) -> bool:
         signed = [attestation.envelope.statement for attestation in bundle.attestations]
-        return claims.set_id in [statement.decode(one, name=claims.file_name).set_id for one in signed]
+        return claims.set_id in [statement.decode(one, name=name).set_id for one in signed]
 
     bundles = _read(previous).attestation_bundles if previous is not None else ()
     return [bundle for bundle in bundles if not is_of_set(bundle)]

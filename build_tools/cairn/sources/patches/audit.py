@@ -88,8 +88,10 @@ def load_allowlist(path: Path) -> tuple[Allowed, ...]:
         UsageError: it cannot be read or is malformed, with the file, the line and the reason.
     """
     try:
-        text = datafile.bytes_of(path).decode("utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")
         data = tomllib.loads(text)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise UsageError(f"{path}:{line}: not UTF-8") from error

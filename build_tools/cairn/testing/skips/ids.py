@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import wording
 
@@ -141,7 +140,9 @@ def read_collection(path: Path) -> Collected:
         UsageError: there is no id in it.
     """
     try:
-        text = datafile.bytes_of(path, tip=_COLLECT).decode()
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", tip=_COLLECT) from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8", tip=_COLLECT) from error
     # Behind the empty line: warnings, errors of collecting with lines of code in them, the count.

@@ -15,7 +15,7 @@ from cairn.errors import NetworkError, StoreError
 from cairn.release.index import generation, keys, listing
 from cairn.release.index.generation import Generation, IndexSet, Pointer, ProjectState, digest_of
 from cairn.release.index.snapshot import Index
-from cairn.release.provenance import chain, evidence
+from cairn.release.provenance import chain, evidence, judged
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.provenance.reader import Recorder
 from cairn.release.publish import stage
@@ -127,7 +127,7 @@ def test_what_is_missing_is_named(there: Released, what: str) -> None:
         del there.store.objects[key]
     report = there.check()
     assert broken(report)[:1] == [OBJECTS.get(what, "provenance")]
-    text = "is lost" if what in ("release/generations/00000001", "release/parts") else "memory:"
+    text = "is lost" if what in ("release/generations/00000001", "release/parts") else "holds no"
     assert text in said(report)
 
 
@@ -224,7 +224,11 @@ METADATA = "different things of the metadata"
     ("change", "link", "words"),
     [
         ({"provenance": None, "provenance_kind": None}, "provenance", "nobody has signed"),
-        ({"provenance_kind": "pep740"}, "provenance", "not a provenance object of PEP 740"),
+        (
+            {"provenance_kind": "pep740"},
+            "provenance",
+            "is not an object of PEP 740",
+        ),
         ({"sets": ["0" * 64]}, "wheel", "has no set"),
         ({"sets": []}, "wheel", "has no set"),
         ({"build": "mirrored"}, "wheel", "came into release as mirrored, not by a build of ours"),
@@ -377,7 +381,7 @@ DOCUMENTS: dict[str, tuple[Change, str]] = {
     ),
     "dressed up as PEP 740": (
         lambda d: (d.pop("schema"), d.update(version=1, attestation_bundles=[])),
-        "expected 'cairn.provenance/1'",
+        "is an object of PEP 740, and the index calls it local-key",
     ),
     "both kinds at once": (lambda d: d.update(version=1, attestation_bundles=[]), "unknown field"),
 }
@@ -407,6 +411,42 @@ def test_a_generation_of_another_index_or_a_file_offered_twice_does_not_count(th
     assert "has torch-2.9.0-py3-none-any.whl twice" in said(there.check())
     rewrite(there, state=lambda plain: plain.update(index="staging"))
     assert "is generation 7 of staging" in said(there.check())
+
+
+def put_spelled(there: Released, what: str, old: bytes, new: bytes) -> None:
+    """Spell the project or the set in `release` otherwise, with every digest above made to fit."""
+    snapshot = Index(there.store, "release").load()
+    parts = {"projects": "torch", "sets": there.made.id}
+    digest = datafile.to_plain(snapshot.generation)[what][parts[what]]
+    data = there.store.objects[keys.part_key("release", digest)]
+    assert old in data
+    again = data.replace(old, new, 1)
+    there.store.objects[keys.part_key("release", digest_of(again))] = again
+    rewrite(there, state=lambda plain: plain[what].update({parts[what]: digest_of(again)}))
+
+
+@pytest.mark.parametrize(
+    ("what", "old", "new", "words"),
+    [
+        ("sets", b'{"schema"', b'{"yanked":"a stolen key","schema"', "has the name 'yanked' twice"),
+        ("sets", b'"schema":"cairn.index-set/', b'"schem":"cairn.index-set/', "has schema None"),
+        ("projects", b'{"schema"', b'{"status":"quarantined","schema"', "has the name 'status' twice"),
+        (
+            "projects",
+            b'{"schema"',
+            b'{"x":' + b"[" * 9_999 + b"]" * 9_999 + b',"schema"',
+            "nested too deep",
+        ),
+    ],
+    ids=["a yank that another reader sees", "no schema", "a status that another reader sees", "deep"],
+)
+def test_a_part_that_two_readers_take_for_different_things_counts_for_neither(
+    there: Released, what: str, old: bytes, new: bytes, words: str
+) -> None:
+    put_spelled(there, what, old, new)
+    report = there.check()
+    assert broken(report) == ["generation"]
+    assert words in said(report)
 
 
 # What is no attack.
@@ -517,3 +557,19 @@ def test_a_server_that_fails_is_no_finding(made: Released) -> None:
     failing: Store = FaultyStore(made.store, Plan(Fault.FAILED, 1))
     with pytest.raises(NetworkError):
         made.over(failing).check()
+
+
+def test_a_server_that_fails_while_a_judgement_is_compared_is_no_finding(there: Released) -> None:
+    """It was read that the set was tested; that its record cannot be read just now says nothing of that."""
+    (record,) = there.listed.records
+    plain = json.loads(judgement_of(there)) | {"records": [record]}
+    plain["demands"].append({"number": 2, "name": judged.TESTED, "outcome": "met", "reason": "it was"})
+    digest = put_beside(there, "judgements", json.dumps(plain).encode())
+    rewrite(there, listed=lambda plain: plain.update(judgement=digest))
+    counted = FaultyStore(there.store, Plan())
+    assert broken(there.over(counted).check()) == ["statement"]  # that one names the judgement of before
+    places = [at for at, (_, key) in enumerate(counted.plan.requests, 1) if key.endswith(f"{record}.json")]
+    assert len(places) == 2
+    for at in places:
+        with pytest.raises(NetworkError):
+            there.over(FaultyStore(there.store, Plan(Fault.FAILED, at))).check()

@@ -22,10 +22,9 @@ Path = tuple[str | int, ...]
 Objects = dict[str, bytes]
 
 FREE = {
-    # Which state it is, who made it and when, and how far pages were written. A part without its `schema` is
-    # of the kind that it is named for.
+    # Which state it is, who made it and when, and how far pages were written.
     "generation": {
-        "schema", "parent", "action", "who", "when", "why", "change_id", "serial", "recent", "recent.number",
+        "parent", "action", "who", "when", "why", "change_id", "serial", "recent", "recent.number",
         "recent.who", "recent.when", "recent.sets", "projects.triton",
     },
     "pointer": {"rendered", "rendered_digest"},
@@ -36,7 +35,7 @@ FREE = {
     },
     # Both sizes are for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed.
     "set": {
-        "schema", "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened",
+        "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened",
         "download", "rebuilds", "installed", "staged",
     },
     # A signature may be by several, and the id of a key is a hint.

@@ -12,7 +12,7 @@ from pypi_attestations import Provenance
 from sigstore.sign import Signer
 from sigstore.verify import Verifier
 
-from cairn.errors import PrerequisiteError
+from cairn.errors import PrerequisiteError, UsageError
 from cairn.release.provenance import attest, pep740
 from cairn.release.provenance.dsse import SignatureError
 from cairn.release.provenance.pep740 import WorkflowAttester
@@ -209,6 +209,25 @@ def test_an_object_without_attestations_vouches_for_nothing(made: Released) -> N
     for bundles in (b"[]", nothing, b"7"):
         with pytest.raises(SignatureError):
             check(b'{"version": 1, "attestation_bundles": ' + bundles + b"}", made)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'"attestation_bundles"', b'"attestation_bundles": [], "attestation_bundles"'),
+        (b'"publisher"', b'"publisher": {"kind": "GitHub"}, "publisher"'),
+        (b'"version"', b'"schema": "cairn.provenance/1", "version"'),
+        (b'"version"', b'"x": NaN, "version"'),
+    ],
+    ids=["bundles twice", "publisher twice", "dressed up as Cairn's", "no number"],
+)
+def test_an_object_that_two_readers_take_for_different_things_counts_for_neither(
+    made: Released, old: bytes, new: bytes
+) -> None:
+    data, _, _ = provenance(made)
+    assert old in data
+    with pytest.raises((SignatureError, UsageError)):
+        check(data.replace(old, new, 1), made)
 
 
 def test_an_attestation_of_another_file_does_not_count(made: Released) -> None:
