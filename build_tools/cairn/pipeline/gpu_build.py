@@ -126,7 +126,7 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
     absent = [stack.project(p.name) for p in in_order if p.name not in present]
     if any(p.pin for p in absent) and "torch" in folders.keys() - present.keys() - {p.name for p in absent}:
         absent.append(stack.project("torch"))
-    makes_sdk = not is_cpu and stack.sdk is not None and bool(stack.sdk.build)
+    makes_sdk = not is_cpu and stack.makes_sdk
     for folder in (job.output_dir, *((root,) if absent else ())):
         # Before hours of work; the build makes its folders, and tries them again.
         if not os.access(_existing(folder), os.W_OK | os.X_OK):

@@ -399,6 +399,11 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         )
 
     @property
+    def makes_sdk(self) -> bool:
+        """Whether builds make its ROCm SDK themselves."""
+        return self.sdk is not None and bool(self.sdk.build)
+
+    @property
     def reaches_gpus(self) -> bool:
         """Whether its tests can use a GPU of the machine; see `Sdk.devices`."""
         return self.sdk is None or self.sdk.devices

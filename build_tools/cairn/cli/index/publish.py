@@ -122,13 +122,25 @@ class Lock(_LockOptions):
     What the wheels require is kept in it, so that later runs need none.
 
         cairn index mirror lock --stack pytorch dist/*.whl
+        cairn index mirror lock --stack pytorch --rocm-index-url https://example.org/rocm/{family}/
     """
 
     files: tuple[Path, ...] = argument(
         "FILE", "a wheel or an sdist of the stack", nargs="*", convert=converters.file
     )
     require: tuple[str, ...] = repeated("lock this too", metavar="REQUIREMENT")
-    upgrade: bool = flag("take the newest versions, not those that are locked")
+    rocm_index_url: str | None = option(
+        "lock the ROCm SDK that this index offers for the GPUs, Pythons and platforms of the stack, too; "
+        "{family} stands for each family of its matrix.toml",
+        metavar="URL",
+        convert=converters.nonempty,
+    )
+    rocm_version: str | None = option(
+        "which version of it (default: the stack's, else the newest of the index)",
+        metavar="VERSION",
+        convert=converters.exact_version,
+    )
+    upgrade: bool = flag("take the newest versions, not those that are locked, and no other SDK than this")
     dry_run: bool = common.dry_run()
 
 
@@ -154,8 +166,10 @@ class Sync(_LockOptions, signing.SignOptions, common.StoreOptions):
 
 
 def _lock(request: Lock) -> Answer:
+    import tempfile
+
     from cairn import package_index, shipped
-    from cairn.release.publish import distribution, mirror_lock
+    from cairn.release.publish import distribution, mirror_lock, sdk_index
 
     stack, path = request.load()
     if shipped.is_unpacked(path) and not request.dry_run:
@@ -164,9 +178,16 @@ def _lock(request: Lock) -> Answer:
             tip="name a file of yours: --lock mirror.lock.toml",
         )
     before = mirror_lock.read(path) if path.exists() else None
-    dists = tuple(map(distribution.read, request.files))
-    new = mirror_lock.required_by(dists, request.require, stack=stack)
+    links = _offered_sdk(request, stack)
+    with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
+        # What builds its sdists is locked with them.
+        sdists = [sdk_index.fetch(link, Path(folder)) for name, link in links.items() if ".tar." in name]
+        dists = tuple(map(distribution.read, (*request.files, *sdists)))
+        new = mirror_lock.required_by(dists, request.require, stack=stack)
     sdk = {dist.path.name: dist.sha256 for dist in dists if mirror_lock.is_of_sdk(dist.name)}
+    sdk |= {name: sdk_index.sha256_of(link) for name, link in links.items()}
+    if before and not (request.upgrade and sdk):
+        sdk = {**before.sdk, **sdk}
     requirements = mirror_lock.merged(before.asked if before else (), new, stack=stack)
     if not (requirements or sdk):
         raise UsageError(
@@ -180,7 +201,7 @@ def _lock(request: Lock) -> Answer:
             requirements,
             settings=package_index.read_pip_settings(),
             before=None if request.upgrade else before,
-            sdk=sdk or (before.sdk if before else {}),
+            sdk=sdk,
         )
     if not request.dry_run:
         mirror_lock.write(path, lock)
@@ -188,6 +209,30 @@ def _lock(request: Lock) -> Answer:
     total = sum(file.size or 0 for file in lock.files)
     counts = f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
     return Answer({"changes": changes, "files": len(lock.files)}, (*changes, Note(counts)))
+
+
+def _offered_sdk(request: Lock, stack: Stack) -> dict[str, str]:
+    """Return the links to the ROCm SDK that an index offers for a stack, where one is named."""
+    from cairn.matrix import matrix_toml
+    from cairn.release.publish import mirror_lock, sdk_index
+    from cairn.targets import CPU, family_of
+
+    if not request.rocm_index_url:
+        return {}
+    path = Path(stack.folder, matrix_toml.FILE)
+    every = (
+        matrix_toml.load_matrix_toml(path, stack).families if path.exists() else [family_of(stack.targets)]
+    )
+    families = [name for name in every if name != CPU]
+    if not families:
+        raise UsageError(f"the stack {stack.name} is for no GPU", tip="leave --rocm-index-url out")
+    with console.current().stage(f"look for the ROCm SDK of {stack.name}"):
+        return sdk_index.to_lock(
+            list(dict.fromkeys(request.rocm_index_url.replace("{family}", name) for name in families)),
+            request.rocm_version or (stack.sdk.version if stack.sdk else None),
+            places=mirror_lock.places_of(stack),
+            families=families,
+        )
 
 
 def _sync(request: Sync) -> Answer:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cairn import files, interpreters
 from cairn import targets as gpu
-from cairn.build import job, preflight
+from cairn.build import cache, job, preflight
 from cairn.build.cache import SharedCache
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
 from cairn.errors import PrerequisiteError, SourceError, UsageError
@@ -25,6 +25,8 @@ from cairn.pipeline.night.freeze import sdk_url
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.pipeline_options import LegBuildOptions
 from cairn.pipeline.staging import SET_FILE
+from cairn.release.publish import mirror_lock, sdk_index
+from cairn.release.publish.compatibility import Platform
 from cairn.rocm import install as rocm
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
@@ -69,11 +71,6 @@ class LegBuild(LegBuildOptions):
     def own_dir(self) -> Path:
         """The build's own part of the work folder."""
         return self.work_dir.absolute() / self.build.id
-
-    @property
-    def makes_sdk(self) -> bool:
-        """Whether the stack makes the ROCm SDK itself."""
-        return self.stack.sdk is not None and bool(self.stack.sdk.build)
 
     @property
     def for_cpu(self) -> bool:
@@ -201,7 +198,7 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
 
 def _sdk_family(request: LegBuild) -> str | None:
     """Return the family of the SDK's libraries; None where they serve all families, or there are none."""
-    if request.for_cpu or (request.build.split and not request.makes_sdk):
+    if request.for_cpu or (request.build.split and not request.stack.makes_sdk):
         return None
     if request.build.split:
         return gpu.family_of(plan.targets_of(request.build))  # as its packages are named
@@ -210,14 +207,19 @@ def _sdk_family(request: LegBuild) -> str | None:
 
 def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> InstalledSdk:
     logs = request.own_dir / "logs"
-    if request.makes_sdk:
+    if request.stack.makes_sdk:
         return _install_own_sdk(request, build_job, logs)
     if not request.rocm_index_url:
         raise UsageError(
             f"nothing says where the ROCm SDK {frozen.sdk_version} comes from", tip="--rocm-index-url URL"
         )
-    source = PackageSource(index_url=sdk_url(request.rocm_index_url, request.build), pre=True)
-    sdk = replace(build_job.sdk, source=source)
+    url = sdk_url(request.rocm_index_url, request.build)
+    sdk = replace(build_job.sdk, source=PackageSource(index_url=url, pre=True))
+    if request.run.has_root:
+        lock, place = mirror_lock.of_root(request.stack), build_job.python
+        here = Platform(python=place.version, tag=place.platform)
+        source = sdk_index.reviewed(url, lock, here, request.own_dir / "sdk-index")
+        sdk = replace(sdk, source=source, digest=cache.key_of(lock.sdk))
     installed = job.install_rocm(replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
     if request.build.split and rocm.device_packages(installed.environment) is None:
         raise UsageError(

@@ -22,6 +22,7 @@ from cairn.release import night_names
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, now
 from cairn.release.index.snapshot import Index
+from cairn.release.publish import mirror_lock, sdk_index
 from cairn.release.trust import anchor
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
@@ -70,7 +71,7 @@ def freeze(
             the gate asks for.
         SourceError: a checkout has what its origin does not.
     """
-    refs = _refs(request)
+    refs, reviewed = _refs(request), _reviewed(store, request)
     if (night := plan.find(store, request.night)) is not None:
         night_names.refuse_unnamed(store, request.night)
         _refuse_other(night, request)
@@ -82,7 +83,13 @@ def freeze(
         raise UsageError(
             f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
         )
-    frozen = _manifest(store, request, refs, say)
+    frozen = _manifest(store, request, refs, reviewed, say)
+    if reviewed is not None and frozen.sdk_version and Version(frozen.sdk_version) not in reviewed:
+        raise UsageError(
+            f"the lock of {request.stack.name} has no ROCm {frozen.sdk_version}, but "
+            f"{', '.join(map(str, sorted(reviewed)))}",
+            tip="name one that it has, or lock that: cairn index mirror lock --rocm-index-url URL",
+        )
     new_plan = NightPlan(
         night=night_names.check_id(request.night),
         stack=request.stack.name,
@@ -109,8 +116,25 @@ def freeze(
     return new_plan
 
 
+def _reviewed(store: Store, request: FreezeRequest) -> frozenset[Version] | None:
+    """Return the versions of the ROCm SDK that were reviewed; None where any will do.
+
+    Raises:
+        UsageError: the store has a root, ROCm is taken from an index, and none was reviewed.
+    """
+    stack = request.stack
+    needs_one = stack.sdk is not None and not stack.makes_sdk and _with_rocm(request.legs)
+    if not needs_one or anchor.anchor(store) is None:
+        return None
+    return sdk_index.versions(mirror_lock.of_root(stack))
+
+
 def _manifest(
-    store: Store, request: FreezeRequest, refs: Mapping[str, CheckoutOptions], say: Progress
+    store: Store,
+    request: FreezeRequest,
+    refs: Mapping[str, CheckoutOptions],
+    reviewed: frozenset[Version] | None,
+    say: Progress,
 ) -> Manifest:
     frozen = None if anchor.anchor(store) else plan.begun_manifest(store, request.night)
     # There is one where an attempt was ended between two writes.
@@ -118,7 +142,7 @@ def _manifest(
         if request.like:
             frozen = _frozen_again(store, request)
         else:
-            frozen = _or_earlier(store, request, _freeze(request, refs, say), say)
+            frozen = _or_earlier(store, request, _freeze(request, refs, reviewed, say), say)
     else:
         _refuse_other_refs(request.night, _refs_of(request.stack, frozen), request)
     if frozen.off_line:
@@ -355,7 +379,12 @@ def _lacking(frozen: Manifest, legs: Sequence[Leg]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*pythons, *platforms, *targets]))
 
 
-def _freeze(request: FreezeRequest, refs: Mapping[str, CheckoutOptions], say: Progress) -> Manifest:
+def _freeze(
+    request: FreezeRequest,
+    refs: Mapping[str, CheckoutOptions],
+    reviewed: frozenset[Version] | None,
+    say: Progress,
+) -> Manifest:
     stack, legs = request.stack, (*request.legs, *request.others)
     checkouts = checkout_stack.checkout_stack(
         stack,
@@ -386,7 +415,7 @@ def _freeze(request: FreezeRequest, refs: Mapping[str, CheckoutOptions], say: Pr
         pythons=tuple(sorted({leg.python for leg in legs}, key=Version)),
         platform=platforms[0],
         platforms=platforms if len(platforms) > 1 else (),
-        sdk_version=_sdk_version(request, say),
+        sdk_version=_sdk_version(request, say, reviewed),
         build_env=variables.parse_build_env(request.build_env, stack),
         # The compilers of each leg are those of its image: what one runner has says nothing of the others.
         toolchain={"image": request.image} if request.image else {},
@@ -408,8 +437,10 @@ def _show_ref(checkout: Checkout) -> None:
         )
 
 
-def _sdk_version(request: FreezeRequest, say: Progress) -> str | None:
-    """Return the version of the ROCm SDK that all legs are built with."""
+def _sdk_version(
+    request: FreezeRequest, say: Progress, reviewed: frozenset[Version] | None = None
+) -> str | None:
+    """Return the version of the ROCm SDK that all legs are built with, one of those that were reviewed."""
     sdk = request.stack.sdk
     if sdk is None:
         return None
@@ -423,14 +454,16 @@ def _sdk_version(request: FreezeRequest, say: Progress) -> str | None:
             f"nothing says which ROCm SDK the stack {request.stack.name} is built with",
             tip="--rocm-version VERSION, or --rocm-index-url URL for the newest there",
         )
-    return _newest_of_all(builds, request.rocm_index_url, say)
+    return _newest_of_all(builds, request.rocm_index_url, say, reviewed)
 
 
 def _with_rocm(legs: Sequence[Leg]) -> list[Build]:
     return [build for build in builds_of(legs) if plan.targets_of(build) != (CPU,)]
 
 
-def _newest_of_all(builds: Sequence[Build], index_url: str, say: Progress) -> str:
+def _newest_of_all(
+    builds: Sequence[Build], index_url: str, say: Progress, reviewed: frozenset[Version] | None
+) -> str:
     """Return the newest version of the SDK that there is for every family.
 
     Families are published one after another: in the small hours, the index of one may lack what others have.
@@ -438,7 +471,14 @@ def _newest_of_all(builds: Sequence[Build], index_url: str, say: Progress) -> st
     urls = {family: sdk_url(index_url, build) for build in builds for family in build.families}
     distinct = tuple(dict.fromkeys(urls.values()))
     say(f"looking for the newest ROCm SDK of {', '.join(urls)}")
-    by_url = dict(zip(distinct, side_by_side(_versions, distinct, jobs=_AT_ONCE), strict=True))
+    every = side_by_side(_versions, distinct, jobs=_AT_ONCE)
+    by_url = {
+        url: has if reviewed is None else has & reviewed for url, has in zip(distinct, every, strict=True)
+    }
+    if lacking := [url for url, has in by_url.items() if not has]:
+        raise NetworkError(
+            f"{lacking[0]} has no version of ROCm that was reviewed", tip=f"lock one: {mirror_lock.LOCK_SDK}"
+        )
     by_family = {family: by_url[url] for family, url in urls.items()}
     newest = {family: max(versions) for family, versions in by_family.items()}
     common = frozenset.intersection(*by_family.values())

@@ -28,6 +28,8 @@ from cairn.pipeline.night.stage import NOTE_FILE, StagedLeg
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.dsse import SignatureError
+from cairn.release.trust import anchor
+from cairn.release.trust.metadata import key_of
 from cairn.release.trust.signers import Signer
 from cairn.store.folder import LocalStore
 from cairn.store.memory import OverlayStore
@@ -73,6 +75,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
     plan.find(store, run.plan.night)
     plan.manifest_of(store, run.plan)
     if leg is None:
+        _copy_root(run.store, copy)
         return
     wheel_set = read_set(store, smoke.staged_set(run, leg))
     try:
@@ -89,6 +92,15 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
         for item in store.list(keys.file_key(file.sha256, file.file_name)):
             with store.as_file(item.key) as path:
                 copy.put_file(item.key, path)
+
+
+def _copy_root(store: Store, copy: LocalStore) -> None:
+    """Copy the root, of whose builders a build takes wheels, and for which its SDK has to be reviewed."""
+    if trusted := anchor.anchor(store):
+        first = anchor.version_of(trusted.first)
+        copy.write(key_of("root", first), trusted.first)
+        for version in range(first + 1, trusted.root.version + 1):
+            copy.write(key_of("root", version), trusted.history(version).read_bytes())
 
 
 def forget(folder: Path) -> None:

@@ -151,6 +151,11 @@ class NightRun:
         """
         return tuple(self.plan.leg(name) for name in self.only) if self.only else self.plan.legs
 
+    @property
+    def has_root(self) -> bool:
+        """Whether a root says who has which role."""
+        return self.trust is not None and self.trust.builders is not None
+
     def index(self, leg: Leg, channel: str) -> Index:
         """Return the index of a channel for a leg's sets; what was read of it is not read again."""
         name = index_of(leg, channel)

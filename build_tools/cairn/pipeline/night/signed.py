@@ -31,7 +31,7 @@ def sign(run: NightRun, prefix: str, digests: Mapping[str, str], signer: Signer 
     if signer is not None:
         payload = json.dumps({"at": prefix, "files": digests}, sort_keys=True).encode()
         run.store.write(prefix + FILE, datafile.dumps(dsse.sign(payload, _KIND, signer)).encode())
-    elif run.trust is not None and run.trust.builders is not None:
+    elif run.has_root:
         tip = "--sign-key FILE, or CAIRN_SIGN_KEY: that of a builder for builds, of a tester for tests"
         raise UsageError("in a store with a root, what a job leaves for the next one is signed", tip=tip)
 

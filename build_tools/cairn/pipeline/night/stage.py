@@ -113,7 +113,7 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
     names = [wheel.file_name for wheel in wheel_set.wheels]
     if absent := [name for name in names if name != Path(name).name or not (folder / name).is_file()]:
         raise UsageError(f"{folder.name} has no file {absent[0]!r}", tip="build the leg again")
-    if stack.sdk is not None and stack.sdk.build and not run.dry_run:
+    if stack.makes_sdk and not run.dry_run:
         staging.publish_sdk(run.store, index, sorted((folder / SDK_FOLDER).glob("*")))
     return staging.stage_set(
         run.store,

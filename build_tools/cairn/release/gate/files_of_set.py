@@ -83,12 +83,12 @@ def unreviewed(case: Case) -> Iterator[str]:
             yield f"{file.file_name} is {build} in {case.source.index.name}, and the set says {file.origin}"
     files = case.wheel_set.closure
     if case.trust is not None and case.trust.builders is not None:
-        by_lock = files or (case.mirror_lock and case.mirror_lock.sdk)
-        built_with = evidence.builder_statement(case.store, case.wheel_set).inputs if by_lock else {}
-        yield from mirror_lock.unvouched(files, case.mirror_lock, built_with)
+        needs = files or not case.wheel_set.for_cpu
+        built_with = evidence.builder_statement(case.store, case.wheel_set).inputs if needs else {}
+        yield from mirror_lock.unvouched(files, case.mirror_lock, built_with, makes_sdk=case.stack.makes_sdk)
     elif case.mirror_lock is not None:
         others = (file for file in files if not mirror_lock.is_of_sdk(project_of(file.file_name)))
-        yield from mirror_lock.unvouched(others, case.mirror_lock, {})
+        yield from mirror_lock.unvouched(others, case.mirror_lock, {}, makes_sdk=True)
 
 
 def _libraries(wheels: Mapping[str, Path]) -> tuple[tuple[str, ...], dict[str, str]]:

@@ -135,7 +135,7 @@ def sync(
             by_key[key]: path for key, path in stored.items() if files.sha256_of(path) == by_key[key].sha256
         }
         absent = [file for file in lacking if file not in intact]
-        paths = [*intact.values(), *_fetched(absent, mirror_lock.places(lock), Path(folder))]
+        paths = [*intact.values(), *fetched(absent, mirror_lock.places(lock), Path(folder))]
         dists = [distribution.read(path) for path in paths]
         publish_dists(Index(store, index), dists, "mirror", build=MIRRORED)
     return lacking
@@ -203,7 +203,7 @@ def _lacking(lock: MirrorLock, snapshot: Snapshot) -> Iterator[LockedFile]:
     return (file for file in lock.files if snapshot.project(file.name).file(file.file_name) is None)
 
 
-def _fetched(absent: Sequence[LockedFile], platforms: Sequence[Platform], folder: Path) -> tuple[Path, ...]:
+def fetched(absent: Sequence[LockedFile], platforms: Sequence[Platform], folder: Path) -> tuple[Path, ...]:
     """Download files and check that they have exactly the bytes that the lock names."""
     wrong: list[str] = []
     env = package_index.read_pip_settings().pip_environment()

@@ -36,6 +36,9 @@ from cairn.wheels.wheelset import ClosureFile
 FILE = "mirror.lock.toml"
 """Its name, beside the stack.toml."""
 
+LOCK_SDK = "cairn index mirror lock --stack STACK --rocm-index-url URL"
+"""What makes its [sdk]."""
+
 
 _HEADER = """\
 # What the sets of this stack need of other indexes, for each Python and platform: bytes, by their sha256.
@@ -193,8 +196,23 @@ def not_in(lock: MirrorLock, files: Iterable[FileRef]) -> tuple[str, ...]:
     )
 
 
+def of_root(stack: Stack) -> MirrorLock:
+    """The lock of a stack for builds with ROCm in a store with a root; raises like `read`.
+
+    Raises:
+        UsageError: it has no file of the ROCm SDK.
+    """
+    lock = of(stack)
+    if lock is None or not lock.sdk:
+        raise UsageError(
+            f"in a store with a root, the ROCm SDK of builds is reviewed, and {path_of(stack)} has no [sdk]",
+            tip=f"make it: {LOCK_SDK}",
+        )
+    return lock
+
+
 def unvouched(
-    closure: Iterable[ClosureFile], lock: MirrorLock | None, built_with: Mapping[str, str]
+    closure: Iterable[ClosureFile], lock: MirrorLock | None, built_with: Mapping[str, str], *, makes_sdk: bool
 ) -> Iterator[str]:
     """The files that a set needs and that nobody vouches for by their sha256: a sentence for each.
 
@@ -202,20 +220,25 @@ def unvouched(
         closure: the files that a set needs besides its own.
         lock: what was reviewed; None for nothing.
         built_with: what the builder says it used: the files of the ROCm SDK, name to sha256, among the rest.
+        makes_sdk: the builder has made those itself: what it says counts, where no [sdk] was reviewed.
     """
     locked = {file.file_name: file.sha256 for file in lock.files} if lock else {}
     reviewed = lock.sdk if lock else {}
-    for name, sha256 in built_with.items() if reviewed else ():
+    by_builder = makes_sdk and not reviewed
+    for name, sha256 in built_with.items() if not by_builder else ():
         if name.endswith((".whl", ".tar.gz")) and reviewed.get(name) != sha256:  # no project of the stack
-            yield f"{name} with sha256 {sha256}, which it was built with, is not in the lock's [sdk]"
-    sdk = reviewed or built_with
+            how = "" if reviewed else f": {LOCK_SDK}"
+            yield f"{name} with sha256 {sha256}, which it was built with, is not in the lock's [sdk]{how}"
+    sdk = built_with if by_builder else reviewed
     for file in closure:
         of_sdk = is_of_sdk(project_of(file.file_name))
         if (sdk if of_sdk else locked).get(file.file_name) != file.sha256:
             why = (
                 "of the ROCm SDK that the builder says it used, nor in the lock: build it again with that "
                 "SDK, or cairn index mirror lock --stack STACK FILE"
-                if of_sdk and not reviewed
+                if of_sdk and by_builder
+                else "in the lock's [sdk]"
+                if of_sdk
                 else "in the lock of the mirror"
                 if lock
                 else "in a lock, and the stack has none: cairn index mirror lock --stack STACK WHEEL …"

@@ -55,7 +55,7 @@ from cairn.release.trust.client import SignedStore
 from cairn.release.trust.metadata import TIMESTAMP, key_of, sealed
 from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import Signer
-from cairn.stack import Stack
+from cairn.stack import Sdk, Stack
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 from helpers.gate import AWAY, data_of, record_of, stack_of
@@ -568,6 +568,23 @@ def _(scene: Scene) -> None:
         new.is_refused("which it was built with, is not in the lock's [sdk]")
 
 
+@attack(
+    BUCKET, "puts his ROCm SDK where it is installed from, and the lock of the stack has none", old=SIGNED
+)
+def _(scene: Scene) -> None:
+    with Next(scene, "rocm-sdk-core", planted=True, locked=False) as new:
+        new.stack = msgspec.structs.replace(new.stack, sdk=Sdk())  # it comes from an index
+        sha256 = hashlib.sha256(new.needed.read_bytes()).hexdigest()
+        new.built_with = {new.needed.name: sha256}
+        new.is_refused("which it was built with, is not in the lock's [sdk]: cairn index mirror lock")
+        legs = (leg_of("gfx94X-dcgpu"),)
+        request = FreezeRequest(
+            night="7", stack=new.stack, legs=legs, work_dir=scene.folder / "work", release="release", like=""
+        )
+        with pytest.raises(CairnError, match=r"the ROCm SDK of builds is reviewed, and .* has no \[sdk\]"):
+            freeze(scene.store, request)
+
+
 @attack(BUCKET, "changes what a night has frozen, to have it build his commits", old=SIGNED)
 def _(scene: Scene) -> None:
     night = plan_of(leg_of("gfx94X-dcgpu"))
@@ -846,7 +863,8 @@ class Next(contextlib.AbstractContextManager["Next"]):
         self.needed = make_wheel(folder, project, "1.1") if planted else theirs
         self.wheel = make_wheel(folder, "torch", "2.9.8", requires=[project])
         self.open = make_set([self.wheel], **AWAY)
-        self.stack = msgspec.structs.replace(stack_of(self.open), folder=str(folder))
+        made = Sdk(build=("make",))  # by its builder, whose word counts where nothing is locked
+        self.stack = msgspec.structs.replace(stack_of(self.open), folder=str(folder), sdk=made)
         sha256 = hashlib.sha256(theirs.read_bytes()).hexdigest()
         of_sdk = mirror_lock.is_of_sdk(project)
         sdk = {theirs.name: sha256} if of_sdk else {}

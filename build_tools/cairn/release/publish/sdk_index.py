@@ -1,0 +1,163 @@
+"""An index of the ROCm SDK, held against a lock: what it offers to be reviewed, and pip's view of it then."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cairn import files, web
+from cairn import targets as gpu
+from cairn.errors import CairnError, NetworkError, UsageError
+from cairn.package_index import TIP
+from cairn.release.index.generation import project_of, version_of
+from cairn.release.publish import mirror, mirror_lock
+from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.mirror_lock import MirrorLock
+from cairn.venv import PackageSource
+
+_LINK = re.compile(r"<a\s[^<>]{0,999}?href\s*=\s*[\"']?([^\"'<>\s]{1,999})", re.IGNORECASE)
+_SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
+_PAGE = 1 << 24  # bytes of a page, the rest of which is left
+_SECONDS = 60.0
+
+
+def versions(lock: MirrorLock | None) -> frozenset[Version]:
+    """The versions of the ROCm SDK that a lock names."""
+    return frozenset(Version(version_of(name)) for name in (lock.sdk if lock else ()))
+
+
+def offered(index_url: str) -> dict[str, str]:
+    """The files of the ROCm SDK that an index offers: name to link (PEP 503).
+
+    Raises:
+        NetworkError: it does not answer.
+    """
+    place = index_url if "://" in index_url else Path(index_url).absolute().as_uri()
+    root = f"{place.rstrip('/')}/"
+    links: dict[str, str] = {}
+    for name in dict.fromkeys(str(canonicalize_name(_last(link))) for link in _links(root)):
+        if mirror_lock.is_of_sdk(name):
+            links |= {_last(link): link for link in _links(f"{root}{name}/")}
+    return links
+
+
+def to_lock(
+    urls: Sequence[str], version: str | None, *, places: Sequence[Platform], families: Collection[str]
+) -> dict[str, str]:
+    """The files of an SDK that a stack may install, of all these indexes: name to link, which has the sha256.
+
+    Args:
+        urls: the indexes.
+        version: of ROCm; None for the newest that each index has.
+        places: the Pythons and platforms of the stack.
+        families: of its GPUs; what is named after other ones is left out.
+
+    Raises:
+        UsageError: an index has no such SDK.
+        NetworkError: it does not answer, or does not say the sha256 of a file.
+    """
+    of_gpus = {name.lower() for name in (*families, *gpu.parse_targets(families))}
+    by_url = {url: dict(_installable(offered(url), places, of_gpus)) for url in urls}
+    by_index = [
+        {Version(version_of(name)) for name in links if project_of(name) == "rocm"}
+        for links in by_url.values()
+    ]
+    common = set.intersection(*by_index)
+    chosen = Version(version) if version else max(common, default=None)
+    if chosen not in common:
+        lacking = next(url for url, has in zip(by_url, by_index, strict=True) if chosen not in has)
+        raise UsageError(f"{lacking} has no rocm {version or 'that the others have, too'}", tip=TIP)
+    links: dict[str, str] = {}
+    for offer in by_url.values():
+        for name, link in offer.items():
+            if Version(version_of(name)) == chosen:
+                if not _SHA256.fullmatch(urldefrag(link).fragment):
+                    raise NetworkError(
+                        f"the index gives no sha256 of {name}",
+                        tip="fetch it, and name the file: cairn index mirror lock --stack STACK FILE",
+                    )
+                if urldefrag(links.setdefault(name, link)).fragment != urldefrag(link).fragment:
+                    raise UsageError(f"two of the indexes have {name} with other bytes")
+    return links
+
+
+def sha256_of(link: str) -> str:
+    """The sha256 that a link of `to_lock` has."""
+    return urldefrag(link).fragment.removeprefix("sha256=")
+
+
+def fetch(link: str, folder: Path) -> Path:
+    """Fetch a file of an index; it has the sha256 of its link.
+
+    Raises:
+        NetworkError: it is not there, or has other bytes.
+    """
+    path = folder / _last(link)
+    with path.open("wb") as out:
+        web.read(urldefrag(link).url, out=out, timeout=_SECONDS, tip=TIP)
+    if files.sha256_of(path) != sha256_of(link):
+        raise NetworkError(f"{urldefrag(link).url} has other bytes than its index says", tip=TIP)
+    return path
+
+
+def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) -> PackageSource:
+    """The files of an index that a lock has, and what builds the sdist among them: pip takes no other bytes.
+
+    pip holds a file against the sha256 in its link, before any of it is run.
+
+    Args:
+        index_url: the index.
+        lock: what was reviewed.
+        place: which Python and platform they are installed on.
+        folder: receives a page of links to them, and what the lock has for the sdist.
+
+    Raises:
+        NetworkError: a file cannot be fetched.
+    """
+    page, offer = folder / "sdk.html", offered(index_url)
+    links = [
+        f"{urldefrag(offer[name]).url}#sha256={lock.sdk[name]}" for name in sorted(lock.sdk) if name in offer
+    ]
+    files.write_text(
+        page, "".join(f'<a href="{html.escape(link)}">{html.escape(_last(link))}</a>\n' for link in links)
+    )
+    lines = (line for one in lock.asked if one.by == "rocm" for line in mirror_lock.lines_for([one], place))
+    names = {canonicalize_name(re.split("[^A-Za-z0-9._-]", line)[0]) for line in lines}
+    of_sdist = [file for file in lock.files if file.name in names and place.takes(file.file_name, None)]
+    (folder / "build").mkdir(exist_ok=True)
+    wheels = mirror.fetched(of_sdist, [place], folder / "build")
+    return PackageSource(
+        find_links=(str(page), *{str(path.parent) for path in wheels}), no_index=True, pre=True
+    )
+
+
+def _installable(
+    links: dict[str, str], places: Sequence[Platform], of_gpus: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    for name, link in links.items():
+        try:
+            _, dash, gpus = project_of(name).partition("-gfx")
+        except CairnError:
+            continue
+        if any(place.takes(name, None) for place in places) and (not dash or f"gfx{gpus}" in of_gpus):
+            yield name, link
+
+
+def _links(page: str) -> list[str]:
+    out = io.BytesIO()
+    whole = f"{page}index.html" if page.startswith("file:") else page
+    if not web.read(whole, out=out, most=_PAGE, timeout=_SECONDS, tip=TIP):
+        raise NetworkError(f"there is no {page}", tip=TIP)
+    text = out.getvalue().decode("utf-8", "replace")
+    return [urljoin(page, html.unescape(link)) for link in _LINK.findall(text)]
+
+
+def _last(link: str) -> str:
+    return unquote(urlsplit(link).path.rstrip("/").rpartition("/")[2])

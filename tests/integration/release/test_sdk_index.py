@@ -1,0 +1,282 @@
+"""The ROCm SDK of an index to which others may write: what a lock names is installed, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cairn import interpreters
+from cairn import stack as stacks
+from cairn.build.model import InstalledSdk, Job, SdkRequest
+from cairn.cli.main import main
+from cairn.errors import CairnError, UsageError
+from cairn.pipeline.night.build import LegBuild, _install_sdk
+from cairn.pipeline.night.freeze import FreezeRequest, _reviewed, _sdk_version
+from cairn.pipeline.night.plan import NightRun
+from cairn.release.publish import mirror_lock
+from cairn.release.publish.mirror_lock import MirrorLock
+from cairn.release.trust import anchor
+from cairn.store.memory import MemoryStore
+from helpers import packing
+from helpers.night import FROZEN, leg_of, plan_of
+from helpers.release import make_wheel
+from helpers.serving import serving
+from helpers.trust import rooted, trust_of_roles
+
+pytestmark = pytest.mark.slow
+
+HERE = interpreters.own()
+FAMILIES = ("gfx94X-dcgpu", "gfx110X-all")
+STACK = f"""schema = "cairn.stack/1"
+name = "sample"
+line = "main"
+targets = ["gfx942", "gfx1100"]
+pythons = ["{HERE.version}"]
+platforms = ["{HERE.platform}"]
+
+[sdk]
+
+[[projects]]
+name = "tiny"
+distribution = "tiny"
+checkout_dir = "tiny"
+hashtag = "main"
+origin = {{ url = "https://example.invalid/tiny" }}
+"""
+MATRIX = f"""schema = "cairn.matrix-toml/1"
+platforms.{HERE.platform}.build = ["anything"]
+triggers.nightly.families = ["gfx94X-dcgpu", "gfx110X-all"]
+families.gfx94X-dcgpu.{HERE.platform} = {{}}
+families.gfx110X-all.{HERE.platform} = {{}}
+"""
+PYPROJECT = """[build-system]
+requires = ["builder"]
+build-backend = "b"
+backend-path = ["."]
+"""
+# As TheRock's, it is an sdist that is built by a tool, and its module says where the SDK is.
+BACKEND = packing.backend("""
+import builder
+
+def build_wheel(folder, settings=None, metadata=None):
+    members = {"rocm/__init__.py": ""}
+    needs = ["rocm-sdk-core==VERSION"]
+    return write_wheel(folder, "rocm", "VERSION", members, requires=needs).name
+""")
+MODULE = """import pathlib, sys
+words = {"version": "VERSION", "targets": "gfx942"}
+print(words.get(sys.argv[1], pathlib.Path(__file__).parent))
+"""
+
+
+def rocm(folder: Path, version: str) -> None:
+    """Write the packages of an SDK, for two families of GPUs."""
+    files = {
+        "PKG-INFO": f"Metadata-Version: 2.2\nName: rocm\nVersion: {version}\nDynamic: Requires-Dist\n",
+        "pyproject.toml": PYPROJECT,
+        "b.py": BACKEND.replace("VERSION", version),
+    }
+    with tarfile.open(folder / f"rocm-{version}.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"rocm-{version}/{name}")
+            entry.size = len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+    module = {"rocm_sdk/__init__.py": "", "rocm_sdk/__main__.py": MODULE.replace("VERSION", version)}
+    packing.write_wheel(folder, "rocm-sdk-core", version, module)
+    for family in ("gfx94x-dcgpu", "gfx110x-all", "gfx120x-all"):
+        make_wheel(folder, f"rocm-sdk-libraries-{family}", version)
+    make_wheel(folder, "rocm-sdk-devel", version, tag="py3-none-win_arm64")
+
+
+@dataclass(kw_only=True)
+class Place:
+    """An index of ROCm, which has an SDK for two families, and a stack that takes it from there."""
+
+    folder: Path
+    url: str
+
+    @property
+    def stack(self) -> stacks.Stack:
+        return stacks.load(self.folder / "stack")
+
+    @property
+    def lock(self) -> MirrorLock:
+        return mirror_lock.read(mirror_lock.path_of(self.stack))
+
+    def offer(self, packages: Path, families: tuple[str, ...] = FAMILIES, *, hashes: bool = True) -> None:
+        for family in families:
+            root = self.folder / "www" / family
+            shutil.rmtree(root, ignore_errors=True)
+            names: dict[str, list[str]] = {"setuptools": []}
+            for path in sorted(packages.iterdir()):
+                name = path.name.split("-")[0].replace("_", "-")
+                sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+                link = f"../{path.name}#sha256={sha256}" if hashes else f"../{path.name}"
+                names.setdefault(name, []).append(f'<a href="{link}">{path.name}</a>')
+                root.mkdir(parents=True, exist_ok=True)
+                shutil.copy(path, root)
+            for name, links in names.items():
+                (root / name).mkdir(parents=True)
+                (root / name / "index.html").write_text("\n".join(links))
+            (root / "index.html").write_text("".join(f'<a href="{name}/">{name}</a>' for name in names))
+
+    def locks(self, *words: str) -> int:
+        place = ("--stack", str(self.folder / "stack"), "--rocm-index-url", f"{self.url}/{{family}}/")
+        return main(["index", "mirror", "lock", *place, *words])
+
+    def freezing(self) -> FreezeRequest:
+        return FreezeRequest(
+            night="8",
+            stack=self.stack,
+            legs=tuple(map(leg_of, FAMILIES)),
+            work_dir=self.folder,
+            rocm_index_url=f"{self.url}/{{family}}/",
+            like="",
+            release="release",
+        )
+
+    def installs(self, folder: Path, version: str) -> InstalledSdk:
+        """Install the SDK, as a build of a night in a store with a root does."""
+        leg = leg_of(FAMILIES[0])
+        run = NightRun(store=MemoryStore(), plan=plan_of(leg), stack=self.stack, trust=trust_of_roles())
+        (build,) = run.plan.builds
+        url = f"{self.url}/{{family}}/"
+        request = LegBuild(
+            run=run, build=build, output_dir=folder / "out", work_dir=folder / "work", rocm_index_url=url
+        )
+        sdk = SdkRequest(version=version, extras=(), family=build.families[0])
+        job: dict[str, Any] = {"output_dir": folder / "out", "env_dir": folder / "envs", "python": HERE}
+        built = Job(stack=self.stack, checkouts={}, sdk=sdk, install_rocm=True, targets="gfx942", **job)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CAIRN_CACHE_DIR", str(folder / "cache"))  # pip keeps what it has made of the sdist
+            return _install_sdk(request, built, msgspec.structs.replace(FROZEN, sdk_version=version))
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    builder = make_wheel(tmp_path / "www/pypi/builder", "builder", "1.0")
+    sha256 = hashlib.sha256(builder.read_bytes()).hexdigest()
+    (builder.parent / "index.html").write_text(f'<a href="{builder.name}#sha256={sha256}">{builder.name}</a>')
+    (tmp_path / "stack").mkdir()
+    (tmp_path / "stack/stack.toml").write_text(STACK)
+    (tmp_path / "stack/matrix.toml").write_text(MATRIX)
+    for version in ("7.10.0", "7.11.0"):
+        (tmp_path / version).mkdir()
+        rocm(tmp_path / version, version)
+    with serving(tmp_path / "www") as url:
+        monkeypatch.setenv("PIP_INDEX_URL", f"{url}/pypi/")
+        made = Place(folder=tmp_path, url=url)
+        made.offer(tmp_path / "7.10.0")
+        yield made
+
+
+def test_what_an_index_offers_is_locked_for_the_gpus_and_platforms_of_the_stack(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert place.locks("--dry-run", "--json") == 0
+    assert '"+ rocm-7.10.0.tar.gz"' in capsys.readouterr().out
+    assert not mirror_lock.path_of(place.stack).exists()
+    assert place.locks() == 0
+    libraries = [
+        f"rocm_sdk_libraries_{name}-7.10.0-py3-none-any.whl" for name in ("gfx110x_all", "gfx94x_dcgpu")
+    ]
+    names = ["rocm-7.10.0.tar.gz", "rocm_sdk_core-7.10.0-py3-none-any.whl", *libraries]
+    assert place.lock.sdk == {
+        name: hashlib.sha256((place.folder / "7.10.0" / name).read_bytes()).hexdigest() for name in names
+    }
+    assert [file.name for file in place.lock.files] == ["builder"]  # which builds the sdist
+    # Another version is added, since sets with the first are yet to be promoted.
+    place.offer(place.folder / "7.11.0")
+    assert place.locks() == 0
+    assert {name.split("-")[1].removesuffix(".tar.gz") for name in place.lock.sdk} == {"7.10.0", "7.11.0"}
+    assert place.locks("--upgrade") == 0
+    assert {name.split("-")[1].removesuffix(".tar.gz") for name in place.lock.sdk} == {"7.11.0"}
+
+
+@pytest.mark.parametrize(
+    ("families", "hashes", "words", "why"),
+    [
+        (FAMILIES, False, (), "the index gives no sha256 of rocm"),
+        (FAMILIES, True, ("--rocm-version", "7.12.0"), "gfx94X-dcgpu/ has no rocm 7.12.0"),
+        (FAMILIES[:1], True, (), "has no rocm that the others have, too"),
+    ],
+)
+def test_an_index_that_cannot_be_locked_is_named(
+    place: Place,
+    capsys: pytest.CaptureFixture[str],
+    families: tuple[str, ...],
+    *,
+    hashes: bool,
+    words: tuple[str, ...],
+    why: str,
+) -> None:
+    place.offer(place.folder / "7.11.0", families, hashes=hashes)
+    assert place.locks(*words) != 0
+    assert why in capsys.readouterr().err
+
+
+def test_a_night_takes_the_newest_that_was_reviewed_and_is_not_begun_without(place: Place) -> None:
+    store = MemoryStore()
+    assert _reviewed(store, place.freezing()) is None  # nobody signs there
+    with anchor.acting(root=rooted(store).fingerprint):
+        with pytest.raises(
+            UsageError, match=r"the ROCm SDK of builds is reviewed, and .* has no \[sdk\]"
+        ) as no:
+            _reviewed(store, place.freezing())
+        assert "cairn index mirror lock --stack STACK --rocm-index-url URL" in str(no.value.tip)
+        assert place.locks() == 0
+        both = place.folder / "both"
+        shutil.copytree(place.folder / "7.10.0", both)
+        shutil.copytree(place.folder / "7.11.0", both, dirs_exist_ok=True)
+        place.offer(both)
+        reviewed = _reviewed(store, place.freezing())
+    assert _sdk_version(place.freezing(), print) == "7.11.0"
+    assert _sdk_version(place.freezing(), print, reviewed) == "7.10.0"
+    place.offer(place.folder / "7.11.0")
+    with pytest.raises(CairnError, match="has no version of ROCm that was reviewed"):
+        _sdk_version(place.freezing(), print, reviewed)
+
+
+def test_a_build_installs_what_was_reviewed_and_runs_nothing_else_of_the_index(
+    place: Place, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"has no \[sdk\]"):
+        place.installs(tmp_path / "none", "7.10.0")
+    assert place.locks() == 0
+    installed = place.installs(tmp_path / "honest", "7.10.0")
+    assert installed.files.items() <= place.lock.sdk.items()
+    assert {name.split("-")[0] for name in installed.files} == {"rocm", "rocm_sdk_core"}
+    # He changes the SDK, and adds what pip would like better, a newer SDK, and a newer tool to build it with.
+    his = place.folder / "his"
+    shutil.copytree(place.folder / "7.10.0", his)
+    ran = tmp_path / "ran"
+    evil = f"open({str(ran)!r}, 'w')\n"
+    (his / "rocm-7.10.0.tar.gz").unlink()
+    shutil.copytree(place.folder / "7.11.0", his, dirs_exist_ok=True)
+    make_wheel(his, "builder", "9.0", content=evil)
+    make_wheel(his, "rocm-sdk-core", "7.10.0", tag=f"cp{HERE.tag[2:]}-none-any", content=evil)
+    for number, name in enumerate(("rocm-7.10.0.tar.gz", "rocm_sdk_core-7.10.0-py3-none-any.whl")):
+        shutil.copy(place.folder / "7.10.0" / "rocm-7.10.0.tar.gz", his)
+        place.offer(his)
+        for path in place.folder.glob(f"www/*/{name}"):
+            path.write_bytes(path.read_bytes() + b"his")
+        with pytest.raises(CairnError) as refused:
+            place.installs(tmp_path / str(number), "7.10.0")
+        assert "DO NOT MATCH THE HASHES" in str(refused.value) + refused.value.output
+    place.offer(his)
+    assert place.installs(tmp_path / "beside", "7.10.0").files == installed.files
+    assert not ran.exists()
