@@ -14,6 +14,7 @@ from cairn.cli import signing
 from cairn.cli.answer import Answer, Note, Piece, Table, Warn
 from cairn.cli.binder import command
 from cairn.options import option
+from cairn.output import console
 from cairn.output.wording import count, short_id
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def _challenge(request: ChallengeSet) -> Answer:
     challenge.demand_packing(prepared)
     if request.dry_run:
         return _plan(job, prepared)
+    for name, (frozen, here) in prepared.toolchain.items():
+        console.current().warn(f"{name} is {here} here, and was {frozen} when the manifest was frozen")
     rebuild = challenge.run(job, prepared, rebuilder=request.who or generation.who())
     stored, late = rebuilds.keep(store, prepared.wheel_set, rebuild, signer) if signer else (None, None)
     verdict = job.work_dir / challenge.VERDICT
@@ -93,7 +96,7 @@ def _challenge(request: ChallengeSet) -> Answer:
         f"the set {short_id(set_id)} did not come out the same: {'; '.join(rebuilds.sentences(rebuild))}",
         tip=f"the wheels are in {job.work_dir / 'wheels'}; cairn diff shows more",
     )
-    text = [*_text(rebuild, prepared, stored), *([Warn(late)] if late else [])]
+    text = [*_text(rebuild, stored), *([Warn(late)] if late else [])]
     return Answer(plain, text, error=None if rebuild.is_identical else error)
 
 
@@ -114,9 +117,7 @@ def _plan(request: Challenge, prepared: Prepared) -> Answer:
     return Answer(plain, [first, Table(("project", "origin", "hashtag", "commit"), rows)])
 
 
-def _text(rebuild: Rebuild, prepared: Prepared, stored: StoredRebuild | None) -> Iterator[Piece]:
-    for name, (frozen, here) in prepared.toolchain.items():
-        yield Warn(f"{name} is {here} here, and was {frozen} when the manifest was frozen")
+def _text(rebuild: Rebuild, stored: StoredRebuild | None) -> Iterator[Piece]:
     for wheel in rebuild.wheels:
         if wheel.is_identical:
             yield "done", f"{wheel.file_name} is identical"

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import io
 import itertools
 import json
 import os
 import re
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +37,7 @@ from cairn.release.pages.targets_file import Machine
 from cairn.release.trust import anchor
 from cairn.release.trust.signers import Signer
 from cairn.store.folder import LocalStore
-from helpers import tiny_stack
+from helpers import packing, tiny_stack
 from helpers.provenance import signer
 from helpers.release import commit
 from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, key_file
@@ -126,12 +128,13 @@ class Jobs:
         return ended
 
     def fetch(self, folder: Path, *words: object) -> Ended:
-        return self.night("fetch", *words, "--output-dir", folder)
+        return self.night("fetch", *words, "--output-dir", folder, root=not words)
 
-    def build(self, folder: Path) -> Ended:
+    def build(self, folder: Path, *words: object, key: str = "") -> Ended:
         self.artifacts = folder / "artifacts"
         where = ("--output-dir", self.artifacts / f"wheels-{self.leg}-1", "--work-dir", self.folder / "work")
-        return self.night("build", "--leg", self.leg, *where, store=folder / "night")
+        place = {"store": folder / "night", "key": key, "root": True}
+        return self.night("build", "--leg", self.leg, *where, *words, **place)
 
     def stage(self) -> Ended:
         return self.night("stage", "--artifacts", self.artifacts, "--json", key="builder", root=True)
@@ -401,6 +404,49 @@ def test_whatever_he_changes_is_refused_or_the_honest_bytes_are_promoted(
         assert "Traceback" not in given
         shutil.rmtree(jobs.folder)
     assert job == "promote" or set(outcomes.values()) > {"refused"}
+
+
+@pytest.mark.parametrize("rooted", [True, False])
+def test_a_wheel_that_he_puts_into_the_cache_of_builds_counts_only_where_nobody_signs(
+    night: Night, tmp_path: Path, *, rooted: bool
+) -> None:
+    jobs = night.of(night.after["freeze"], tmp_path, root=night.jobs.root if rooted else "")
+    if not rooted:
+        shutil.rmtree(jobs.store / "metadata")
+    cache = ("--cache-store", jobs.store / "cache")
+
+    def built(name: str, *, key: str = "builder") -> tuple[str, str]:
+        """Build on a new machine: the sha256 of the wheel, and what is said."""
+        good(jobs.fetch(tmp_path / name / "night"))
+        jobs.folder = tmp_path / name  # an earlier build has left its own in its tree
+        ended = good(jobs.build(tmp_path / name, *cache, "--json", key=key))
+        return ended.answer[0]["sha256"], ended.err
+
+    honest, _ = built("first")
+    (entry,) = (jobs.store / "cache/entries").rglob("*.json")
+    (wheel,) = (jobs.store / "cache/files").rglob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        members = {name: archive.read(name) for name in archive.namelist() if not name.endswith("/RECORD")}
+    members["tiny/__init__.py"] = b"ANSWER = 42\nprint('his')\n"
+    his = packing.pack(tmp_path / wheel.name, members)
+    sha256 = hashlib.sha256(his.read_bytes()).hexdigest()
+    place = jobs.store / f"cache/files/{sha256[:2]}/{sha256}/{his.name}"
+    place.parent.mkdir(parents=True)
+    shutil.copy(his, place)
+    forged = {**json.loads(entry.read_bytes()), "sha256": sha256, "size": his.stat().st_size}
+    for name, one, key in (
+        ("changed", forged, "builder"),
+        ("unsigned", {**forged, "signed": ""}, "builder"),
+        ("without a key", forged, ""),  # which reads, and puts nothing there
+    ):
+        entry.write_text(json.dumps(one))
+        given, err = built(name, key=key)
+        if not rooted:
+            assert given == sha256
+            return
+        assert given == honest
+        assert ("is removed: " in err) == bool(key)
+    assert "nothing is put into the cache of wheels: no builder's key" in err
 
 
 @pytest.mark.parametrize("part", ["metadata/", ""])

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -38,7 +38,7 @@ class DamagedEntryError(StoreError):
     """An entry of a cache was changed since it was written, or must not be used."""
 
 
-class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
+class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2", omit_defaults=True):
     """The record of one build in a cache.
 
     Attributes:
@@ -54,6 +54,8 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
         built: when it ended, in UTC, such as `2026-11-22T04:30:00Z`.
         builder: who says so: the version of Cairn and, under CI, the address of the run.
         inputs: what the key is a digest of, for `cairn build --explain`; empty where none were said.
+        signed: who put it into a shared store says so, for a `Vouch`; empty where nobody signs.
+        unvouched: it came from a shared store, and nobody was asked who put it there.
     """
 
     key: str
@@ -68,6 +70,8 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
     built: str
     builder: str = ""
     inputs: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    signed: str = ""
+    unvouched: bool = False
 
     @property
     def name(self) -> str:
@@ -86,6 +90,22 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2"):
         """The store keys of all files that the entry names."""
         log = self.log_key()
         return (self.wheel_key(),) if log is None else (self.wheel_key(), log)
+
+
+class Vouch(Protocol):
+    """Who may put wheels into a shared store, to which others may be able to write, too.
+
+    Attributes:
+        signs: this machine may.
+    """
+
+    signs: bool
+
+    def sign(self, entry: CacheEntry) -> str:
+        """Return what `CacheEntry.signed` has of the key, the name and the sha256 of its wheel."""
+
+    def check(self, entry: CacheEntry) -> None:
+        """Raise `DamagedEntryError` for an entry that nobody signed who may."""
 
 
 @dataclass(frozen=True, kw_only=True)

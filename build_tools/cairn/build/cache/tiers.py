@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from cairn import files
 from cairn.build.cache import entry as entries
 from cairn.build.cache import in_use
-from cairn.build.cache.entry import CacheEntry, DamagedEntryError
+from cairn.build.cache.entry import CacheEntry, DamagedEntryError, Vouch
 from cairn.errors import CairnError, NetworkError
 from cairn.output import Progress, console, silent
 from cairn.output.wording import short_id
@@ -41,20 +43,23 @@ class LocalTier:
 
     Attributes:
         store: the folder.
+        vouched: what came from a shared store counts only if somebody vouched for it.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, vouched: bool = False) -> None:
         self.store = LocalStore(root)
+        self.vouched = vouched
 
     def look(self, key: str) -> CacheEntry | None:
         """Return the entry of a build without reading its files; an unusable entry is removed."""
         try:
-            return entries.read(self.store, key)
+            entry = entries.read(self.store, key)
         except MissingKeyError:
             return None
         except DamagedEntryError as error:
             self._drop(key, short_id(key), str(error))
             return None
+        return None if self.vouched and entry.unvouched else entry
 
     def get(self, key: str) -> tuple[CacheEntry, Path] | None:
         """Return the wheel of a build, kept while this process lives; None if it is missing or damaged."""
@@ -154,11 +159,13 @@ class SharedTier:
         store: where they are.
         read_only: nothing is put there, and nothing removed.
         expired: why its credentials are no longer good, where they have been.
+        vouch: whose entries count, and who signs; None where whoever can write there is believed.
     """
 
-    def __init__(self, store: Store, *, read_only: bool = False) -> None:
+    def __init__(self, store: Store, *, read_only: bool = False, vouch: Vouch | None = None) -> None:
         self.store = store
-        self.read_only = read_only
+        self.vouch = vouch
+        self.read_only = read_only or (vouch is not None and not vouch.signs)
         self.expired: CredentialsError | None = None
         self._has_answered = False
         self._lock = threading.Lock()
@@ -196,6 +203,8 @@ class SharedTier:
     def _read(self, key: str) -> CacheEntry:
         """Read the entry of a build; raises what `entries.read` raises."""
         entry = entries.read(self.store, key)
+        if self.vouch is not None:
+            self.vouch.check(entry)
         # Second keys of a wheel are never shared. One that claims to be would make builds against its wheel
         # count as builds against a different one.
         if entry.first_key != key:
@@ -240,6 +249,7 @@ class SharedTier:
         Returns:
             The entry that is there now, which may be of a different wheel; None where nothing could be put.
         """
+        entry = msgspec.structs.replace(entry, signed=self.vouch.sign(entry) if self.vouch else "")
 
         def put() -> CacheEntry | None:
             for key, path, digest in (

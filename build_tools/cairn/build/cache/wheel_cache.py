@@ -19,7 +19,7 @@ import msgspec
 from cairn import __version__, files
 from cairn.build.cache import entry as entries
 from cairn.build.cache import trim
-from cairn.build.cache.entry import CacheEntry, DamagedEntryError, Hit
+from cairn.build.cache.entry import CacheEntry, DamagedEntryError, Hit, Vouch
 from cairn.build.cache.tiers import LocalTier, SharedTier, damage
 from cairn.errors import WheelError
 from cairn.output import console, safe_text
@@ -48,12 +48,14 @@ class SharedCache:
         read_only: nothing is put there.
         fetched: wheels are fetched. For a plan it is enough to know that they are there: its hits then name
             files that are not.
+        vouch: whose wheels count; None for those of whoever can write there.
     """
 
     url: str
     endpoint_url: str | None = None
     read_only: bool = False
     fetched: bool = True
+    vouch: Vouch | None = None
 
 
 @functools.cache
@@ -69,7 +71,8 @@ def of_build(root: Path, shared: SharedCache | None) -> WheelCache:
     store = opening.open_store(
         shared.url, endpoint_url=shared.endpoint_url, retry=_PATIENCE, say=console.current().info
     )
-    return WheelCache(root, shared=store, read_only=shared.read_only, fetched=shared.fetched)
+    how = {"read_only": shared.read_only, "fetched": shared.fetched}
+    return WheelCache(root, shared=store, vouch=shared.vouch, **how)
 
 
 class WheelCache:
@@ -85,11 +88,18 @@ class WheelCache:
     """
 
     def __init__(
-        self, root: Path, *, shared: Store | None = None, read_only: bool = False, fetched: bool = True
+        self,
+        root: Path,
+        *,
+        shared: Store | None = None,
+        read_only: bool = False,
+        fetched: bool = True,
+        vouch: Vouch | None = None,
     ) -> None:
         """Open the cache of a folder, which the first wheel makes, and of the store behind it."""
-        self.local = LocalTier(root)
-        self.shared = None if shared is None else SharedTier(shared, read_only=read_only or not fetched)
+        self.local = LocalTier(root, vouched=vouch is not None)
+        read_only = read_only or not fetched
+        self.shared = None if shared is None else SharedTier(shared, read_only=read_only, vouch=vouch)
         self.fetched = fetched
 
     def get(self, key: str, *, check: Check = unchecked, private: bool = False) -> Hit | None:
@@ -214,6 +224,7 @@ class WheelCache:
                 raise DamagedEntryError(str(error)) from error
             if log is None or files.sha256_of(log) != entry.log_sha256:
                 log, entry = None, msgspec.structs.replace(entry, log_sha256=None, log_size=0)
+            entry = msgspec.structs.replace(entry, unvouched=self.shared.vouch is None)
             entry, place = self.local.add(entry, wheel, log, replace=True)
             return Hit(entry=entry, wheel=place, origin="shared")
 

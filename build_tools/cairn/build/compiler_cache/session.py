@@ -24,7 +24,7 @@ from cairn.build import environments
 from cairn.build.build_options import CompilerCache
 from cairn.build.compiler_cache import compilers, launchers
 from cairn.build.engine.events import CacheStatistics
-from cairn.errors import CairnError, PrerequisiteError
+from cairn.errors import CairnError, PrerequisiteError, UsageError
 from cairn.output import Progress, console
 from cairn.venv import PackageSource, VirtualEnvironment
 
@@ -37,6 +37,7 @@ _LOGINS_OF_SCCACHE = {
     "SCCACHE_COS_BUCKET": "TENCENTCLOUD_",
     "SCCACHE_GHA_ENABLED": "ACTIONS_(RESULTS|RUNTIME|CACHE)_",
 }
+_BUCKET = re.compile(r"SCCACHE_(\w+_)?(BUCKET|BLOB_CONTAINER)")
 _LANGUAGES = ("C", "CXX", "HIP")
 _START = 20.0  # seconds that sccache's server may take to listen
 _IDLE = "1800"  # seconds after which it ends by itself, where we were killed
@@ -331,3 +332,20 @@ def statistics_of_sccache(text: str) -> CacheStatistics:
         errors=errors
         + sum(int(stats[name]) for name in ("cache_read_errors", "cache_write_errors", "cache_timeouts")),
     )
+
+
+def refuse_bucket(store_url: str) -> None:
+    """Refuse to compile with what whoever can write to the bucket of a store could have put there.
+
+    Raises:
+        UsageError: sccache, as it is set up here, keeps results in that bucket.
+    """
+    bucket = store_url.partition("://")[2].partition("/")[0]
+    named = {value for name, value in os.environ.items() if _BUCKET.fullmatch(name)}
+    conf = files.text_or_empty(Path(os.environ.get("SCCACHE_CONF") or os.devnull))
+    if bucket and bucket in {*named, *re.findall("[\"']([^\"']+)[\"']", conf)}:
+        raise UsageError(
+            f"sccache would keep what is compiled in {bucket}, where the store is, which has a root: who can "
+            "write there could put code into every build",
+            tip="give it a bucket that builds alone may write to, or none",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from cairn.output import console
 
 if TYPE_CHECKING:
     from cairn.build.cache import SharedCache
+    from cairn.build.cache.entry import Vouch
     from cairn.build.model import BuiltWheel, Job
 
 
@@ -50,8 +52,24 @@ class CacheOptions:
                 )
             return None
         return SharedCache(
-            url=self.cache_store, endpoint_url=self.endpoint_url, read_only=self.cache_read_only
+            url=self.cache_store,
+            endpoint_url=self.endpoint_url,
+            read_only=self.cache_read_only,
+            vouch=self._vouch(self.cache_store),
         )
+
+    def _vouch(self, url: str) -> Vouch | None:
+        """Whose wheels count there, where CAIRN_ROOT names a root."""
+        from cairn.release.trust import anchor
+
+        if not os.environ.get(anchor.VARIABLE):
+            return None
+        from cairn.pipeline.night import signed
+        from cairn.release.trust import signers
+        from cairn.store import opening
+
+        trusted = anchor.anchor(opening.open_store(url, endpoint_url=self.endpoint_url))
+        return signed.vouch(trusted.root.trust() if trusted else None, signers.chosen_signer(None))
 
 
 @dataclass(frozen=True, kw_only=True)

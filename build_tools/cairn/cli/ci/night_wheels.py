@@ -47,11 +47,12 @@ class Freeze(night_options.NightOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build(night_options.BuildIdOptions):
+class Build(signing.SignOptions, night_options.BuildIdOptions):
     """Options of `cairn ci night build`.
 
     Reads the store and writes nothing into it: the wheels, the set.json of each leg and how it went
-    (step.json) are left in the output folder.
+    (step.json) are left in the output folder. Where the store has a root, the key of a builder signs what
+    is put into --cache-store.
 
         cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
         sample --store ./store --output-dir wheels
@@ -132,18 +133,22 @@ def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...], tuple[Leg,
 def _build(request: Build) -> Answer:
     from cairn.build.cache import SharedCache
     from cairn.cli.build.run import built_wheels
+    from cairn.pipeline.night import signed
     from cairn.pipeline.night.build import LegBuild, build_leg
     from cairn.pipeline.night.stage import NOTE_FILE
     from cairn.pipeline.staging import SET_FILE
 
     run = request.load_run()
     build = run.plan.build(request.leg)
-    cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, read_only=False)
+    cache = None
+    if request.cache_store:
+        vouch = signed.vouch(run.trust, request.signer() if run.has_root else None)
+        cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, vouch=vouch)
     job = LegBuild(
         run=run,
         build=build,
         output_dir=request.output_dir.absolute(),
-        shared_cache=cache if request.cache_store else None,
+        shared_cache=cache,
         **vars(request.how),
     )
     for name in (NOTE_FILE, SET_FILE, *(f"{leg}/{SET_FILE}" for leg in build.legs)):  # of an earlier build

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(common.StoreOptions):
+class Check(signing.RootOptions, common.StoreOptions):
     """Options of `cairn index check`.
 
     Nothing is changed. It says what every key is (live, pending, garbage, temporary, foreign) and what is

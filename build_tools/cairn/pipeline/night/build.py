@@ -21,8 +21,8 @@ from cairn.matrix.legs import Build, Leg
 from cairn.output import console
 from cairn.pipeline import staging
 from cairn.pipeline.night import plan
-from cairn.pipeline.night.freeze import sdk_url
 from cairn.pipeline.night.plan import NightRun
+from cairn.pipeline.night.sdk_version import sdk_url
 from cairn.pipeline.pipeline_options import LegBuildOptions
 from cairn.pipeline.staging import SET_FILE
 from cairn.release.publish import mirror_lock, sdk_index

@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 import msgspec
 from packaging.version import Version
 
-from cairn import extras, process, venv
 from cairn.build.inputs import variables
-from cairn.concurrency import side_by_side
-from cairn.errors import NetworkError, ProcessError, SourceError, StoreError, UsageError
-from cairn.matrix.legs import MOST_LEGS, Build, Leg, builds_of
+from cairn.errors import SourceError, StoreError, UsageError
+from cairn.matrix.legs import MOST_LEGS, Leg, builds_of
 from cairn.output import Progress, console, github, silent, wording
-from cairn.pipeline.night import plan, shards
+from cairn.pipeline.night import plan, sdk_version, shards
 from cairn.pipeline.night.plan import NightPlan
 from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release import night_names
@@ -33,13 +31,10 @@ from cairn.sources.manifest import manifest, restore
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.store.protocol import Store
-from cairn.targets import CPU, in_order
-from cairn.venv import PackageSource
+from cairn.targets import in_order
 from cairn.wheels.metadata import rocm_version
 
 _BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-_TIMEOUT = 900.0  # seconds that pip may take, which waits ten minutes for an index that does not answer
-_AT_ONCE = 4  # indexes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +118,7 @@ def _reviewed(store: Store, request: FreezeRequest) -> frozenset[Version] | None
         UsageError: the store has a root, ROCm is taken from an index, and none was reviewed.
     """
     stack = request.stack
-    needs_one = stack.sdk is not None and not stack.makes_sdk and _with_rocm(request.legs)
+    needs_one = stack.sdk is not None and not stack.makes_sdk and sdk_version.with_rocm(request.legs)
     if not needs_one or anchor.anchor(store) is None:
         return None
     return sdk_index.versions(mirror_lock.of_root(stack))
@@ -446,7 +441,7 @@ def _sdk_version(
         return None
     if (version := request.rocm_version or sdk.version) is not None:
         return version
-    builds = _with_rocm(request.legs) or _with_rocm(request.others)
+    builds = sdk_version.with_rocm(request.legs) or sdk_version.with_rocm(request.others)
     if not builds:
         return None
     if not request.rocm_index_url:
@@ -454,73 +449,4 @@ def _sdk_version(
             f"nothing says which ROCm SDK the stack {request.stack.name} is built with",
             tip="--rocm-version VERSION, or --rocm-index-url URL for the newest there",
         )
-    return _newest_of_all(builds, request.rocm_index_url, say, reviewed)
-
-
-def _with_rocm(legs: Sequence[Leg]) -> list[Build]:
-    return [build for build in builds_of(legs) if plan.targets_of(build) != (CPU,)]
-
-
-def _newest_of_all(
-    builds: Sequence[Build], index_url: str, say: Progress, reviewed: frozenset[Version] | None
-) -> str:
-    """Return the newest version of the SDK that there is for every family.
-
-    Families are published one after another: in the small hours, the index of one may lack what others have.
-    """
-    urls = {family: sdk_url(index_url, build) for build in builds for family in build.families}
-    distinct = tuple(dict.fromkeys(urls.values()))
-    say(f"looking for the newest ROCm SDK of {', '.join(urls)}")
-    every = side_by_side(_versions, distinct, jobs=_AT_ONCE)
-    by_url = {
-        url: has if reviewed is None else has & reviewed for url, has in zip(distinct, every, strict=True)
-    }
-    if lacking := [url for url, has in by_url.items() if not has]:
-        raise NetworkError(
-            f"{lacking[0]} has no version of ROCm that was reviewed", tip=f"lock one: {mirror_lock.LOCK_SDK}"
-        )
-    by_family = {family: by_url[url] for family, url in urls.items()}
-    newest = {family: max(versions) for family, versions in by_family.items()}
-    common = frozenset.intersection(*by_family.values())
-    if not common:
-        each = ", ".join(f"{family} has {version}" for family, version in newest.items())
-        raise NetworkError(
-            f"no version of the ROCm SDK is there for every family: {each}",
-            tip="take fewer families (cairn matrix --families), or name the version: --rocm-version",
-        )
-    chosen = max(common)
-    for family, version in newest.items():
-        if version > chosen:
-            others = [name for name, versions in by_family.items() if version not in versions]
-            say(f"{family} has ROCm {version}, which {others[0]} lacks: all take {chosen}")
-    return str(chosen)
-
-
-def sdk_url(url: str, build: Build) -> str:
-    """Return the index of ROCm packages for a build, with `{family}` in its URL replaced.
-
-    Raises:
-        UsageError: the URL is of one family, and the build is for all.
-    """
-    if build.split and "{family}" in url:
-        raise UsageError(
-            f"{url} is the index of one family, and {build.name} needs a ROCm SDK that serves every target",
-            tip="name an index that has one, without {family}, or take build_together out of matrix.toml",
-        )
-    return url.replace("{family}", build.families[0])
-
-
-def _versions(url: str) -> frozenset[Version]:
-    """Return the versions of the `rocm` package that an index has."""
-    words = [*extras.pip(), "index", "versions", "--disable-pip-version-check"]
-    try:
-        with venv.own_pip(PackageSource(index_url=url)) as env:
-            listing = process.run([*words, "--pre", "--index-url", url, "rocm"], env=env, timeout=_TIMEOUT)
-    except ProcessError as error:
-        problem = f"pip finds no rocm package at {url}"
-        if "No matching distribution" not in error.output:
-            message = " ".join(error.output.split())[-300:]
-            problem = f"pip cannot list the rocm packages of {url}: {message or error}"
-        raise NetworkError(problem, tip="name the version: --rocm-version") from error
-    _, _, versions = listing.output.partition("Available versions:")
-    return frozenset(Version(word) for word in versions.partition("\n")[0].replace(",", " ").split())
+    return sdk_version.newest(builds, request.rocm_index_url, say, reviewed)

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from cairn import datafile, files
+from cairn.build.compiler_cache import session as compiler_cache
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, console, github, silent
@@ -95,8 +96,13 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
 
 
 def _copy_root(store: Store, copy: LocalStore) -> None:
-    """Copy the root, of whose builders a build takes wheels, and for which its SDK has to be reviewed."""
+    """Copy the root, of whose builders a build takes wheels, and for which its SDK has to be reviewed.
+
+    Raises:
+        UsageError: whoever can write to the store could give its compilers what is kept there.
+    """
     if trusted := anchor.anchor(store):
+        compiler_cache.refuse_bucket(store.url)
         first = anchor.version_of(trusted.first)
         copy.write(key_of("root", first), trusted.first)
         for version in range(first + 1, trusted.root.version + 1):

@@ -89,7 +89,8 @@ _KINDS = {
     # Of a set that is gone they stay, so that it does not come back without them.
     "evidence": rf"sets/{_DIGEST}/(records|answers|rebuilds)/{_DIGEST}(\.dsse)?\.json",
     "night": rf"nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"
-    rf"|shards/{_NAME}/{_NAME}/((shard|signed)\.json|outcomes\.jsonl))",
+    rf"|shards/{_NAME}/{_NAME}/((shard|signed)\.json|(outcomes|journal)\.jsonl|pytest\.xml)"
+    rf"|built/{_NAME}/[0-9]+\.[0-9]+/.+)",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",
     "ledger": rf"ledger/(head\.json|entries/[0-9]{{8}}\.json|sets/{_DIGEST}\.json"
     r"|names/([A-Za-z0-9-]+/)?[a-z0-9-]+\.json)",

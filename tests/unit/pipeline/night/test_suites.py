@@ -21,6 +21,7 @@ from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
 from cairn.pipeline.night.suite import SuiteMerge
 from cairn.release import records
+from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.stack import Floor, Gate, Sdk
 from cairn.testing.compat.report import CompatReport, Tested
@@ -154,6 +155,7 @@ def test_two_shards_become_one_record_and_let_the_set_through(
     scene.leave(1)
     assert scene.wanted() == ["default-2"]
     scene.leave(2)
+    assert all(keys.is_own(item.key) for item in scene.run.store.list(""))  # foreign to no `index check`
     assert scene.wanted() == []
     found = scene.merge()
     assert found.good, found.reason

@@ -24,9 +24,11 @@ import msgspec
 import pytest
 
 from cairn import datafile
+from cairn.build.cache import WheelCache
+from cairn.build.cache.entry import Vouch, entry_key
 from cairn.errors import CairnError
 from cairn.pipeline import install
-from cairn.pipeline.night import plan
+from cairn.pipeline.night import handover, plan, signed
 from cairn.pipeline.night.freeze import FreezeRequest, freeze
 from cairn.release import records
 from cairn.release.history.yank import lift, yank
@@ -54,7 +56,7 @@ from cairn.release.trust import anchor, metadata, root
 from cairn.release.trust.client import SignedStore
 from cairn.release.trust.metadata import TIMESTAMP, key_of, sealed
 from cairn.release.trust.online import Promoter
-from cairn.release.trust.signers import Signer
+from cairn.release.trust.signers import Signer, Trust
 from cairn.stack import Sdk, Stack
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
@@ -63,7 +65,18 @@ from helpers.night import FROZEN, leg_of, plan_of
 from helpers.provenance import Released, released, signer
 from helpers.release import commit, in_folder, make_set, make_wheel, manifest_of, statement_of
 from helpers.trail import ROOT
-from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, TIMEKEEPER, acting_as, looked_at, rooted, stamp
+from helpers.trust import (
+    BUILDER,
+    OFFLINE,
+    PROMOTER,
+    TESTER,
+    TIMEKEEPER,
+    acting_as,
+    looked_at,
+    rooted,
+    stamp,
+    trust_of_roles,
+)
 
 SIGNED, OLD, HIS = "what was signed", "the state before the yank", "the attacker's wheel"
 MALLORY = signer(66)
@@ -583,6 +596,58 @@ def _(scene: Scene) -> None:
         )
         with pytest.raises(CairnError, match=r"the ROCm SDK of builds is reviewed, and .* has no \[sdk\]"):
             freeze(scene.store, request)
+
+
+@attack(BUCKET, "puts his wheel into the cache that a night's builds take wheels from", old=SIGNED)
+def _(scene: Scene) -> None:
+    honest, his = (make_wheel(scene.folder / name, "torch", "2.9.8", content=name) for name in ("we", "he"))
+    root = trust_of_roles()
+    key, other = "1" * 64, "2" * 64
+
+    def machine(name: str, vouch: Vouch | None) -> WheelCache:
+        return WheelCache(scene.folder / name, shared=scene.store, vouch=vouch)
+
+    ours = signed.vouch(root, BUILDER)
+    machine("our other build", ours).put(other, honest, seconds=1)
+    elsewhere = json.loads(scene.store.read(entry_key(other)).data)
+    machine("he", signed.vouch(Trust(builders={MALLORY.key_id: MALLORY.public}), MALLORY)).put(
+        key, his, seconds=1
+    )
+    by_him = json.loads(scene.store.read(entry_key(key)).data)
+    unsigned = {name: value for name, value in by_him.items() if name != "signed"}
+    for number, one in enumerate((by_him, unsigned, {**by_him, "signed": elsewhere["signed"]})):
+        scene.store.write(entry_key(key), json.dumps(one).encode())
+        taken = machine(f"{number}", None).get(key)
+        assert taken is not None  # where there is no root
+        assert taken.wheel.read_bytes() == his.read_bytes()
+        builder = machine(f"{number}", ours)  # the same machine, later
+        assert builder.get(key) is None
+        assert builder.put(key, honest, seconds=1).wheel.read_bytes() == honest.read_bytes()
+        taken = machine(f"{number} next", ours).get(key)
+        assert taken is not None
+        assert taken.wheel.read_bytes() == honest.read_bytes()
+        put_back = {**json.loads(scene.store.read(entry_key(key)).data), "sha256": by_him["sha256"]}
+        scene.store.write(entry_key(key), json.dumps(put_back).encode())
+        assert machine(f"{number} last", ours).get(key) is None
+
+
+@attack(BUCKET, "puts what he has compiled into the bucket, for a night's sccache to take", old=SIGNED)
+def _(scene: Scene) -> None:
+    class Bucket(MemoryStore):
+        url = "s3://wheels/pytorch"  # type: ignore[assignment]
+
+    store = Bucket(scene.store.objects)
+    night = plan_of(leg_of("gfx94X-dcgpu"))
+    plan.create(store, night, FROZEN)
+    run = plan.NightRun(store=store, plan=night, stack=stack_of(scene.victim))
+    conf = scene.folder / "sccache.toml"
+    conf.write_text('[cache.s3]\nbucket = "wheels"\n')
+    for name, value in (("SCCACHE_BUCKET", "wheels"), ("SCCACHE_CONF", str(conf))):
+        with pytest.MonkeyPatch.context() as patch, anchor.acting(root=scene.root):
+            handover.fetch(run, scene.folder / "night")
+            patch.setenv(name, value)
+            with pytest.raises(CairnError, match="sccache would keep what is compiled in wheels, where the"):
+                handover.fetch(run, scene.folder / "night")
 
 
 @attack(BUCKET, "changes what a night has frozen, to have it build his commits", old=SIGNED)
