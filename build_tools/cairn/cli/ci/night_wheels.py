@@ -47,12 +47,12 @@ class Freeze(night_options.NightOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Build(signing.SignOptions, night_options.BuildIdOptions):
+class Build(night_options.BuildIdOptions):
     """Options of `cairn ci night build`.
 
     Reads the store and writes nothing into it: the wheels, the set.json of each leg and how it went
-    (step.json) are left in the output folder. Where the store has a root, the key of a builder signs what
-    is put into --cache-store.
+    (step.json) are left in the output folder. Where the store has a root, the key of a builder that
+    CAIRN_SIGN_KEY names signs what is put into --cache-store.
 
         cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
         sample --store ./store --output-dir wheels
@@ -137,12 +137,13 @@ def _build(request: Build) -> Answer:
     from cairn.pipeline.night.build import LegBuild, build_leg
     from cairn.pipeline.night.stage import NOTE_FILE
     from cairn.pipeline.staging import SET_FILE
+    from cairn.release.trust import signers
 
     run = request.load_run()
     build = run.plan.build(request.leg)
     cache = None
     if request.cache_store:
-        vouch = signed.vouch(run.trust, request.signer() if run.has_root else None)
+        vouch = signed.vouch(run.trust, signers.chosen_signer(None) if run.has_root else None)
         cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, vouch=vouch)
     job = LegBuild(
         run=run,

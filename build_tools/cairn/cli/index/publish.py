@@ -145,7 +145,7 @@ class Lock(_LockOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sync(_LockOptions, signing.SignOptions, common.StoreOptions):
+class Sync(_LockOptions, common.StoreOptions):
     """Options of `cairn index mirror sync`.
 
     Other bytes than the lock names are refused, and then nothing is published. With FILE or --require no lock

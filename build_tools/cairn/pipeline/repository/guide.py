@@ -33,7 +33,8 @@ _ROLES = """
 
 `aws/` has two policies for each role: `permissions` for what it may do in the bucket, `trust` for the jobs
 that may take it. {account} The one that builds may also write below `cache/` and `compiled/` of the bucket,
-beside the store, for the variables `CAIRN_CACHE_STORE` and `CAIRN_COMPILER_CACHE_BUCKET`.
+beside the store, for the variables `CAIRN_CACHE_STORE` and `CAIRN_COMPILER_CACHE_BUCKET`. With a root,
+the latter names another bucket, or none.
 
 ```
 {lines}
