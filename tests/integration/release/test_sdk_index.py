@@ -199,6 +199,16 @@ def test_what_an_index_offers_is_locked_for_the_gpus_and_platforms_of_the_stack(
         name: hashlib.sha256((place.folder / "7.10.0" / name).read_bytes()).hexdigest() for name in names
     }
     assert [file.name for file in place.lock.files] == ["builder"]  # which builds the sdist
+    # Those of a family may be other bytes under the same name.
+    other = place.folder / "other"
+    shutil.copytree(place.folder / "7.10.0", other)
+    core = make_wheel(other, "rocm-sdk-core", "7.10.0")
+    place.offer(other, FAMILIES[1:])
+    before = place.lock.sdk
+    assert place.locks() == 0
+    both = {before[core.name], hashlib.sha256(core.read_bytes()).hexdigest()}
+    assert set(place.lock.sdk[core.name].split()) == both
+    assert {**place.lock.sdk, core.name: ""} == {**before, core.name: ""}
     # Another version is added, since sets with the first are yet to be promoted.
     place.offer(place.folder / "7.11.0")
     assert place.locks() == 0
@@ -256,9 +266,13 @@ def test_a_build_installs_what_was_reviewed_and_runs_nothing_else_of_the_index(
 ) -> None:
     with pytest.raises(UsageError, match=r"has no \[sdk\]"):
         place.installs(tmp_path / "none", "7.10.0")
+    other = place.folder / "other"
+    shutil.copytree(place.folder / "7.10.0", other)
+    make_wheel(other, "rocm-sdk-core", "7.10.0")
+    place.offer(other, FAMILIES[1:])
     assert place.locks() == 0
     installed = place.installs(tmp_path / "honest", "7.10.0")
-    assert installed.files.items() <= place.lock.sdk.items()
+    assert all(sha256 in place.lock.sdk[name] for name, sha256 in installed.files.items())
     assert {name.split("-")[0] for name in installed.files} == {"rocm", "rocm_sdk_core"}
     # He changes the SDK, and adds what pip would like better, a newer SDK, and a newer tool to build it with.
     his = place.folder / "his"

@@ -181,11 +181,12 @@ def _lock(request: Lock) -> Answer:
     links = _offered_sdk(request, stack)
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
         # What builds its sdists is locked with them.
-        sdists = [sdk_index.fetch(link, Path(folder)) for name, link in links.items() if ".tar." in name]
+        of_sdists = (pair for name, each in links.items() if ".tar." in name for pair in each.items())
+        sdists = [sdk_index.fetch(link, sha256, Path(folder)) for sha256, link in of_sdists]
         dists = tuple(map(distribution.read, (*request.files, *sdists)))
         new = mirror_lock.required_by(dists, request.require, stack=stack)
     sdk = {dist.path.name: dist.sha256 for dist in dists if mirror_lock.is_of_sdk(dist.name)}
-    sdk |= {name: sdk_index.sha256_of(link) for name, link in links.items()}
+    sdk |= {name: " ".join(sorted(each)) for name, each in links.items()}
     if before and not (request.upgrade and sdk):
         sdk = {**before.sdk, **sdk}
     requirements = mirror_lock.merged(before.asked if before else (), new, stack=stack)
@@ -211,8 +212,8 @@ def _lock(request: Lock) -> Answer:
     return Answer({"changes": changes, "files": len(lock.files)}, (*changes, Note(counts)))
 
 
-def _offered_sdk(request: Lock, stack: Stack) -> dict[str, str]:
-    """Return the links to the ROCm SDK that an index offers for a stack, where one is named."""
+def _offered_sdk(request: Lock, stack: Stack) -> dict[str, dict[str, str]]:
+    """Return links to the ROCm SDK of the index that is named, by name and sha256; none for none."""
     from cairn.matrix import matrix_toml
     from cairn.release.publish import mirror_lock, sdk_index
     from cairn.targets import CPU, family_of

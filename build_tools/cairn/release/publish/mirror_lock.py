@@ -93,8 +93,8 @@ class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
         platforms: such as `linux_x86_64`.
         asked: what led to the files.
         files: by project, version and name.
-        sdk: files of the ROCm SDK that were reviewed, name to sha256: where there are any, sets of a store
-            with a root are built with none but these. Nothing fetches them.
+        sdk: files of the ROCm SDK that were reviewed, name to sha256, or to several with spaces between where
+            families have files of one name: in a store with a root, sets are built with none but these.
     """
 
     stack: str
@@ -116,7 +116,7 @@ def read(path: Path) -> MirrorLock:
         if problem := _problem(file):
             raise UsageError(f"{path}: {problem}", tip="restore the file, or make it again")
     for name, sha256 in lock.sdk.items():
-        if not (is_of_sdk(project_of(name)) and _SHA256.fullmatch(sha256)):
+        if not (is_of_sdk(project_of(name)) and all(map(_SHA256.fullmatch, sha256.split(" ")))):
             raise UsageError(f"{path}: {name} = {sha256!r} is no file of the ROCm SDK with its sha256")
     counts = collections.Counter(file.file_name for file in lock.files)
     if repeated := next((name for name, count in counts.items() if count > 1), None):
@@ -226,13 +226,14 @@ def unvouched(
     reviewed = lock.sdk if lock else {}
     by_builder = makes_sdk and not reviewed
     for name, sha256 in built_with.items() if not by_builder else ():
-        if name.endswith((".whl", ".tar.gz")) and reviewed.get(name) != sha256:  # no project of the stack
+        is_file = name.endswith((".whl", ".tar.gz"))  # no project of the stack
+        if is_file and sha256 not in reviewed.get(name, "").split():
             how = "" if reviewed else f": {LOCK_SDK}"
             yield f"{name} with sha256 {sha256}, which it was built with, is not in the lock's [sdk]{how}"
     sdk = built_with if by_builder else reviewed
     for file in closure:
         of_sdk = is_of_sdk(project_of(file.file_name))
-        if (sdk if of_sdk else locked).get(file.file_name) != file.sha256:
+        if file.sha256 not in (sdk if of_sdk else locked).get(file.file_name, "").split():
             why = (
                 "of the ROCm SDK that the builder says it used, nor in the lock: build it again with that "
                 "SDK, or cairn index mirror lock --stack STACK FILE"

@@ -50,8 +50,8 @@ def offered(index_url: str) -> dict[str, str]:
 
 def to_lock(
     urls: Sequence[str], version: str | None, *, places: Sequence[Platform], families: Collection[str]
-) -> dict[str, str]:
-    """The files of an SDK that a stack may install, of all these indexes: name to link, which has the sha256.
+) -> dict[str, dict[str, str]]:
+    """The files of an SDK that a stack may install, of all these indexes: for each name sha256 to link.
 
     Args:
         urls: the indexes.
@@ -74,35 +74,30 @@ def to_lock(
     if chosen not in common:
         lacking = next(url for url, has in zip(by_url, by_index, strict=True) if chosen not in has)
         raise UsageError(f"{lacking} has no rocm {version or 'that the others have, too'}", tip=TIP)
-    links: dict[str, str] = {}
+    links: dict[str, dict[str, str]] = {}
     for offer in by_url.values():
         for name, link in offer.items():
             if Version(version_of(name)) == chosen:
-                if not _SHA256.fullmatch(urldefrag(link).fragment):
+                if not (match := _SHA256.fullmatch(urldefrag(link).fragment)):
                     raise NetworkError(
                         f"the index gives no sha256 of {name}",
                         tip="fetch it, and name the file: cairn index mirror lock --stack STACK FILE",
                     )
-                if urldefrag(links.setdefault(name, link)).fragment != urldefrag(link).fragment:
-                    raise UsageError(f"two of the indexes have {name} with other bytes")
+                links.setdefault(name, {})[match[1]] = link
     return links
 
 
-def sha256_of(link: str) -> str:
-    """The sha256 that a link of `to_lock` has."""
-    return urldefrag(link).fragment.removeprefix("sha256=")
-
-
-def fetch(link: str, folder: Path) -> Path:
-    """Fetch a file of an index; it has the sha256 of its link.
+def fetch(link: str, sha256: str, folder: Path) -> Path:
+    """Fetch a file of an index that has this sha256.
 
     Raises:
         NetworkError: it is not there, or has other bytes.
     """
-    path = folder / _last(link)
+    path = folder / sha256 / _last(link)
+    path.parent.mkdir()
     with path.open("wb") as out:
         web.read(urldefrag(link).url, out=out, timeout=_SECONDS, tip=TIP)
-    if files.sha256_of(path) != sha256_of(link):
+    if files.sha256_of(path) != sha256:
         raise NetworkError(f"{urldefrag(link).url} has other bytes than its index says", tip=TIP)
     return path
 
@@ -122,9 +117,12 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
         NetworkError: a file cannot be fetched.
     """
     page, offer = folder / "sdk.html", offered(index_url)
-    links = [
-        f"{urldefrag(offer[name]).url}#sha256={lock.sdk[name]}" for name in sorted(lock.sdk) if name in offer
-    ]
+    links = []
+    for name in sorted(lock.sdk.keys() & offer.keys()):
+        url, fragment = urldefrag(offer[name])
+        named = lock.sdk[name].split()
+        own = fragment.removeprefix("sha256=")  # of this family
+        links.append(f"{url}#sha256={own if own in named else named[0]}")
     files.write_text(
         page, "".join(f'<a href="{html.escape(link)}">{html.escape(_last(link))}</a>\n' for link in links)
     )
