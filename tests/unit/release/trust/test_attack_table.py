@@ -633,10 +633,7 @@ def _(scene: Scene) -> None:
 
 @attack(BUCKET, "puts what he has compiled into the bucket, for a night's sccache to take", old=SIGNED)
 def _(scene: Scene) -> None:
-    class Bucket(MemoryStore):
-        url = "s3://wheels/pytorch"  # type: ignore[assignment]
-
-    store = Bucket(scene.store.objects)
+    store = MemoryStore(scene.store.objects, url="s3://wheels/pytorch")
     night = plan_of(leg_of("gfx94X-dcgpu"))
     plan.create(store, night, FROZEN)
     run = plan.NightRun(store=store, plan=night, stack=stack_of(scene.victim))
