@@ -66,9 +66,14 @@ class CacheOptions:
             return None
         from cairn.pipeline.night import signed
         from cairn.release.trust import signers
+        from cairn.release.trust.metadata import MetadataError
         from cairn.store import opening
 
-        trusted = anchor.anchor(opening.open_store(url, endpoint_url=self.endpoint_url))
+        try:
+            trusted = anchor.anchor(opening.open_store(url, endpoint_url=self.endpoint_url))
+        except MetadataError as error:  # a cache need not have one itself
+            tip = f"name a copy of the root: {anchor.VARIABLE}=root.json"
+            raise UsageError(f"nobody says whose wheels count in {url}: {error}", tip=tip) from error
         return signed.vouch(trusted.root.trust() if trusted else None, signers.chosen_signer(None))
 
 
