@@ -1,4 +1,4 @@
-"""The table of docs/explanation/trust.md: who holds what, what he tries, and what two machines see then.
+"""The table of docs/reference/trust.md: who holds what, what he tries, and what two machines see then.
 
 One machine has seen the store before and remembers it; the other is new and has the root's fingerprint. Both
 verify the wheel that was released and then yanked, or the wheel that the attacker would like them to take; or
@@ -1172,7 +1172,7 @@ def test_the_page_has_the_table() -> None:
         lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
         holder = one.holder
     table = "\n".join(lines)
-    page = (ROOT / "docs" / "explanation" / "trust.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "trust.md").read_text("utf-8")
     assert table in page, table
 
 

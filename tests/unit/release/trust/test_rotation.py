@@ -141,7 +141,7 @@ class _Files(FetcherInterface):
 
 
 def of_python_tuf(place: Place, machine: str) -> Any:
-    """The wheel's target, as the client in docs/explanation/trust.md has it."""
+    """The wheel's target, as the client in docs/reference/trust.md has it."""
     folder = place.folder / "tuf" / machine
     folder.mkdir(parents=True, exist_ok=True)
     updater = Updater(
