@@ -35,14 +35,15 @@ def place(text: str) -> str:
     from urllib.parse import urlsplit  # noqa: PLC0415 - no help needs it
 
     try:
-        urlsplit(text)
-    except ValueError as error:  # without the text: it may have a password in it
-        raise ArgumentTypeError(f"it is no URL: {error}") from None
+        parts = urlsplit(text)
+        _ = parts.scheme == "file" or parts.port  # on Windows, file://C:\x is written too
+    except ValueError:  # whose text may have the password in it
+        raise ArgumentTypeError("it is no URL: its host or its port cannot be read") from None
     return text
 
 
-def index_url(text: str) -> str:
-    """The URL of a package index."""
+def url(text: str) -> str:
+    """A URL, for options that mean something else where they are left out."""
     return place(nonempty(text))
 
 
