@@ -150,6 +150,9 @@ WRONG = [
     ("config set jobs many", 2, "'many' is not a positive number", "whose --help says what --jobs takes"),
     ("config get store", 2, "store is not set", "cairn config set store VALUE"),
     ("config set store", 2, "store is not set in", "cairn config set store VALUE"),
+    ("config set trusted-folders ~nobody-x/a", 2, "~nobody-x/a: the home folder is not known", "--help"),
+    ("config set trusted-folders nowhere", 2, "there is no folder nowhere", "--help"),
+    ("rocm fetch --run-id 1 --output-dir o --families a,,b", 2, "names nothing between two commas", "--help"),
     ("config set store=x", 2, "'store=x' is no option", "did you mean store?"),
     ("config set CAIRN_STORE x", 2, "'CAIRN-STORE' is no option", "did you mean store?"),
     ("ci init --cairn other-1.0-py3-none-any.whl", 2, "is no wheel of cairn-wheels", "name it with --cairn"),
@@ -163,6 +166,13 @@ WRONG_SETTINGS = [
     ("cairn.toml", "[tool.cairn]\nlimit = 3", "tool is a table", "[tool.cairn] is of pyproject.toml"),
     ("cairn.toml", "[release]\nlimit = 3", "release is a table", '[command."build run"]'),
     ("pyproject.toml", "[tool.cairn]\nlimti = 3", "there is no option 'limti'", "did you mean limit?"),
+    (
+        "user.toml",
+        "trusted-folders = ['~nobody-x/a']",
+        "trusted-folders: ~nobody-x/a: the home",
+        "correct the",
+    ),
+    ("CAIRN_CONFIG", "~nobody-x/a", "CAIRN_CONFIG: ~nobody-x/a: the home folder is not known", "name a file"),
     ("CAIRN_LIMIT", "many", "CAIRN_LIMIT: limit: 'many' is not a positive number", "`cairn config debug`"),
     ("CAIRN_JSON", "maybe", "CAIRN_JSON: json is true or false", "`cairn config debug`"),
 ]
