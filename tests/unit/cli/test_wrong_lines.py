@@ -54,6 +54,16 @@ WRONG = [
     ("challenge x --store s --rocm-index-url http://[x", 2, "--rocm-index-url: it is no URL", "--help"),
     ("ci night freeze --rocm-index-url http://[x", 2, "--rocm-index-url: it is no URL", "--help"),
     ("ci night run --stack sample --scheduler tcp://[x", 2, "--scheduler: it is no URL", "--help"),
+    ("test smoke --set README.md --floor -1", 2, "--floor: '-1' is not a number of tests", "--help"),
+    ("test merge o --device-floor -1", 2, "--device-floor: '-1' is not a number of tests", "--help"),
+    ("test suite --floor many", 2, "--floor: 'many' is not a number of tests", "--help"),
+    (
+        "test shards --sources-dir . --num-shards 999999999",
+        2,
+        "'999999999' is not a number from 1 to 999",
+        "--help",
+    ),
+    ("test suite --num-shards 1000", 2, "--num-shards: '1000' is not a number from 1 to 999", "--help"),
     # Arguments that are too many.
     ("install torch", 2, "unexpected argument 'torch'", "leave it out: cairn install takes options alone"),
     ("install torch==2.9", 2, "unexpected argument 'torch==2.9'", "takes options alone"),
