@@ -35,14 +35,15 @@ def place(text: str) -> str:
     from urllib.parse import urlsplit  # noqa: PLC0415 - no help needs it
 
     try:
-        urlsplit(text)
-    except ValueError as error:  # without the text: it may have a password in it
-        raise ArgumentTypeError(f"it is no URL: {error}") from None
+        parts = urlsplit(text)
+        _ = parts.scheme == "file" or parts.port  # on Windows, file://C:\x is written too
+    except ValueError:  # whose text may have the password in it
+        raise ArgumentTypeError("it is no URL: its host or its port cannot be read") from None
     return text
 
 
-def index_url(text: str) -> str:
-    """The URL of a package index."""
+def url(text: str) -> str:
+    """A URL, for options that mean something else where they are left out."""
     return place(nonempty(text))
 
 
@@ -56,17 +57,22 @@ def words(text: str) -> tuple[str, ...]:
 
 def positive(text: str) -> int:
     """A number of things."""
-    # Python makes no number of more than 4,300 digits, and no machine has use for one of ten.
-    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
-        raise ArgumentTypeError(f"{text[:40]!r} is not a positive number below a billion")
-    return int(text)
+    return _number(text, "a positive number below a billion")
 
 
 def days(text: str) -> int:
     """A number of days until now: dates of Python begin 740,000 days ago."""
-    if not re.fullmatch("[0-9]{1,5}", text) or int(text) < 1:
-        raise ArgumentTypeError(f"{text[:40]!r} is not a number of days from 1 to 99999")
-    return int(text)
+    return _number(text, "a number of days from 1 to 99999", digits=5)
+
+
+def shards(text: str) -> int:
+    """A number of machines that share a suite; GitHub's matrix has 256 jobs."""
+    return _number(text, "a number from 1 to 999", digits=3)
+
+
+def floor(text: str) -> int:
+    """A number of tests that must have run, which may be none."""
+    return _number(text, "a number of tests below a billion", least=0)
 
 
 def exact_version(text: str) -> str:
@@ -159,6 +165,13 @@ def any_path(text: str) -> Path:
         return files.expanded(text)
     except UsageError as error:
         raise ArgumentTypeError(str(error)) from error
+
+
+def _number(text: str, what: str, *, least: int = 1, digits: int = 9) -> int:
+    # Python makes no number of more than 4,300 digits, and no machine has use for one of ten.
+    if not re.fullmatch(f"[0-9]{{1,{digits}}}", text) or int(text) < least:
+        raise ArgumentTypeError(f"{text[:40]!r} is not {what}")
+    return int(text)
 
 
 def _existing(text: str, what: str) -> Path:

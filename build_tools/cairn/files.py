@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ _NOTICEABLE = 0.5  # seconds a user waits without wondering why
 _POLL = 0.05  # seconds between two tries to take a lock
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _WRITERS = 100  # of one folder at once
+_LOCK = "lock"  # in a folder of `scratch`
 _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
 
 
@@ -141,15 +143,41 @@ def filling(folder: Path) -> Iterator[Path]:
     whole: a run that is killed meanwhile is to be repeated.
     """
     is_new = not folder.exists()
-    part = _part_of(folder if is_new else folder / folder.name)
-    part.mkdir()
-    try:
+    with scratch(folder.parent if is_new else folder, folder.name) as part:
         yield part
         if not is_new or not _renamed(part, folder, last=False):
             for path in sorted(part.iterdir()):
                 path.replace(folder / path.name)
+
+
+@contextlib.contextmanager
+def scratch(folder: Path, name: str) -> Iterator[Path]:
+    """Yield a new empty folder on the file system of `folder`, and delete it in the end.
+
+    A killed run leaves its own behind: the next one of the same name takes it away, since nobody holds its
+    lock any more.
+    """
+    for left in folder.glob(f".{glob.escape(name[:40])}.*.part/{_LOCK}"):
+        with contextlib.suppress(OSError):  # another run takes it away
+            if (held := try_lock(left)) is not None:
+                _remove_locked(left.parent, held)
+    lock = None
+    while lock is None:  # another run may take it away before it is locked
+        part = _part_of(folder / (name or "new"))
+        part.mkdir()
+        with contextlib.suppress(FileNotFoundError):
+            lock = try_lock(part / _LOCK)
+    try:
+        (part / "new").mkdir()
+        yield part / "new"
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        _remove_locked(part, lock)
+
+
+def _remove_locked(folder: Path, lock: int) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+    shutil.rmtree(folder, ignore_errors=True)  # Windows deletes no file that is open
 
 
 def link_or_copy(source: Path, target: Path) -> None:

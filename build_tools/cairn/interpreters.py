@@ -15,7 +15,7 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn import files, isolation, process, requirements, venv
@@ -24,13 +24,14 @@ from cairn.errors import PrerequisiteError, ProcessError, UsageError
 _TIMEOUT = 60.0  # seconds that an interpreter may take to say what it is
 # What `_described` makes an `Interpreter` of. A free-threaded Python (PEP 703) has its own ABI.
 _ASK = """
-import json, platform, sys, sysconfig
+import importlib.util, json, platform, sys, sysconfig
 print(json.dumps({
     "release": sys.version,
     "version": "%d.%d" % sys.version_info[:2],
     "platform": sysconfig.get_platform(),
     "implementation": platform.python_implementation(),
     "free": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+    "pip": importlib.util.find_spec("pip") is not None,
 }))
 """
 
@@ -44,12 +45,14 @@ class Interpreter:
         version: such as `3.12`.
         release: its `sys.version`: release, build, compiler.
         platform: what its wheels are for (PEP 425), such as `linux_x86_64`.
+        has_pip: it can be asked for `-m pip`.
     """
 
     path: Path
     version: str
     release: str
     platform: str
+    has_pip: bool = field(default=True, compare=False)
 
     @property
     def tag(self) -> str:
@@ -126,6 +129,7 @@ def ask(path: Path) -> Interpreter:
             version=answer["version"],
             release=answer["release"],
             platform=_tag(answer["platform"]),
+            has_pip=answer["pip"],
         )
     except (ProcessError, PrerequisiteError, OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(

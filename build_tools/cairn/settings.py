@@ -162,15 +162,18 @@ def user_file() -> Path | None:
     """The user's file, which need not be there; None where no file is to be read.
 
     `CAIRN_CONFIG`, else `cairn/cairn.toml` where the system keeps what users set (`System.config_home`).
+
+    Raises:
+        UsageError: the variable names one below a home folder that is not known.
     """
     from cairn import platforms  # noqa: PLC0415 - help is shown without any setting
 
     chosen = os.environ.get(FILE_VARIABLE)
     if chosen == os.devnull:
         return None
+    if chosen:
+        return _expanded(chosen, FILE_VARIABLE, tip="name a file by its whole path").absolute()
     try:
-        if chosen:
-            return Path(chosen).expanduser().absolute()
         return Path(platforms.here.config_home(), "cairn", PROJECT_FILE).expanduser()
     except RuntimeError:  # no home, as in a container without users
         return None
@@ -202,7 +205,8 @@ def load() -> Settings:
     user = None
     if path is not None:
         table = read_table(path) if path.is_file() else None
-        folders = tuple(Path(text).expanduser() for text in _texts((table or {}).get(TRUSTED, []), path))
+        names = _texts((table or {}).get(TRUSTED, []), path)
+        folders = tuple(_expanded(each, f"{path}: {TRUSTED}", tip="correct the file") for each in names)
         user = File(place="user", path=path, table=table, folders=folders)
     elif os.environ.get(FILE_VARIABLE):
         return Settings(variables=os.environ)
@@ -299,6 +303,15 @@ def _texts(value: object, path: Path) -> Sequence[str]:
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         return value
     raise UsageError(f"{path}: {TRUSTED} is not a list of folders", tip=f'write {TRUSTED} = ["/a/folder"]')
+
+
+def _expanded(text: str, origin: str, *, tip: str) -> Path:
+    from cairn import files  # noqa: PLC0415 - most runs have no such path
+
+    try:
+        return files.expanded(text)
+    except UsageError as error:
+        raise UsageError(f"{origin}: {error}", tip=tip) from error
 
 
 def _home() -> Path | None:

@@ -88,9 +88,11 @@ def _unforeseen(error: Exception) -> int:
             return _say(message, EXIT_PREREQUISITE, extras.line(extra))
         tip = "install Cairn again: `pip install -e .` in its folder, or `python3 dev.py check`"
         return _say(f"{error.name}, which Cairn needs, cannot be imported: {error}", EXIT_PREREQUISITE, tip)
-    if isinstance(error, OSError | MemoryError):
-        from cairn import errors  # noqa: PLC0415 - see `run`
+    from cairn import errors  # noqa: PLC0415 - see `run`
 
+    if isinstance(error, errors.CairnError):  # before a command runs, as in a page of help
+        return _say(str(error), error.exit_code, error.tip)
+    if isinstance(error, OSError | MemoryError):
         message, what_to_do = errors.of_system(error)
         return _say(message, EXIT_SYSTEM, what_to_do)
     tip = "this is a defect of Cairn: run it again with --debug, and report the traceback it shows"

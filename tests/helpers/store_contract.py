@@ -65,6 +65,12 @@ class StoreContract:
             assert store.stat(key) is None
             assert not store.exists(key)
 
+    def test_deleting_what_is_no_object_does_nothing(self, store: Store) -> None:
+        store.write("a/b", b"one")
+        for key in ("a", "a/b/c", "nothing"):
+            store.delete(key)
+        assert keys_of(store) == ["a/b"]
+
     @pytest.mark.parametrize("key", ["a b", "ä/+%2B", "a'\"<>&", "simple/torch/index.html", "~!@$^*()"])
     def test_a_key_may_have_any_character(self, store: Store, key: str) -> None:
         assert store.write_if(key, b"1", etag=None)

@@ -41,6 +41,7 @@ class ChallengeSet(signing.SignOptions, common.StackOptions, common.StoreOptions
     rocm_index_url: str = option(
         "index of ROCm packages (default: the store's staging channel); {family} stands for the family",
         metavar="URL",
+        convert=converters.place,
         default="",
     )
     who: str | None = option("whom to ask (default: your user name)", convert=converters.nonempty)

@@ -148,7 +148,7 @@ def endpoint_url() -> Any:
     return option(
         "server of a bucket that is not the cloud's own (default: AWS_ENDPOINT_URL_S3)",
         metavar="URL",
-        convert=converters.nonempty,
+        convert=converters.url,
     )
 
 
@@ -312,7 +312,7 @@ def provided() -> Any:
 
 def index_url(*, group: Exclusive | None = None) -> Any:
     """`--index-url`."""
-    return option("the only package index to use", metavar="URL", convert=converters.index_url, group=group)
+    return option("the only package index to use", metavar="URL", convert=converters.url, group=group)
 
 
 def find_links() -> Any:

@@ -30,11 +30,14 @@ def guarded(options: argparse.Namespace) -> int:
             _end_programs()
         console.current().error("interrupted", tip="run the same command again: finished steps are kept")
         return start.EXIT_INTERRUPTED
-    except CairnError as error:
+    except (CairnError, argparse.ArgumentTypeError) as error:
         _end_programs()
         if getattr(options, "debug", False):
             raise
-        _report(error, getattr(options, "program", None))
+        program = getattr(options, "program", None)
+        if not isinstance(error, CairnError):  # of a word that the command itself converts
+            error = UsageError(str(error), tip=f"`{program} --help` shows how to use it")
+        _report(error, program)
         return error.exit_code
     except (OSError, MemoryError) as error:
         _end_programs()

@@ -31,10 +31,10 @@ class Install(signing.RootOptions):
     """Options of `cairn install`.
 
     The GPUs of this machine are found, and what is for them is installed into the environment that you work
-    in, never into Cairn's own; at the end the GPU computes something. --dry-run prints the lines for pip and
-    for uv instead. Without an index, here or in the settings, it is AMD's own of nightly builds. What was not
-    tested on such a GPU is said to be untested. Where the store has a root, nothing but what its promoter
-    signed is installed.
+    in, never into Cairn's own; at the end the GPU computes something. --dry-run prints the lines for pip,
+    if it is there, and for uv instead. Without an index, here or in the settings, it is AMD's own of nightly
+    builds. What was not tested on such a GPU is said to be untested. Where the store has a root, nothing but
+    what its promoter signed is installed.
 
         cairn install --gpu "RX 7900 XTX"
     """
@@ -152,8 +152,13 @@ def _text(prepared: Installation, destination: Destination) -> Iterator[Piece]:
     for pick in prepared.choice.picks:
         if pick.untested:
             yield Warn(pick.untested)
-        yield prepared.line("pip", pick)
-        yield prepared.line("uv", pick)
+        yield from (prepared.line(one, pick) for one in _installers(destination))
+
+
+def _installers(destination: Destination) -> tuple[Installer, ...]:
+    """What can install there: whoever has no environment yet makes one, with pip in it."""
+    named = destination.origin in ("the active environment", "--python")
+    return ("uv",) if named and not destination.interpreter.has_pip else ("pip", "uv")
 
 
 def _of_root(trusted: Anchor | None) -> Iterator[Piece]:
@@ -183,8 +188,8 @@ def _plain(prepared: Installation, destination: Destination) -> dict[str, Any]:
                 "set": pick.offer.set_id,
                 "added": pick.offer.added,
                 "untested": pick.untested,
-                "pip": prepared.line("pip", pick),
-                "uv": prepared.line("uv", pick),
+                "pip": None,
+                **{one: prepared.line(one, pick) for one in _installers(destination)},
             }
             for pick in prepared.choice.picks
         ],

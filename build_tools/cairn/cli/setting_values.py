@@ -165,9 +165,9 @@ class SettingValues:
         text = word
         if setting.folder is not None and is_path and word and not word.startswith("~"):
             text = str(setting.folder / word)  # of an absolute path, that is all that stays
-        if setting.place == "project" and is_path and not self._is_trusted:
-            self._refuse_outside(setting, text)
         try:
+            if setting.place == "project" and is_path and word and not self._is_trusted:
+                self._refuse_outside(setting, text)
             value = action.type(text) if callable(action.type) else text
         except (argparse.ArgumentTypeError, ValueError, TypeError) as error:
             why = (
@@ -189,7 +189,7 @@ class SettingValues:
         from cairn.errors import UsageError
 
         folder = Path(setting.folder or "").resolve()
-        if not Path(text).expanduser().resolve().is_relative_to(folder):
+        if not converters.any_path(text).resolve().is_relative_to(folder):
             raise UsageError(
                 f"{setting.origin}: {setting.name} leads out of {folder}, a folder that you do not trust",
                 tip=f"read it; then `cairn config set trusted-folders {folder}`, or "

@@ -28,6 +28,7 @@ def _rocm_index_url() -> str:
     url: str = option(
         "index of ROCm packages, for stacks that do not make their SDK; {family} stands for the family",
         metavar="URL",
+        convert=converters.place,
         default="",
     )
     return url

@@ -119,6 +119,10 @@ class System(Protocol):
         """What an administrator may switch on: `long_paths` and `developer_mode`, where there are such."""
         ...
 
+    def forbidden(self, name: str) -> str:
+        """Why no file or folder can have this name, one part of a path; empty where it can."""
+        ...
+
     def config_home(self) -> str:
         """The folder in which programs keep what their users set; it may begin with `~`."""
         ...

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cairn.platforms import OwnGroup
 
 _T = TypeVar("_T", bound="subprocess.Popen[bytes]")
+_NAME_MAX = 255  # bytes
 
 
 def own_group() -> OwnGroup:
@@ -285,6 +286,12 @@ def stack_section() -> str:
 def settings() -> Mapping[str, bool]:
     """See `System.settings`."""
     return {}
+
+
+def forbidden(name: str) -> str:
+    """See `System.forbidden`; NAME_MAX of every usual file system."""
+    too_long = len(name) > _NAME_MAX // 4 and len(os.fsencode(name)) > _NAME_MAX
+    return f"{name[:40]}… has more than {_NAME_MAX} bytes" if too_long else ""
 
 
 def config_home() -> str:

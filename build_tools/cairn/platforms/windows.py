@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import subprocess
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,12 @@ _T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 _CREATE_NEW_PROCESS_GROUP = 0x00000200
 _CTRL_BREAK_EVENT = 1
 
+# learn.microsoft.com, "Naming Files, Paths, and Namespaces"; CONIN$ and CONOUT$ are of the console.
+_DEVICES = re.compile(
+    r"(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9\u00b9\u00b2\u00b3])", re.IGNORECASE
+)
+_NOT_IN_NAMES = re.compile(r'[<>:"|?*\\\x00-\x1f]')
+_LONGEST = 255  # UTF-16 code units of a name, on NTFS
 # Keys of the machine's registry, and values in them. Sources: "Maximum Path Length Limitation" of Win32;
 # "Developer Mode features and debugging", where symbolic links need it.
 _SETTINGS = {
@@ -170,6 +177,18 @@ def _switched_on(key: str, value: str) -> bool:
             return bool(winreg.QueryValueEx(opened, value)[0])  # type: ignore[attr-defined]
     except OSError:
         return False
+
+
+def forbidden(name: str) -> str:
+    """See `System.forbidden`."""
+    if _DEVICES.fullmatch(name.partition(".")[0].rstrip()):
+        return f"{name} is the name of a device on Windows"
+    if name != name.rstrip(". "):
+        return f"Windows drops the end of the name {name!r}"
+    if match := _NOT_IN_NAMES.search(name):
+        return f"Windows allows no {match[0]!r} in a name"
+    too_long = len(name.encode("utf-16-le", "surrogatepass")) > 2 * _LONGEST
+    return f"{name[:40]}… is longer than Windows allows" if too_long else ""
 
 
 def config_home() -> str:

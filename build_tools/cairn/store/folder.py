@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from cairn import files
+from cairn import files, platforms
 from cairn.errors import StoreError
 from cairn.store.protocol import (
     ListedObject,
@@ -157,8 +157,10 @@ class LocalStore:
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
+        path = self._own_path(key)
         with contextlib.suppress(NotADirectoryError):
-            self._own_path(key).unlink(missing_ok=True)
+            if path.is_symlink() or not path.is_dir():
+                path.unlink(missing_ok=True)
 
     def renew(self, key: str) -> None:
         """See `Store.renew`."""
@@ -189,10 +191,14 @@ class LocalStore:
         """The path of `key`, for a change.
 
         Raises:
-            StoreError: a link on the way leads out of the store, or to a different key.
+            StoreError: a link on the way leads out of the store, or to a different key; or no file can have
+                such a name.
         """
         place = self.path
-        for part in valid_key(key).split("/")[:-1]:
+        *above, name = valid_key(key).split("/")
+        if reason := next(filter(None, map(platforms.here.forbidden, (*above, name))), ""):
+            raise StoreError(f"{key[:100]!r} cannot name a file of {self.path}: {reason}")
+        for part in above:
             place /= part
             if place.is_symlink():
                 raise StoreError(
@@ -242,6 +248,8 @@ class LocalStore:
         place = str(self.path)
         status = None
         for part in key.split("/"):
+            if platforms.here.forbidden(part):
+                return None
             place = os.path.join(place, part)  # noqa: PTH118 - five times as fast as a Path, for each file served
             try:
                 status = os.lstat(place)

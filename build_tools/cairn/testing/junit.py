@@ -165,18 +165,21 @@ def loads(data: bytes, *, name: str) -> JUnit:
 
 
 def merge(results: Iterable[bytes], target: Path) -> None:
-    """Write the suites of several JUnit files as one.
+    """Write the suites of several JUnit files as one, of which one at a time is held as a tree.
 
     Raises:
         TestsFailedError: one of them is not XML, or has a document type.
     """
-    root = ET.Element("testsuites", name="cairn")
-    for data in results:
-        tree = ET.TreeBuilder()
-        _parse(data, tree, name=target.name)
-        top = tree.close()
-        root.extend([top] if top.tag == "testsuite" else top)
-    files.write_bytes(target, ET.tostring(root, encoding="utf-8", xml_declaration=True))
+    with files.writing_beside(target) as part, part.open("wb") as out:
+        out.write(b'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="cairn">')
+        for data in results:
+            tree = ET.TreeBuilder()
+            _parse(data, tree, name=target.name)
+            top = tree.close()
+            for suite in [top] if top.tag == "testsuite" else top:
+                out.write(ET.tostring(suite, encoding="utf-8"))
+            del tree, top
+        out.write(b"</testsuites>")
 
 
 def write(path: Path, tests: Iterable[TestOutcome], *, name: str) -> None:

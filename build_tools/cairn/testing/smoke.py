@@ -198,8 +198,8 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
                 runs[-1] = _own_tests(replace(session, variables=now.variables), request, environment.python)
             left = now
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
-    if whole := [run.junit.read_bytes() for run in runs if run.outcome is not None]:
-        junit.merge(whole, request.junit)
+    if whole := [run.junit for run in runs if run.outcome is not None]:
+        junit.merge((path.read_bytes() for path in whole), request.junit)
     seconds = round(time.monotonic() - began, 3)
     result = _record(request, runs, installed, attested, started=record.time_of(started), seconds=seconds)
     result = msgspec.structs.replace(

@@ -64,12 +64,12 @@ class Floors:
         "--floor",
         default=1,
         metavar="FLOOR",
-        convert=int,
+        convert=converters.floor,
     )
     device_tests: int = option(
         "fewest tests that must have passed on a GPU (default: %(default)s)",
         "--device-floor",
         default=0,
         metavar="DEVICE_FLOOR",
-        convert=int,
+        convert=converters.floor,
     )

@@ -18,14 +18,12 @@ Source of the SDK's folders: pytorch, .ci/manywheel/build_rocm.sh, where ROCM_HO
 
 from __future__ import annotations
 
-import contextlib
 import os
 import posixpath
 import re
 import sys
-import tempfile
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -122,7 +120,7 @@ def repair_linked(
     if policy is not None and policy.runs(host, patterns):
         tags = ("-".join((*tag.split("-")[:2], f"{policy.name}_{machine}")) for tag in info.tags)
         return edit_wheel(wheel, Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes), output_dir)
-    with _folder_beside(output_dir) as folder:
+    with files.scratch(output_dir, "repair") as folder:
         # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
         # those that lead out of the wheel.
         own = to_own_libraries(host)
@@ -140,7 +138,7 @@ def _repair_for_windows(job: _Job, dlls: Sequence[Binary]) -> Path:
         return _take_over(job)
     # Its tags stay, so that the repaired wheel has the same name.
     writer.refuse_source(job.output_dir / job.wheel.name, [job.wheel])
-    with _folder_beside(job.output_dir) as folder:
+    with files.scratch(job.output_dir, "repair") as folder:
         return _move(_run_delvewheel(job, folder), job.output_dir)
 
 
@@ -207,14 +205,6 @@ def _take_over(job: _Job) -> Path:
     if not (target.exists() and target.samefile(job.wheel)):
         files.link_or_copy(job.wheel, target)
     return target
-
-
-@contextlib.contextmanager
-def _folder_beside(output_dir: Path) -> Iterator[Path]:
-    """A folder on the file system of the output, from which a wheel can be moved there."""
-    output_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".repair.", dir=output_dir) as folder:
-        yield Path(folder)
 
 
 def _move(wheel: Path, output_dir: Path) -> Path:

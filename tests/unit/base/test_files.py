@@ -52,6 +52,36 @@ def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
+@pytest.mark.parametrize("exists", [False, True])
+def test_what_a_killed_run_left_goes_with_the_next_one(tmp_path: Path, *, exists: bool) -> None:
+    target = tmp_path / "wheels"
+    if exists:
+        target.mkdir()
+    code = """
+import pathlib, sys
+from cairn import files
+with files.filling(pathlib.Path(sys.argv[1])) as part:
+    (part / "a").touch()
+    print()
+    sys.stdin.read()
+"""
+    command = [sys.executable, "-uc", code, str(target)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        with files.filling(target) as part:  # beside one that lives
+            (part / "b").touch()
+        assert len(list(tmp_path.rglob("a"))) == 1
+        child.kill()
+    if not exists:
+        shutil.rmtree(target)
+    with files.filling(target) as part:
+        (part / "c").touch()
+    assert sorted(str(path.relative_to(tmp_path)) for path in files.walk(tmp_path)) == (
+        ["wheels/b", "wheels/c"] if exists else ["wheels/c"]
+    )
+
+
 @pytest.mark.parametrize("error", [errno.EEXIST, errno.EIO])
 def test_a_folder_that_cannot_be_renamed_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int

@@ -11,7 +11,7 @@ from helpers import pythons
 
 SAYS = """#!/bin/sh
 echo '{{"release": "{version}.1", "version": "{version}", "platform": "linux-x86_64",'
-echo '"implementation": "{kind}", "free": {free}}}'
+echo '"implementation": "{kind}", "free": {free}, "pip": true}}'
 """
 
 

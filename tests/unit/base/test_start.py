@@ -57,6 +57,13 @@ def test_an_interrupt_is_one_line(tmp_path: Path, module: str, sign: signal.Sign
     assert "Traceback" not in output
 
 
+def test_a_page_of_help_that_cannot_be_made_is_one_line() -> None:
+    command, variables = [*CAIRN, "help", "settings"], {**os.environ, "CAIRN_CONFIG": "~nobody-x/a"}
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert (ended.returncode, len(ended.stderr.splitlines())) == (2, 2)
+    assert ended.stderr.startswith("error: CAIRN_CONFIG: ~nobody-x/a: the home folder is not known\n")
+
+
 def test_a_job_in_the_background_of_a_shell_is_not_interrupted(tmp_path: Path) -> None:
     variables = environment(tmp_path, _SLOW.replace("60", "0.5"), SLOW_MODULE="cairn.cli.main")
     background = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *CAIRN, "--version"]

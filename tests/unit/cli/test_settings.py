@@ -264,6 +264,15 @@ def test_a_bad_file_is_one_line(text: str, said: str, here: Path, capsys: pytest
     assert len(shown.err.splitlines()) == 2
 
 
+def test_a_folder_below_a_home_that_is_not_known_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "cairn.toml").write_text("output-dir = '~nobody-x/wheels'")
+    with pytest.raises(SystemExit):
+        main.make_parser().parse_args(["build", "run", "--stack", "sample"])
+    assert "cairn.toml: output-dir: ~nobody-x/wheels: the home folder is not known" in capsys.readouterr().err
+
+
 def test_what_a_file_says_to_other_commands_does_not_disturb(here: Path) -> None:
     write_user(here, "targets = 'gfx942'\nstore = 's'\n[command.build]\njobs = 'nonsense'")
     assert value_of(*LOG).endswith("/user/s")  # type: ignore[union-attr, attr-defined]

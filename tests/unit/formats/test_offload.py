@@ -155,3 +155,11 @@ def test_a_code_object_of_its_own(flags: int, abi_version: int, target: str) -> 
 def test_a_code_object_for_nobody_is_refused(processor: int) -> None:
     with pytest.raises(WheelError, match="unknown processor"):
         code_object.of_elf(make_elf(machine=224, flags=processor))
+
+
+@pytest.mark.parametrize("ident", [b"\x01\x01", b"\x02\x02"])
+def test_a_code_object_of_32_bits_or_the_other_byte_order_is_refused(ident: bytes) -> None:
+    """Its flags stand elsewhere, and would name some target all the same."""
+    data = make_elf(machine=224, flags=0x04C)
+    with pytest.raises(WheelError, match="not a 64-bit little-endian ELF file"):
+        code_object.target_of(BytesView(data[:4] + ident + data[6:]))

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn import datafile
+from cairn import datafile, venv
 from cairn.output import console
 from cairn.pipeline.install import MAKE_ONE
 from cairn.release.pages import targets_file
@@ -219,6 +219,15 @@ def test_a_python_that_nothing_is_for(tmp_path: Path, install: Install) -> None:
         f"error: release has nothing for gfx942 on {HERE}\n"
         f"  what to do: it has Python 3.9 on {platform_words(PLATFORM)}\n"
     )
+
+
+def test_an_environment_without_pip_gets_no_line_of_pip(tmp_path: Path, install: Install) -> None:
+    """As uv makes them: `pip` there would be that of a different Python, or none."""
+    bare = venv.create(tmp_path / "bare").python
+    out, _ = install("--gpu", "gfx1100", "--python", bare)
+    assert out == f"uv pip install --python {bare} --index-url {FAMILY} {NAMES}\n"
+    (choice,) = json.loads(install("--gpu", "gfx1100", "--python", bare, "--json").out)["choices"]
+    assert (choice["pip"], f"{choice['uv']}\n") == (None, out)
 
 
 def test_the_answer_as_json(install: Install) -> None:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from cairn import platforms
 from cairn.errors import StoreError
+from cairn.platforms import windows
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import MissingKeyError
 from helpers.release import keys_of
@@ -44,6 +46,40 @@ def test_what_is_no_object_is_a_stray(store: LocalStore, tmp_path: Path) -> None
         store.discard(stray)
     assert list(store.strays()) == []
     assert (tmp_path / "elsewhere" / "secret").exists()
+
+
+def refuses(store: LocalStore, key: str, reason: str, file: Path) -> None:
+    """Whether a store says in one line that it can have nothing under a key, and has nothing there."""
+    for act in (
+        lambda: store.write(key, b"new"),
+        lambda: store.write_if(key, b"new", etag=None),
+        lambda: store.put_file(key, file),
+        lambda: store.delete(key),
+        lambda: store.renew(key),
+    ):
+        with pytest.raises(StoreError, match=reason):
+            act()
+    assert (store.exists(key), store.stat(key), *store.list(key), *store.folders(key)) == (False, None)
+    with pytest.raises(MissingKeyError):
+        store.read(key)
+    assert keys_of(store) == ["a/b"]
+
+
+@pytest.mark.parametrize("key", ["n" * 256, f"{'n' * 256}/a", f"a/{'石' * 86}"])
+def test_a_name_that_is_too_long_is_one_line(store: LocalStore, tmp_path: Path, key: str) -> None:
+    store.write("a/b", b"one")
+    (tmp_path / "file").write_bytes(b"new")
+    refuses(store, key, "has more than 255 bytes", tmp_path / "file")
+
+
+@pytest.mark.parametrize("key", ["C:/x", "C:", "a/b:stream", r"a\..\x", r"\x", "a/nul.txt", "a/b."])
+def test_windows_takes_no_key_for_a_place_outside(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    store.write("a/b", b"one")
+    (tmp_path / "file").write_bytes(b"new")
+    monkeypatch.setattr(platforms, "here", windows)
+    refuses(store, key, "Windows", tmp_path / "file")
 
 
 def test_a_thousand_keys_do_not_leave_a_thousand_locks(store: LocalStore) -> None:

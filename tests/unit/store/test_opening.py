@@ -73,6 +73,20 @@ def test_the_server_of_a_folder_is_a_mistake(tmp_path: Path) -> None:
         open_store("s3://bucket", endpoint_url="127.0.0.1:1")
 
 
+@pytest.mark.parametrize("address", ["http://[x", "http://h:99999", "http://h:port", "h:9", "ftp://h"])
+def test_the_server_of_a_bucket_is_an_address_wherever_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    """obstore would end in a panic."""
+    with pytest.raises(UsageError, match="is not the address of a server"):
+        open_store("s3://bucket", endpoint_url=address)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    with pytest.raises(UsageError, match="is not the address of a server") as raised:
+        open_store("s3://bucket")
+    assert "correct AWS_ENDPOINT_URL: https://host:port" in (raised.value.tip or "")
+    assert open_store("s3://bucket", endpoint_url="http://[::1]:9000/path")
+
+
 def test_a_profile_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nobody")
     with pytest.raises(PrerequisiteError, match="nobody"):

@@ -1,3 +1,4 @@
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -110,8 +111,21 @@ def test_merged_files_hold_all_cases(tmp_path: Path) -> None:
     assert merged.cases == junit.read(one).cases + junit.read(two).cases
     assert merged.announced == 6
     with pytest.raises(TestsFailedError):
-        junit.merge([b"<testsuite>"], tmp_path / "broken.xml")
+        junit.merge([one.read_bytes(), b"<testsuite>"], tmp_path / "broken.xml")
     assert not (tmp_path / "broken.xml").exists()
+
+
+def test_merging_holds_one_file_at_a_time(tmp_path: Path) -> None:
+    case = '<testcase name="x"><failure message="m">{}</failure></testcase>'.format("x" * 1000)
+    one = write(tmp_path / "1.xml", f'<testsuite tests="2000">{case * 2000}</testsuite>')
+    peaks = []
+    for count in (1, 6):
+        tracemalloc.start()
+        junit.merge((path.read_bytes() for path in [one] * count), tmp_path / "all.xml")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert len(junit.read(tmp_path / "all.xml").cases) == 12_000
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_the_reason_is_the_first_line_of_the_message_unless_that_is_long(tmp_path: Path) -> None:

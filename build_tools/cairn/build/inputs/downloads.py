@@ -222,7 +222,8 @@ def _inside(file: Path, pinned: PinnedFile, *, say: Progress) -> Path:
 
 def _unpack(file: Path, folder: Path) -> None:
     try:
-        if zipfile.is_zipfile(file):
+        # A zip is known by its end, which may be that of the last file in a tar.
+        if not tarfile.is_tarfile(file) and zipfile.is_zipfile(file):
             with zipfile.ZipFile(file) as archive:
                 for member in archive.infolist():
                     path = Path(archive.extract(member, folder))  # it drops `..` and roots by itself

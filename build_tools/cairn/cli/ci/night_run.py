@@ -76,7 +76,10 @@ class Run(NightOptions):
         default="local",
     )
     scheduler: str | None = option(
-        "of Dask: its address, such as tcp://head:8786", metavar="URL", group=_CLUSTER
+        "of Dask: its address, such as tcp://head:8786",
+        metavar="URL",
+        convert=converters.url,
+        group=_CLUSTER,
     )
     scheduler_file: Path | None = option(
         "of Dask: the file that `dask scheduler --scheduler-file` wrote",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import dataclasses
 import itertools
@@ -218,10 +217,7 @@ def _wheel(text: str, source: Reader, index: str) -> Iterator[tuple[Path, str]]:
     from cairn.store.opening import open_existing
 
     if "://" not in text:
-        try:
-            path = converters.file(text)
-        except argparse.ArgumentTypeError as error:
-            raise UsageError(str(error)) from error
+        path = converters.file(text)
         yield path, files.sha256_of(path)
         return
     base, expected, name = _place_of(text)

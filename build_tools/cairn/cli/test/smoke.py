@@ -38,7 +38,7 @@ class Smoke(common.OptionalStack):
     output_dir: Path = common.output_dir(default=Path("smoke"))
     python: Path | None = common.python("to make the environment from")
     timeout: float = option("for each run of pytest", default=1800.0, convert=converters.seconds)
-    floor: int = option("fewest tests that must run", default=1, convert=int)
+    floor: int = option("fewest tests that must run", default=1, convert=converters.floor)
     allow_untested: bool = flag(
         "exit with 0 where nothing failed and no test used a GPU, though the set is for some: the "
         "record is `untested` all the same, and the gate asks for a bypass"

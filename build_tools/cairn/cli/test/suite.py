@@ -129,7 +129,7 @@ class Shards(TimesOptions):
     stack: Path | None = common.stack(required=False)
     line: str | None = common.line()
     num_shards: int | None = option(
-        "number of shards (default: the configuration's)", metavar="N", convert=converters.positive
+        "number of shards (default: the configuration's)", metavar="N", convert=converters.shards
     )
     runner: str | None = option(
         "runs-on of the machines that have the GPUs", metavar="LABEL", convert=converters.nonempty

@@ -176,7 +176,7 @@ class SuiteOptions(LimitOptions, TimesOptions):
         convert=Path,
     )
     shard: int = option("which shard, from 1", default=1, convert=converters.positive)
-    num_shards: int = option("number of shards", default=1, convert=converters.positive)
+    num_shards: int = option("number of shards", default=1, convert=converters.shards)
     retries: int = option(
         "tries of a failed test (default: %(default)s)", default=1, convert=int, choices=range(10)
     )

@@ -136,7 +136,7 @@ class _FromManifest(common.StackOptions):
         f"where to download one from, into {_DOWNLOADED} of the root",
         metavar="URL",
         group=_SOURCE,
-        convert=converters.nonempty,
+        convert=converters.url,
     )
     checkout_root: Path = option(
         "folder of the checkouts; made when missing",
@@ -200,7 +200,7 @@ def _download(url: str, path: Path) -> Path:
         with requests.get(url, timeout=_SECONDS, stream=True) as response:
             response.raise_for_status()
             data = response.raw.read(_LIMIT + 1, decode_content=True)
-    except requests.exceptions.InvalidSchema as error:
+    except ValueError as error:
         raise UsageError(f"{shown} is not an http URL", tip="name a file with --manifest") from error
     except requests.RequestException as error:
         reason = str(error).replace(url, shown)

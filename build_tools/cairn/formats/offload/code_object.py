@@ -16,6 +16,7 @@ from cairn.formats.offload.bundle import Bundle, Checker
 from cairn.formats.view import BytesView, View
 from cairn.targets import TargetId, parse_target_id
 
+_CLASS_AT, _WIDE_LITTLE = 4, b"\x02\x01"  # e_ident[EI_CLASS] and e_ident[EI_DATA]
 _FLAGS_AT = 48  # e_flags of an Elf64_Ehdr
 _ABI_VERSION_AT = 8  # e_ident[EI_ABIVERSION]: 1 for code object version 3, 2 for 4, 3 for 5, 4 for 6
 _PROCESSOR = 0xFF  # EF_AMDGPU_MACH, the low byte of e_flags
@@ -46,8 +47,10 @@ def target_of(view: View) -> TargetId:
     """The target of a code object.
 
     Raises:
-        WheelError: it names a processor that is not known here.
+        WheelError: it is not a 64-bit little-endian ELF file, or names a processor that is not known here.
     """
+    if view.read(_CLASS_AT, len(_WIDE_LITTLE)) != _WIDE_LITTLE:
+        raise WheelError("a code object that is not a 64-bit little-endian ELF file")
     flags = int.from_bytes(view.read(_FLAGS_AT, 4), "little")
     place = (flags & _PROCESSOR) - _FIRST
     processor = _PROCESSORS[place] if 0 <= place < len(_PROCESSORS) else ""

@@ -16,6 +16,7 @@ import contextlib
 import gc
 import hashlib
 import os
+import re
 import stat
 import threading
 from collections.abc import Iterator, Sequence
@@ -328,6 +329,7 @@ def _check_descriptor(file: RawFile, member: Member, start: int, end: int) -> No
         raise InconsistentArchiveError(f"the data descriptor of {member.name} contradicts its header")
 
 
+_OVERLAP = 1 << 10
 _READ_LIMIT = 64 << 20  # of a file that is read whole: METADATA, RECORD, a module
 
 
@@ -408,6 +410,20 @@ class Archive:
     def read_any(self, name: str) -> bytes | None:
         """Like `read`; None where there is no such member."""
         return self.read(name) if name in self else None
+
+    def windows(self, name: str) -> Iterator[bytes]:
+        """The content of a member of any size, in pieces that begin with the last KiB of the one before.
+
+        What is no longer than that stands whole in one of them. For what it raises see `stream`.
+        """
+        window = b""
+        for piece in self.stream(self.member(name)):
+            window = window[-_OVERLAP:] + piece
+            yield window
+
+    def search(self, name: str, pattern: re.Pattern[bytes]) -> bool:
+        """Whether a member of any size has a match, of at most 1 KiB; for what it raises see `stream`."""
+        return any(map(pattern.search, self.windows(name)))
 
     def digest(self, name: str, algorithm: str = "sha256") -> bytes:
         """The hash of a member's content; for what it raises see `stream`."""

@@ -418,19 +418,24 @@ def overdue(
         release: only nights to that channel are looked at: a release is none; None looks at all.
     """
     nights = [one for one in plan.every(store) if release in (None, one.release)]
-    # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
-    texts = [f"{n.line}: the night {n.night} began at {n.frozen}" for n in nights if _age(n.frozen) < -_SKEW]
-    newest: dict[str, NightPlan] = {}
+    # Stacks may have lines of the same name, and legs.
+    several = len({one.stack for one in nights}) > 1
+    texts = []
+    newest: dict[str, dict[str, NightPlan]] = {line: {} for line in lines}
     for one in sorted(nights, key=lambda one: one.frozen):
-        if _age(one.frozen) >= -_SKEW and not one.refs:
-            newest[one.line] = one
-    for line in lines or tuple(newest):
-        if (night := newest.get(line)) is None:
+        stack = f"{one.stack}, " if several else ""
+        # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
+        if _age(one.frozen) < -_SKEW:
+            texts.append(f"{stack}{one.line}: the night {one.night} began at {one.frozen}")
+        elif not one.refs and one.line in (lines or (one.line,)):
+            newest.setdefault(one.line, {})[stack] = one
+    for line, nights_of in newest.items():
+        if not nights_of:
             texts.append(f"{line}: there was no night yet")
-            continue
-        if (age := _age(night.frozen)) > begun_within:
-            texts.append(f"{line}: the last night, {night.night}, began {_duration(age)} ago")
-        texts += _stale(store, night, good_within)
+        for stack, night in nights_of.items():
+            if (age := _age(night.frozen)) > begun_within:
+                texts.append(f"{stack}{line}: the last night, {night.night}, began {_duration(age)} ago")
+            texts += (f"{stack}{text}" for text in _stale(store, night, good_within))
     return tuple(texts) or (("no night was ever frozen",) if not nights else ())
 
 

@@ -127,29 +127,47 @@ def _let_in(store: Store, past: Snapshot, changed: Iterable[str], why: str) -> N
 
 def _find(current: Snapshot, to: str) -> Snapshot:
     """Find the state that a user names, by a number, a moment, or a set."""
-    index, newest = current.index, current.generation.number
+    index = current.index
     if not current.exists:
         raise missing(index.store, index.name)
-    states = (index.at(one, digest) for digest, one in index.chain(current))
-    if _NUMBER.fullmatch(to):
-        if int(to) > newest:
-            raise StoreError(
-                f"{index.name} has no generation {int(to)}: {newest} is its newest",
-                tip=f"see them: cairn release log --index {index.name}",
-            )
-        empty = index.at(index.generation(0, ""), "")
-        return next((state for state in states if state.generation.number == int(to)), empty)
+    brought = _bringing(current, to.lower()) if _SET.fullmatch(to) else {}
+    if _NUMBER.fullmatch(to) and (int(to) <= current.generation.number or not brought):
+        return _numbered(current, to, brought)
+    if len(brought) > 1:
+        raise UsageError(
+            f"{to} is the beginning of {len(brought)} set ids",
+            tip=f"give more of it: {', '.join(sorted(brought))}",
+        )
     if _SET.fullmatch(to):
-        return _bringing(current, to.lower())
+        if not brought:
+            raise StoreError(f"{index.name} never had a set {to}", tip=_HOW_TO_NAME)
+        return next(iter(brought.values()))
     before = _moment(to)
-    for state in states:
-        if datetime.fromisoformat(state.generation.when) < before:
-            return state
+    for digest, one in index.chain(current):
+        if datetime.fromisoformat(one.when) < before:
+            return index.at(one, digest)
     raise StoreError(f"{index.name} had nothing yet before {before.isoformat()}", tip=_HOW_TO_NAME)
 
 
-def _bringing(current: Snapshot, beginning: str) -> Snapshot:
-    """The newest state that brought the set whose id starts with `beginning`."""
+def _numbered(current: Snapshot, to: str, brought: Iterable[str]) -> Snapshot:
+    """The generation of this number, where that begins none of the sets that were `brought`."""
+    index, newest, number = current.index, current.generation.number, int(to)
+    if ids := ", ".join(sorted(brought)):
+        raise UsageError(
+            f"{to} is the number of a generation, and the beginning of a set's id",
+            tip=f"write {number:07} for the generation, or more of the id: {ids}",
+        )
+    if number > newest:
+        raise StoreError(
+            f"{index.name} has no generation {number}: {newest} is its newest",
+            tip=f"see them: cairn release log --index {index.name}",
+        )
+    states = (index.at(one, digest) for digest, one in index.chain(current) if one.number == number)
+    return next(states, index.at(index.generation(0, ""), ""))
+
+
+def _bringing(current: Snapshot, beginning: str) -> dict[str, Snapshot]:
+    """The newest state that brought each set whose id starts with `beginning`."""
     index = current.index
     brought: dict[str, Snapshot] = {}
     newer: Snapshot | None = None
@@ -158,14 +176,7 @@ def _bringing(current: Snapshot, beginning: str) -> Snapshot:
             if newer is not None and set_id.startswith(beginning):
                 brought.setdefault(set_id, newer)
         newer = index.at(one, digest)
-    if not brought:
-        raise StoreError(f"{index.name} never had a set {beginning}", tip=_HOW_TO_NAME)
-    if len(brought) > 1:
-        raise UsageError(
-            f"{beginning} is the beginning of {len(brought)} set ids",
-            tip=f"give more of it: {', '.join(sorted(brought))}",
-        )
-    return next(iter(brought.values()))
+    return brought
 
 
 def _moment(to: str) -> datetime:

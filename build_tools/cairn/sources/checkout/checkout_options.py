@@ -66,7 +66,7 @@ class CheckoutOptions(HipifyOptions):
         "--gitrepo-origin",
         metavar="URL",
         default="",
-        convert=converters.nonempty,
+        convert=converters.url,
     )
     hashtag: str = option(
         "branch, tag, commit, or #N for a pull request",

@@ -277,6 +277,7 @@ _KINDS: tuple[tuple[type[CairnError], tuple[str, ...], str | None], ...] = (
             "host key verification failed",
             r"returned error: 4(?!08|29)\d\d",
             "unsupported protocol",
+            "url (using bad|rejected)",  # of curl, before and since 8.7
             "unable to find remote helper",
             "transport '.*' not allowed",
         ),

@@ -312,13 +312,15 @@ def connect(
         )
     if prefix:
         valid_key(prefix)
-    if endpoint_url is not None and not _ADDRESS.fullmatch(endpoint_url):
+    origin = "--endpoint-url"
+    for name_of in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL") if scheme == "s3" else ():
+        if endpoint_url is None and (value := os.environ.get(name_of)):
+            origin, endpoint_url = name_of, value
+    if endpoint_url is not None and not _is_address(endpoint_url):
         raise UsageError(
             f"{_masked(endpoint_url)} is not the address of a server",
-            tip="write --endpoint-url https://host:port",
+            tip=f"correct {origin}: https://host:port",
         )
-    if scheme == "s3" and endpoint_url is None:
-        endpoint_url = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     settings = _credentials(scheme, public=public, say=say)
     if endpoint_url is not None:
         settings[_ENDPOINTS[scheme]] = endpoint_url
@@ -340,6 +342,13 @@ def connect(
         options=options,
         say=say,
     )
+
+
+def _is_address(text: str) -> bool:
+    """Whether obstore can ask a server of this address."""
+    with contextlib.suppress(ValueError):  # of a host or a port
+        return _ADDRESS.fullmatch(text) is not None and urllib.parse.urlsplit(text).port != 0
+    return False
 
 
 def _masked(address: str) -> str:

@@ -32,6 +32,8 @@ from cairn.testing.verdict import judge
 from cairn.venv import VirtualEnvironment
 from cairn.wheels.metadata.record import encode_digest
 
+_MODULES = (".py", ".so", ".pyd")
+
 
 def write(folder: Path, report: CompatReport, *, baseline: CompatReport | None = None) -> None:
     """Write a report as JSON, reStructuredText, Markdown, HTML and JUnit XML, each file atomically.
@@ -185,9 +187,17 @@ def _changed(distributions: Iterable[Distribution]) -> Iterator[str]:
 
 
 def _strangers(environment: VirtualEnvironment, distributions: Iterable[Distribution]) -> Iterator[str]:
-    """Yield top-level modules and .pth files that no distribution owns; Python imports some by itself."""
+    """Yield top-level modules, packages and .pth files that no distribution owns.
+
+    In a package of a distribution, only those that stand before one of its own: of `a` and `a.py` Python
+    takes the folder. Others may have been written by the package itself, when it was first used.
+    """
     known = {Path(str(file.locate())).resolve() for one in distributions for file in one.files or ()}
-    for site in environment.sites:
-        for path in sorted(site.iterdir()):
-            if path.suffix in (".py", ".pth", ".so") and path.resolve() not in known:
-                yield path.name
+    owned = known.union(*(path.parents for path in known))
+    hidden = {path.with_name(path.name.partition(".")[0]) for path in known if path.suffix in _MODULES}
+    for site in (site.resolve() for site in environment.sites):
+        inside = {path for path in hidden - owned if path.is_relative_to(site)}
+        for path in sorted({*site.iterdir(), *inside}):
+            is_package = path.name.isidentifier() and path.name != "__pycache__" and path.is_dir()
+            if (is_package or path.suffix in (*_MODULES, ".pth")) and path.resolve() not in owned:
+                yield path.relative_to(site).as_posix()

@@ -11,7 +11,6 @@ from packaging.requirements import Requirement
 
 from cairn.errors import WheelError
 from cairn.formats import cyclonedx
-from cairn.formats.view import MemberView
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.consumers import python_uses
 from cairn.wheels.consumers.python_names import PythonNames
@@ -55,13 +54,11 @@ class Offer:
         result: set[str] = set()
         for archive in self.archives if operators else ():
             for member in archive.members:
-                if member.name.endswith(".py"):
-                    data = archive.read(member.name)
-                    result.update(name for name in bare if name.encode() in data)
+                for data in archive.windows(member.name) if member.name.endswith(".py") else ():
+                    result.update(name for name in bare.keys() - result if name.encode() in data)
             for member, _ in binary_members(archive):
-                view = MemberView(archive, member)
-                data = view.read(0, view.size)
-                result.update(name for name, last in bare.items() if last + b"\0" in data)
+                for data in archive.windows(member.name):
+                    result.update(name for name in bare.keys() - result if bare[name] + b"\0" in data)
         return frozenset(result)
 
 

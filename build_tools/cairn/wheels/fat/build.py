@@ -7,7 +7,6 @@ version of its own. The report says what it got, by library and target, and what
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -119,9 +118,8 @@ def make(request: FatRequest) -> FatReport:
     """
     with Archive.open(request.wheel) as archive:
         work = _Work(request, archive)
-        request.output_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".fat.", dir=request.output_dir) as folder:
-            change = work.edit(Path(folder))
+        with files.scratch(request.output_dir, "fat") as folder:
+            change = work.edit(folder)
             path = wheel.edit_archive(archive, work.info, change, request.output_dir)
     return work.report(change, path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,8 @@ __all__ = ["Delta", "Difference", "between", "diff"]
 
 _FIELDS = ("name", "version", "build", "variant", "tags", "requires_python", "extras")
 # auditwheel and delvewheel put the beginning of a hash into the names of libraries that they graft.
-_GRAFTED = re.compile(r"-[0-9a-f]{8,64}(?=\.(?:so|dll|dylib))")
+# They add another one where a wheel is repaired again.
+_GRAFTED = re.compile(r"(?:-[0-9a-f]{8,64})+(?=\.(?:so|dll|dylib))")
 # Symbols whose names hold a hash of their source file: nvcc's and clang's own, for device code.
 _OF_BUILD = re.compile(
     r"__(?:cudaRegisterLinkedBinary|fatbinwrap|hip_cuid|hip_fatbin|hip_gpubin_handle|hip_module|NV_MODULE_ID)\w*|"
@@ -166,6 +168,7 @@ def between(one: Interface, other: Interface) -> Difference:
     changed = tuple(sorted(path for path in both if old[path][:2] != new[path][:2]))
     files = change(old, new)
     renamed = dict(_renamed(files, old, new))
+    arrived = set(renamed.values())
     requirements = change(old_requirements := _requirements(one), new_requirements := _requirements(other))
     return Difference(
         before=one.file_name,
@@ -185,7 +188,7 @@ def between(one: Interface, other: Interface) -> Difference:
         licences=change(one.licences, other.licences),
         files=Delta(
             removed=tuple(path for path in files.removed if path not in renamed),
-            added=tuple(path for path in files.added if path not in renamed.values()),
+            added=tuple(path for path in files.added if path not in arrived),
         ),
         renamed=renamed,
         changed=changed,
@@ -247,16 +250,19 @@ def _renamed(
     files: Delta, old: Mapping[str, FileState], new: Mapping[str, FileState]
 ) -> Iterator[tuple[str, str]]:
     """The files that moved: same content, and the same name in another folder before any other."""
-    places: dict[tuple[int, int], list[str]] = {}
+    # By content, then by name: thousands of files may have the content of one licence.
+    places: dict[tuple[int, int], dict[str, deque[str]]] = {}
     for path in files.added:
         if new[path].size:
-            places.setdefault(new[path][:2], []).append(path)
+            by_name = places.setdefault(new[path][:2], {})
+            by_name.setdefault(path.rpartition("/")[2], deque()).append(path)
     for path in files.removed:
-        if candidates := places.get(old[path][:2]):
+        if by_name := places.get(old[path][:2], {}):
             name = path.rpartition("/")[2]
-            best = next((other for other in candidates if other.rpartition("/")[2] == name), candidates[0])
-            candidates.remove(best)
-            yield path, best
+            name = name if name in by_name else next(iter(by_name))
+            yield path, by_name[name].popleft()
+            if not by_name[name]:
+                del by_name[name]
 
 
 def _library_changes(one: Interface, other: Interface, renamed: Mapping[str, str]) -> Iterator[LibraryChange]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import re
 import stat
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -119,9 +118,7 @@ def edit_archive(archive: Archive, info: WheelInfo, edit: Edit, output_dir: Path
         inputs.update(edit.replace_files, edit.remove_files, edit.binaries)
         record.require_right(archive, info, inputs - edit.checked)
         if edit.binaries:
-            output_dir.mkdir(parents=True, exist_ok=True)
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=".edit.", dir=output_dir))
-            edit = _with_binaries(archive, edit, Path(folder))
+            edit = _with_binaries(archive, edit, stack.enter_context(files.scratch(output_dir, "edit")))
         writer.write(target, _entries(archive, info, edit), archive)
     return target
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import datafile
+from cairn import datafile, files
 from cairn.errors import UsageError, WheelError
-from cairn.files import sha256_of
 from cairn.formats import kpack
 from cairn.formats.kpack import PLACEHOLDER, SUFFIX
 from cairn.formats.offload import SPLIT_RECORD, restore
@@ -63,12 +62,8 @@ def join(host: Path, devices: Sequence[Path], output_dir: Path) -> JoinedWheel:
         WheelError: the wheels do not belong together, or one is malformed.
     """
     info = wheel_info.read(host)
-    output_dir.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix=".join.", dir=output_dir) as folder,
-        Archive.open(host) as archive,
-    ):
-        work = _Work(info, archive, Path(folder))
+    with files.scratch(output_dir, "join") as folder, Archive.open(host) as archive:
+        work = _Work(info, archive, folder)
         for wheel in devices:
             work.add(wheel)
         libraries = work.join()
@@ -163,7 +158,7 @@ class _Work:
             for moved in self._record.files
             if moved.processor in self._processors
         }
-        digests = {path: sha256_of(file) for path, file in self._files.items()}
+        digests = {path: files.sha256_of(file) for path, file in self._files.items()}
         if wrong := sorted(path for path, _ in expected.items() ^ digests.items()):
             raise WheelError(
                 f"{wrong[0]} is not what was split from {self._host.file_name}",
@@ -248,7 +243,7 @@ def write_variant(host: Path, device: Path, output_dir: Path) -> Path:
     """
     info, other = wheel_info.read(host), wheel_info.read(device)
     with (
-        tempfile.TemporaryDirectory(prefix=".variant.", dir=output_dir) as folder,
+        files.scratch(output_dir, "variant") as folder,
         Archive.open(host) as archive,
         Archive.open(device) as code,
     ):
@@ -261,12 +256,12 @@ def write_variant(host: Path, device: Path, output_dir: Path) -> Path:
             if not member.is_dir and not member.name.startswith(f"{other.dist_info}/"):
                 where = device_wheel.data_path(info, device_wheel.common_path(other, member.name))
                 # Not under its own name: that of an archive may have a colon, which Windows refuses.
-                added[where] = extract(code, member.name, Path(folder), str(number))
+                added[where] = extract(code, member.name, folder, str(number))
         change = Edit(
             add_files=added,
             remove_extras=tuple(record.extras),
             remove_requirements=tuple(record.devices.values()),
             add_requirements=tuple(requires),
         )
-        path = edit_wheel(host, change, Path(folder, "made"))
+        path = edit_wheel(host, change, folder / "made")
         return path.replace(output_dir / with_label(path.name, processor))

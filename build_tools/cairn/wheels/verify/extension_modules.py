@@ -57,7 +57,7 @@ _OF_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
 _INIT = ("PyInit_", "PyInitU_")
 _DEBUG = "_d"  # what a debug build of Python for Windows adds to the names of modules
 # How Python code opens a file as a library instead of importing it.
-_OPENS = (b"CDLL", b"WinDLL", b"PyDLL", b"dlopen", b"LoadLibrary", b"load_library")
+_OPENS = re.compile(rb"CDLL|WinDLL|PyDLL|dlopen|LoadLibrary|load_library")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,8 +238,7 @@ def _opening_packages(archive: Archive) -> set[str]:
     """The packages with Python code that opens files as libraries."""
     packages = set()
     for name in (member.name for member in archive.members if member.name.endswith(".py")):
-        text = archive.read(name)
-        if any(mark in text for mark in _OPENS):
+        if archive.search(name, _OPENS):
             packages.add(installed_path(name).split("/")[0])
     return packages
 

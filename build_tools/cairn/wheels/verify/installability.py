@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.output import safe_text, wording
+from cairn.platforms import windows
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.wheel_info import (
     LICENCES_APART,
@@ -39,11 +40,6 @@ _SEPARATORS = frozenset("/\\")
 _FUNCTION = re.compile(r"[\w.]+\s*:\s*[\w.]+\s*(?:\[[^\]]*\])?")
 _CASELESS = ("any", "win", "macosx")
 _ON_WINDOWS = ("any", "win")
-# learn.microsoft.com, "Naming Files, Paths, and Namespaces"; CONIN$ and CONOUT$ are of the console.
-_DEVICES = re.compile(
-    r"(?:CON|PRN|AUX|NUL|CONIN\$|CONOUT\$|(?:COM|LPT)[0-9\u00b9\u00b2\u00b3])", re.IGNORECASE
-)
-_NOT_ON_WINDOWS = re.compile(r'[<>:"|?*\x00-\x1f]')
 _AGAIN = "build the wheel again with a backend that follows the specification"
 SCRIPTS = ("console_scripts", "gui_scripts")
 _REFERENCE = re.compile(
@@ -156,7 +152,7 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
             reason = f"installers do not know where to put it: only {data}/<scheme>/ is defined"
             fix = f"use one of the schemes {', '.join(sorted(_SCHEMES))}"
             yield Finding(code=FindingCode.DATA_FOLDER, member=path, reason=reason, fix=fix)
-        reasons = map(_forbidden, (top, *rest) if on_windows else ())
+        reasons = map(windows.forbidden, (top, *rest) if on_windows else ())
         if reason := next(filter(None, reasons), ""):
             yield Finding(code=FindingCode.NAME_FORBIDDEN, member=path, reason=reason, fix="rename it")
 
@@ -180,17 +176,6 @@ def _check_twice(archive: Archive, name: FileName) -> Iterator[Finding]:
     for same in sorted(folders.keys() & seen.keys()):
         reason = f"it is the folder of {folders[same]} on Windows and macOS, too"
         yield Finding(code=FindingCode.NAME_TWICE, member=seen[same], reason=reason, fix="rename one of them")
-
-
-def _forbidden(part: str) -> str:
-    """Why Windows takes no file or folder of that name; empty where it does."""
-    if _DEVICES.fullmatch(part.partition(".")[0].rstrip()):
-        return f"{part} is the name of a device on Windows"
-    if part != part.rstrip(". "):
-        return f"Windows drops the end of the name {part!r}"
-    if match := _NOT_ON_WINDOWS.search(part):
-        return f"Windows allows no {match[0]!r} in a name"
-    return ""
 
 
 def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple[str, ...]]:

@@ -31,7 +31,7 @@ from cairn.wheels.contents.system_libraries import (
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, platforms_of
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
-_ADDS_FOLDERS = (b"add_dll_directory", b"AddDllDirectory", b"WinDLL")
+_ADDS_FOLDERS = re.compile(rb"add_dll_directory|AddDllDirectory|WinDLL")
 _LOADS_LIBRARIES = re.compile(rb"CDLL|cdll|PyDLL|dlopen|load_?library|RTLD_|LD_LIBRARY_PATH|LD_PRELOAD")
 _LEAVE_OUT = "nothing, where its users are to install that themselves; otherwise leave the plugin out"
 _PLUGIN_FOLDERS = frozenset(("plugins", "qml"))
@@ -204,7 +204,7 @@ def _check_places(
         for module in (modules if not any("$" in folder.replace(ORIGIN, "") for folder in led) else ())
     }
     sources = (member.name for member in archive.members if member.name.endswith((".py", ".pth")))
-    if not any(far.values()) or any(_LOADS_LIBRARIES.search(archive.read(name)) for name in sources):
+    if not any(far.values()) or any(archive.search(name, _LOADS_LIBRARIES) for name in sources):
         return
     for path, needed in far.items():
         if needed:
@@ -262,7 +262,7 @@ def _check_folders(archive: Archive, dlls: Sequence[Binary]) -> Iterator[Finding
         for member in archive.members
         if member.name.endswith(".py") and installed_path(member.name).count("/") <= _PACKAGE_DEPTH
     )
-    if not far or any(mark in archive.read(name) for name in sources for mark in _ADDS_FOLDERS):
+    if not far or any(archive.search(name, _ADDS_FOLDERS) for name in sources):
         return
     for path, name in far.items():
         reason = f"it needs {name} from a different folder, where nothing makes Windows look"

@@ -1,6 +1,7 @@
 """`cairn test compat` on what a smoke test has installed, and on its own reports."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_what_a_smoke_test_installed_is_measured_and_recorded(
 
     # The other night's torch computes wrong: the row fails, the record too, and the difference says so.
     wrong = TORCH.replace("RIGHT = True", "RIGHT = False")
-    smoked = smoke([make_wheel("torch", "2.9.2", {"torch/__init__.py": wrong})])
+    smoked = smoke([make_wheel("torch", "2.9.2", {"torch/__init__.py": wrong, "torch/fx.py": ""})])
     monkeypatch.chdir(smoked.record_path.parent)
     other = tmp_path / "other"
     assert main.main([*command[:5], str(other), *PROJECT]) == 8
@@ -74,6 +75,14 @@ def test_what_a_smoke_test_installed_is_measured_and_recorded(
     assert main.main(command) == 2
     assert "not what was tested there: sitecustomize.py" in capsys.readouterr().err
     patch.unlink()
+    # A package that nothing installed, by itself and in front of a module of the set.
+    for folder in (patch.with_suffix(""), module.with_name("fx")):
+        folder.mkdir()
+        (folder / "__init__.py").touch()
+        assert main.main(command) == 2
+        name = folder.relative_to(patch.parent).as_posix()
+        assert f"not what was tested there: {name}\n" in capsys.readouterr().err
+        shutil.rmtree(folder)
     stranger = module.parent.parent / "apex-1.0.dist-info"
     stranger.mkdir()
     stranger.joinpath("METADATA").write_text(

@@ -118,6 +118,19 @@ def test_what_is_no_archive_is_told_and_the_next_try_gets_the_right_one(
     assert (ready(pinned) / "include" / "kernels.h").read_text() == "2"
 
 
+def test_a_tar_that_ends_in_a_zip_is_a_tar(pinned: downloads.PinnedFile, tmp_path: Path) -> None:
+    """As for CMake's reader, libarchive, which begins at the beginning."""
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as made:
+        made.writestr("other.h", b"3")
+    with tarfile.open(archive(tmp_path, "2"), "w") as tar:
+        for name, data in (("include/kernels.h", b"2"), ("samples.zip", inner.getvalue())):
+            member = tarfile.TarInfo(f"kernels-2/{name}")
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    assert (ready(pinned) / "include" / "kernels.h").read_text() == "2"
+
+
 @pytest.mark.parametrize("kind", ["half a gzip", "half a tar", "half a zip", "a damaged zip", "nothing"])
 def test_what_is_not_whole_is_told(pinned: downloads.PinnedFile, tmp_path: Path, kind: str) -> None:
     path = archive(tmp_path, "2")

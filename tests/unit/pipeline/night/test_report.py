@@ -374,6 +374,18 @@ def test_a_night_of_chosen_commits_hides_not_that_no_usual_one_happens(run: Nigh
     assert len(found) == 1 + len(run.plan.legs)
 
 
+def test_a_stack_does_not_hide_that_another_one_has_no_night(run: NightRun) -> None:
+    """Both may have a line of the same name, and legs."""
+    other = msgspec.structs.replace(run.plan, night="8", stack="other", frozen=now())
+    plan.create(run.store, other, FROZEN)
+    none = timedelta(0)
+    for lines in (("main",), ()):
+        found = report.overdue(run.store, lines=lines, begun_within=none, good_within=none)
+        assert found[0].startswith(f"{run.plan.stack}, main: the last night, 7, began")
+        assert found[len(found) // 2].startswith("other, main: the last night, 8, began")
+        assert len(set(found)) == 2 * (1 + len(run.plan.legs))
+
+
 def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
     def problems(*lines: str, begun: timedelta = DAY, good: timedelta = DAY) -> str:
         return "; ".join(report.overdue(run.store, lines=lines, begun_within=begun, good_within=good))

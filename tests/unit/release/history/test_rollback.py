@@ -92,6 +92,22 @@ def test_a_set_or_a_date_names_a_generation(released: MemoryStore, sets: Sets) -
     assert versions(released, "torch") == ["2.8.0", "2.9.0"]
 
 
+def test_digits_may_begin_the_id_of_a_set(released: MemoryStore, sets: Sets) -> None:
+    listed = Index(released, "release").load().set(sets["2.8.0"].id)
+    ids = ("1234" + "f" * 60, "0002" + "f" * 60)
+    change = Change(sets={i: msgspec.structs.replace(listed, set_id=i) for i in ids})
+    commit(Index(released, "release"), "promote", lambda _: change)
+    assert rollback(released, "release", "1234", dry_run=True).to == 4  # there is no generation 1234
+    with pytest.raises(
+        UsageError, match="0002 is the number of a generation, and the beginning of a set's id"
+    ):
+        rollback(released, "release", "0002", dry_run=True)
+    assert rollback(released, "release", "0000002", dry_run=True).to == 2
+    assert rollback(released, "release", "0002f", dry_run=True).to == 4
+    with pytest.raises(StoreError, match="no generation 4321: 4 is its newest"):
+        rollback(released, "release", "4321")
+
+
 NOTHING = "names no generation"
 
 

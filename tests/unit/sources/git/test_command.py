@@ -28,6 +28,12 @@ FETCH = ("fetch", "--quiet", "origin", "main")
             NetworkError,
         ),
         ("remote: Repository not found.\nfatal: repository 'https://h/a/' not found", UnreachableError),
+        # What the stack or a submodule names, in the words of curl before and since 8.7.
+        (
+            "fatal: unable to access 'http://[/': URL using bad/illegal format or missing URL",
+            UnreachableError,
+        ),
+        ("fatal: unable to access 'http://h:x/': URL rejected: Port number was not", UnreachableError),
         ("fatal: could not read Username for 'https://h': terminal prompts disabled", UnreachableError),
         (
             "git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.",

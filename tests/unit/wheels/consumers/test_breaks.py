@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tracemalloc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from cairn.formats import cyclonedx
 from cairn.formats.cyclonedx import Source
 from cairn.formats.image import Symbol
 from cairn.formats.zip.reader import Archive
+from cairn.wheels.consumers import offers
 from cairn.wheels.consumers.breaks import Break, judge
 from cairn.wheels.consumers.linkage import Linkage
 from cairn.wheels.consumers.python_names import Presence, PythonNames
@@ -453,3 +456,19 @@ def test_modules_that_take_names_over_from_each_other_are_looked_into_once(tmp_p
     with Archive.open(*wheels[0]) as archive:
         presences = [PythonNames([archive]).look_up(f"torchy.A{end}").presence for end in ("", ".b", ".c")]
     assert presences == [Presence.PRESENT, Presence.PRESENT, Presence.UNKNOWN]
+
+
+def test_operators_are_looked_for_in_files_of_any_size_without_holding_one(tmp_path: Path) -> None:
+    # Deflate does not see that it repeats itself, 64 KiB further on.
+    table = (b"#" + os.urandom(1024).hex().encode() + b"x" * 63 * 1024) * 1050
+    large = replace(NEW, constants=table + b"nms\0")
+    wheel = replace(large, files={**NEW.files, "torchy/table.py": table + b"torchy::roll"}).build(tmp_path)
+    with offers.opened([wheel]) as offer:
+        tracemalloc.start()
+        assert offer.mentioned(("torchy::nms", "torchy::roll", "torchy::old")) == {
+            "torchy::nms",
+            "torchy::roll",
+        }
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < len(table) // 4

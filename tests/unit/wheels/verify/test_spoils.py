@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -413,6 +414,17 @@ def test_files_that_a_build_swept_in_are_noted(make_wheel: MakeWheel) -> None:
         ("stray-files", "demo/a.pyc", "it has bytecode: demo/a.pyc"),
         ("stray-files", "tests", "it has folders that many projects have: tests"),
     ]
+
+
+def test_a_python_file_of_any_size_is_read(make_wheel: MakeWheel) -> None:
+    # Deflate does not see that it repeats itself, 64 KiB further on.
+    table = (b"#" + os.urandom(1024).hex().encode() + b"x" * 63 * 1024) * 1050 + b"\n"
+    lost = {**INIT, SO: elf(needed=("libown.so",)), "demo/native/libown.so": elf(), "demo/a.py": table}
+    assert found(make_wheel(tags=LINUX, files=lost)) == [("needed", SO)]
+    loads = {**lost, "demo/a.py": table + b"import ctypes; ctypes.CDLL(path)\n"}
+    assert found(make_wheel(tags=LINUX, files=loads)) == []
+    verdict = judge(make_wheel(tags=LINUX, files={**loads, SO: make_elf(defined=("helper",))}), Expectation())
+    assert any("is opened as a library" in text for text in verdict.not_checked)
 
 
 def test_a_library_must_lie_where_a_run_path_leads(make_wheel: MakeWheel) -> None:
