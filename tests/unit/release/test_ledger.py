@@ -267,6 +267,11 @@ def test_a_ledger_without_its_end_is_damaged(store: MemoryStore, tmp_path: Path)
     for number in range(3):
         Ledger(store).add(events=[note(number)])
     entries = [key for key in store.objects if key.startswith("ledger/entries/")]
+    whole = store.read(entries[-1]).data
+    store.write(entries[-1], whole.replace(b'"who":"', b'"who":"x'))
+    assert [problem.said for problem in audit(store).problems] == [
+        f"{entries[-1]} was changed: restore it from a copy"
+    ]
     store.delete(entries[-1])
     assert [problem.said for problem in audit(store).problems] == [
         f"the ledger had {len(entries)} entries, and has {len(entries) - 1}: restore it from a copy"
