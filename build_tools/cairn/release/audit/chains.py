@@ -264,9 +264,10 @@ def _lookups(chain: Mapping[str, Entry], inventory: Inventory) -> Iterator[Probl
     try:
         head = datafile.loads(inventory.store.read(keys.LEDGER_HEAD).data, Head, name=keys.LEDGER_HEAD)
     except (CairnError, OSError):
-        if not entries and inventory.below("ledger/"):
-            text = "the ledger has lost its entries: restore it from a copy of the store"
-            yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(0), said=text)
+        if keys.LEDGER_HEAD in inventory.objects or (not entries and inventory.below("ledger/")):
+            text = f"{keys.LEDGER_HEAD} cannot be read: remove it, and the next writer makes it again"
+            text = text if entries else "the ledger has lost its entries: restore it from a copy of the store"
+            yield Problem(code="ledger", index=None, where=keys.LEDGER_HEAD, said=text)
         return  # without it nothing is looked up
     if (
         lost := head.number >= len(entries)
