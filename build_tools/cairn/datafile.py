@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from cairn import files
-from cairn.errors import UsageError
+from cairn.errors import OtherVersionError, UsageError
 from cairn.output import safe_text, wording
 
 T = TypeVar("T")
@@ -154,7 +154,7 @@ def _other_schema(schema: object, expected: str, name: str) -> UsageError:
     kind, _, version = str(schema).partition("/")
     expected_name = _TAKEN_BY.get(expected.partition("/")[0], (f"one of {expected}", ""))[0]
     if version and kind == expected.partition("/")[0]:
-        return UsageError(
+        return OtherVersionError(
             f"{name} has schema {str(schema)[:100]!r}, expected {expected!r}",
             tip="it was written by a different version of Cairn; use that version, or make the file again",
         )

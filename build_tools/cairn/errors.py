@@ -30,6 +30,10 @@ class UsageError(CairnError):
     exit_code = 2
 
 
+class OtherVersionError(UsageError):
+    """A file was written by a different version of Cairn."""
+
+
 class PrerequisiteError(CairnError):
     """A program, a package or hardware that the machine must have is missing."""
 

@@ -33,7 +33,7 @@ from typing import NoReturn, TypeVar
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
-from cairn.errors import GateError, StoreError
+from cairn.errors import GateError, OtherVersionError, StoreError, UsageError
 from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, IndexSet, digest_of, encode, now, project_of, who
@@ -47,6 +47,7 @@ _AT_ONCE = 16  # requests side by side
 _SHORT = 8  # digits that stand for a lookup: of 100,000, one in 43,000 is taken for another, and asked for
 
 _L = TypeVar("_L", Names, History)
+_M = TypeVar("_M", Names, History, Head)
 _NOTHING = History(through=-1, events=())
 
 
@@ -99,8 +100,7 @@ class Ledger:
     def ban(self, *subjects: str) -> Event | None:
         """The ban of a set, or of its manifest; None if there is none, or it was lifted."""
         tail = self._tail()
-        bans = (ban_of(self._history(subject, tail)) for subject in subjects)
-        return next((ban for ban in bans if ban is not None), None)
+        return next((ban for one in subjects if (ban := ban_of(self._history(one, tail))) is not None), None)
 
     def ban_of_set(self, one: WheelSet) -> Event | None:
         """The ban of a set, of its night, of its ancestors, or of a set that is the same by its wheels.
@@ -240,14 +240,8 @@ class Ledger:
         return (tail.number, tail.digest) if tail.number is not None and tail.digest is not None else None
 
     def _tail(self) -> _Tail:
-        try:
-            blob = self.store.read(keys.LEDGER_HEAD)
-        except MissingKeyError:
-            head = None
-        else:
-            head = datafile.loads(blob.data, Head, name=f"{self.store.url}/{keys.LEDGER_HEAD}")
-        if head is not None and head.lookups is None:
-            head = None
+        head = _parsed(read_or_none(self.store, keys.LEDGER_HEAD), Head)
+        head = head if head is not None and head.lookups is not None else None
         number, digest = (head.number, head.digest) if head else (None, None)
         entries = []
         for entry_digest, entry in self._entries_after(head):
@@ -327,13 +321,10 @@ class Ledger:
         """The lookup under a key; None if the entries before the tail have nothing for it."""
         if short(key) not in tail.lookups:
             return None
-        try:
-            return datafile.loads(self.store.read(key).data, what, name=f"{self.store.url}/{key}")
-        except MissingKeyError:
-            return self._lost(key, what)
+        return _parsed(read_or_none(self.store, key), what) or self._lost(key, what)
 
     def _lost(self, key: str, what: type[_L]) -> _L | None:
-        """Rebuild a missing lookup from the whole chain."""
+        """Rebuild a lookup that is missing or damaged from the whole chain."""
         rebuilt = replayed(entry for _, entry in self.entries()).get(key)
         return rebuilt if isinstance(rebuilt, what) else None
 
@@ -385,10 +376,19 @@ class Ledger:
     ) -> Iterator[tuple[StoredObject | None, _L | None]]:
         """Yield a lookup at each attempt to write it: the stored object, and its content."""
         for _ in attempts_at(key):
-            if (blob := read_or_none(self.store, key)) is not None:
-                yield blob, datafile.loads(blob.data, cls, name=key)
-            else:
-                yield None, self._lost(key, cls) if short(key) in tail.lookups else None
+            blob = read_or_none(self.store, key)
+            old = _parsed(blob, cls)
+            yield blob, self._lost(key, cls) if old is None and short(key) in tail.lookups else old
+
+
+def _parsed(blob: StoredObject | None, what: type[_M]) -> _M | None:
+    """A head or a lookup; None where there is none, or it is damaged: what it says, the entries say."""
+    try:
+        return datafile.loads(blob.data, what, name="ledger/") if blob is not None else None
+    except OtherVersionError:
+        raise
+    except UsageError:
+        return None
 
 
 def replayed(entries: Iterable[Entry]) -> dict[str, Names | History]:

@@ -20,7 +20,7 @@ from cairn.errors import CairnError, StoreError, UsageError
 from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
 from cairn.release.index import commit, keys, marks, write
-from cairn.release.index.generation import now, who
+from cairn.release.index.generation import DamagedIndexError, now, who
 from cairn.release.index.snapshot import Index, existing, read_set
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, with_wheels
@@ -431,9 +431,10 @@ def publish_late(store: Store) -> None:
 
     What cannot be finished is left as it is, for `cairn index check` to name.
     """
-    offered = {
-        i for name in existing(store) if keys.is_gated(name) for i in Index(store, name).load().set_ids
-    }
+    offered = set[str]()
+    for name in filter(keys.is_gated, existing(store)):
+        with contextlib.suppress(DamagedIndexError):
+            offered |= set(Index(store, name).load().set_ids)
     for set_id in sorted(offered):
         with contextlib.suppress(CairnError):
             _tell(store, set_id)

@@ -248,3 +248,37 @@ def test_what_cannot_be_locked_is_explained_for_its_platform(
     assert main(command) != 0
     assert "uv cannot resolve what is asked for Python 3.11 on linux_x86_64" in capsys.readouterr().err
     assert mirror_lock.read(project / mirror_lock.FILE) == before
+
+
+def test_what_is_locked_can_be_mirrored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page may have two spellings of a version, and builds of one, which no index of ours takes."""
+    _use(monkeypatch, tmp_path / "upstream")
+    wheels = [
+        make_wheel(tmp_path, "spelt", "1.0.0"),
+        make_wheel(tmp_path, "spelt", "1.0", tag="cp311-cp311-manylinux_2_17_x86_64"),
+        make_wheel(tmp_path, "rebuilt", "1.0"),
+        make_wheel(tmp_path, "rebuilt", "2.0"),
+    ]
+    wheels[-1] = wheels[-1].rename(wheels[-1].with_name("rebuilt-2.0-1-py3-none-any.whl"))
+    for wheel in wheels:
+        page = tmp_path / "upstream/dev/simple" / wheel.name.split("-")[0] / "index.html"
+        page.parent.mkdir(parents=True, exist_ok=True)
+        with page.open("a", encoding="utf-8") as stream:
+            sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+            stream.write(f'<a href="{wheel.as_uri()}#sha256={sha256}">{wheel.name}</a>\n')
+    lock = tmp_path / "new.toml"
+    command = ["index", "mirror", "lock", "--stack", str(SAMPLE), "--lock", str(lock)]
+    capsys.readouterr()
+    for name, why in (
+        ("rebuilt", "rebuilt-2.0-1-py3-none-any.whl has the build tag '1'"),
+        ("spelt", "spelt-1.0.0-py3-none-any.whl is not of spelt 1.0"),
+    ):
+        assert main([*command, "--require", name]) == 2
+        error = capsys.readouterr().err
+        assert why in error
+        assert "--require 'NAME!=VERSION'" in error
+    assert main([*command, "--require", "rebuilt!=2.0"]) == 0
+    sync = ["index", "mirror", "sync", "--stack", str(SAMPLE), "--lock", str(lock)]
+    assert main([*sync, "--store", str(tmp_path / "store")]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -267,6 +268,11 @@ def test_a_ledger_without_its_end_is_damaged(store: MemoryStore, tmp_path: Path)
     for number in range(3):
         Ledger(store).add(events=[note(number)])
     entries = [key for key in store.objects if key.startswith("ledger/entries/")]
+    whole = store.read(entries[-1]).data
+    store.write(entries[-1], whole.replace(b'"who":"', b'"who":"x'))
+    assert [problem.said for problem in audit(store).problems] == [
+        f"{entries[-1]} was changed: restore it from a copy"
+    ]
     store.delete(entries[-1])
     assert [problem.said for problem in audit(store).problems] == [
         f"the ledger had {len(entries)} entries, and has {len(entries) - 1}: restore it from a copy"
@@ -296,15 +302,20 @@ def test_what_is_looked_up_can_be_made_again_from_the_entries(store: MemoryStore
         }
 
 
-def test_a_lookup_that_was_deleted_beside_its_head_is_made_again_from_the_entries(
-    store: MemoryStore, tmp_path: Path
+@pytest.mark.parametrize("what", ["/(sets|names)/", "head", "/(sets|names)/|head"])
+@pytest.mark.parametrize("left", [None, b"", b'{"schema": "cairn.ledger-', b"null"])
+def test_a_lookup_that_was_deleted_or_damaged_is_made_again_from_the_entries(
+    store: MemoryStore, tmp_path: Path, left: bytes | None, what: str
 ) -> None:
     made = stage_torch(store, tmp_path / "a", "2.9.0")
     yank(store, made.id, reason="wrong results")
     rollback(store, "staging", "0")
     whole = contents(store, "ledger/")
-    for key in (key for key in whole if "/sets/" in key or "/names/" in key):
+    for key in (key for key in whole if re.search(what, key)):
         store.delete(key)
+        if left is not None:
+            store.write(key, left)
+    assert audit(store).good is (left is None and what.endswith("head"))
     with pytest.raises(GateError, match="was yanked"):
         stage_torch(store, tmp_path / "a", "2.9.0")
     with pytest.raises(NameTakenError, match="was published with other bytes before"):
@@ -312,6 +323,14 @@ def test_a_lookup_that_was_deleted_beside_its_head_is_made_again_from_the_entrie
     lift(store, made.id, by="ann", reason="it was the driver")
     stage_torch(store, tmp_path / "a", "2.9.1")
     assert audit(store).good
+
+
+def test_a_ledger_of_a_newer_cairn_is_refused(store: MemoryStore) -> None:
+    Ledger(store).add(events=[note(1)])
+    store.write(keys.LEDGER_HEAD, store.read(keys.LEDGER_HEAD).data.replace(b"-head/1", b"-head/2"))
+    with pytest.raises(UsageError, match=r"ledger-head/2") as caught:
+        Ledger(store).add(events=[note(2)])
+    assert "different version of Cairn" in (caught.value.tip or "")
 
 
 def test_a_change_asks_the_ledger_a_handful_of_times_however_long_it_is(

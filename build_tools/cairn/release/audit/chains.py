@@ -6,7 +6,7 @@ Also check that the indexes agree with the ledger.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -164,14 +164,15 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
     inventory.named |= {k for k in inventory.objects if keys.kind_of(k) in ("ledger", "evidence")}
     ledger = Ledger(inventory.store)
     try:
-        entries = [entry for _, entry in ledger.entries()]
+        chain = dict(ledger.entries())
     except (CairnError, OSError) as error:
         yield Problem(code="ledger", index=None, where="ledger/", said=str(error))
         return
+    entries = tuple(chain.values())
     if len(entries) < len(inventory.below("ledger/entries/")):
         text = f"the ledger ends after entry {len(entries) - 1}, and there are later ones"
         yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=text)
-    yield from _lookups(entries, inventory)
+    yield from _lookups(chain, inventory)
     published = {
         scope: {name: sha for entry in entries for name, sha in entry.names.get(scope, {}).items()}
         for scope in {keys.scope_of(name) for name in names}
@@ -257,18 +258,27 @@ def _unsigned(current: Snapshot, signed: SignedMetadata, role: Targets | None) -
     signed.require_entry(vouch.ledger if vouch else None)
 
 
-def _lookups(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem]:
-    """The lookups by project and by set that do not follow from the entries."""
+def _lookups(chain: Mapping[str, Entry], inventory: Inventory) -> Iterator[Problem]:
+    """The lookups by project and by set that do not follow from the entries, which `chain` has by digest."""
+    entries = tuple(chain.values())
     try:
         head = datafile.loads(inventory.store.read(keys.LEDGER_HEAD).data, Head, name=keys.LEDGER_HEAD)
     except (CairnError, OSError):
-        if not entries and inventory.below("ledger/"):
-            text = "the ledger has lost its entries: restore it from a copy of the store"
-            yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(0), said=text)
+        if keys.LEDGER_HEAD in inventory.objects or (not entries and inventory.below("ledger/")):
+            text = f"{keys.LEDGER_HEAD} cannot be read: remove it, and the next writer makes it again"
+            text = text if entries else "the ledger has lost its entries: restore it from a copy of the store"
+            yield Problem(code="ledger", index=None, where=keys.LEDGER_HEAD, said=text)
         return  # without it nothing is looked up
-    if head.number >= len(entries):
-        text = f"the ledger had {head.number + 1} entries, and has {len(entries)}: restore it from a copy"
-        yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=text)
+    if (
+        lost := head.number >= len(entries)
+    ) or head.digest not in chain:  # no other names the last one's digest
+        key = keys.ledger_entry_key(min(head.number, len(entries)))
+        text = (
+            f"the ledger had {head.number + 1} entries, and has {len(entries)}"
+            if lost
+            else f"{key} was changed"
+        )
+        yield Problem(code="ledger", index=None, where=key, said=f"{text}: restore it from a copy")
         return
     if head.number != len(entries) - 1:  # a writer is at work or has died: readers go by the entries after it
         return

@@ -496,5 +496,5 @@ def decode_pointer(data: bytes, *, name: str) -> Pointer:
     try:
         return datafile.loads(data, Pointer, name=name)
     except UsageError as error:
-        tip = "see which generations there are: cairn index repair --index …"
+        tip = "see which generations may be current: cairn index repair"
         raise DamagedIndexError(str(error), tip=tip) from error

@@ -14,7 +14,14 @@ from cairn.errors import CairnError, GateError, StoreError
 from cairn.output.wording import short_id
 from cairn.release.index import commit, keys
 from cairn.release.index.commit import attempts
-from cairn.release.index.generation import Action, FileEntry, IndexSet, ProjectState, project_of
+from cairn.release.index.generation import (
+    Action,
+    DamagedIndexError,
+    FileEntry,
+    IndexSet,
+    ProjectState,
+    project_of,
+)
 from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set
 from cairn.release.ledger import Ledger, standing_of
 from cairn.release.ledger_entries import Event, rebuilds_of
@@ -164,7 +171,10 @@ def finish_interrupted(store: Store) -> None:
     """
     marking = marking_from_ledger(store)
     for name in existing(store):
-        snapshot = Index(store, name).load()
+        try:
+            snapshot = Index(store, name).load()
+        except DamagedIndexError:
+            continue
         for set_id in snapshot.set_ids:
             with contextlib.suppress(CairnError):
                 listed = snapshot.set(set_id)

@@ -23,6 +23,7 @@ from cairn.output import Progress, silent
 from cairn.release.index import keys
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import (
+    MIRRORED,
     PUBLISHED,
     Action,
     Attested,
@@ -278,7 +279,9 @@ def _check(dists: Sequence[Dist], build: str) -> None:
     if problems:
         raise StoreError(
             f"not published: {'; '.join(problems)}",
-            tip="build it again with a name and metadata that are plain",
+            tip="mirror a different version: --require 'NAME!=VERSION'"
+            if build == MIRRORED
+            else "build it again under a new version, with a name and metadata that are plain",
         )
     # No gate will look at wheel variants, which may lack something of what was split.
     for path in (item.path for item in dists if item.variant is not None):

@@ -299,6 +299,8 @@ def _problem(file: LockedFile) -> str | None:
         return f"{file.file_name} is not of {file.name} {file.version}"
     if not _SHA256.fullmatch(file.sha256):
         return f"what is given for {file.file_name} is not a sha256"
+    if name.build is not None:
+        return f"{file.file_name} has the build tag {name.build!r}, of which installers take the highest"
     return f"{file.name} is of the ROCm SDK, which comes from ROCm alone" if is_of_sdk(file.name) else None
 
 
@@ -369,7 +371,7 @@ def resolve(
 
     Raises:
         NetworkError: a requirement cannot be met there, or the index cannot be reached; uv's explanation.
-        UsageError: uv has no name for a platform.
+        UsageError: uv has no name for a platform, or no mirror may hold a file that it chooses.
     """
     locked: list[LockedFile] = []
     earlier = before.files if before is not None else ()
@@ -378,6 +380,11 @@ def resolve(
         lines = tuple(lines_for(entries, platform))
         known = [f for f in earlier if platform.takes(f.file_name, None)]
         locked += _locked(lines, platform, settings=settings, known=known)
+    if problems := dict.fromkeys(filter(None, map(_problem, locked))):
+        raise UsageError(
+            f"not locked, since no mirror may hold it: {'; '.join(problems)}",
+            tip="have a different version be taken: --require 'NAME!=VERSION'",
+        )
     return MirrorLock(
         stack=stack.name,
         pythons=tuple(dict.fromkeys(platform.python for platform in platforms)),

@@ -103,8 +103,8 @@ def _name_problems(filename: str, build: str) -> Iterator[str]:
         parts = parse_file_name(filename, variants_too=True)
         prefix, spelt = parts.prefix, filename.split("-")[1]
         if parts.build is not None:
-            # PEP 427: an installer takes the highest build of a version, tested or not.
-            yield f"it has the build tag {parts.build!r}; build it again under a new version"
+            # PEP 427
+            yield f"it has the build tag {parts.build!r}, of which installers take the highest, tested or not"
         if parts.variant is not None and build != PUBLISHED:
             # It would be offered with a set that was tested without it, or without what its index says of it.
             yield f"it is the wheel variant {parts.variant}, which no gate can judge; publish it by itself"

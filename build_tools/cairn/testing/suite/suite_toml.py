@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
@@ -146,8 +147,10 @@ def _matching(tests: Path, names: Iterable[str], *, must: bool = True) -> list[s
         plain = name.removesuffix(".py")
         if Path(plain).is_absolute() or ".." in Path(plain).parts:
             raise UsageError(f"{name} is not a module below the folder of tests")
+        # Only as a whole part may `**` be before Python 3.13; in a name it is `*`, as since then.
+        pattern = "/".join(part if part == "**" else re.sub(r"\*+", "*", part) for part in plain.split("/"))
         # `x/**` is all below x; a pattern that ends in `**` finds folders only.
-        pattern = f"{plain}/*" if plain.endswith("**") else plain
+        pattern = f"{pattern}/*" if pattern.endswith("**") else pattern
         paths = sorted(path for path in tests.glob(f"{pattern}.py") if path.is_file())
         if must and not paths:
             known = [path.relative_to(tests).with_suffix("").as_posix() for path in tests.rglob("test_*.py")]

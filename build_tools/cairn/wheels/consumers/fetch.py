@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -55,7 +56,7 @@ def wheels_of(consumer: Consumer, folder: Path, *, python: str, platform: str) -
 def _here(consumer: Consumer) -> Iterator[Path]:
     for text in consumer.wheels:
         path = Path(text)
-        matches = sorted(path.parent.glob(path.name)) if not path.is_file() else [path]
+        matches = sorted(path.parent.glob(re.sub(r"\*+", "*", path.name))) if not path.is_file() else [path]
         if not matches:
             raise UsageError(
                 f"there is no wheel {text} of the consumer {consumer.name}", tip="correct its `wheels`"

@@ -57,7 +57,8 @@ class PythonName:
 
     Attributes:
         path: where users find it: `torch.nn.Linear`.
-        kind: `module`, `class`, `function`, `attribute` or `unknown`, what is imported and cannot be read.
+        kind: `module`, `class`, `function`, `attribute` or `unknown`: what is imported, or another
+            name's value, and cannot be read.
         parameters: of a function, or of a class that has an `__init__` of its own, without `self`; None where
             there is none, or several signatures.
         target: where it is defined, if that is elsewhere.
@@ -194,6 +195,14 @@ class PythonSources:
             path = _leads_to(member)
         return None
 
+    def kind(self, what: griffe.Object) -> str:
+        """`class`, `function` or `attribute`; `unknown` for what is another name's value: `A = _c.A`."""
+        if what.is_class or what.is_function:
+            return what.kind.value
+        value = getattr(what, "value", None)
+        is_name = isinstance(value, self._griffe.ExprName | self._griffe.ExprAttribute)
+        return "unknown" if is_name else "attribute"
+
     def inherited(self, what: griffe.Object) -> tuple[frozenset[str], bool]:
         """The public names that a class has from its bases, and whether it may have more that cannot be read.
 
@@ -328,7 +337,7 @@ def _described(sources: PythonSources, path: str, what: griffe.Object | griffe.A
     inherited, has_foreign_base = sources.inherited(target)
     yield PythonName(
         path=path,
-        kind=target.kind.value if target.is_class or target.is_function else "attribute",
+        kind=sources.kind(target),
         parameters=_parameters(target),
         target=elsewhere,
         inherited=inherited,

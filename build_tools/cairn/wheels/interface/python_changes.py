@@ -22,7 +22,7 @@ class PythonChange:
     Attributes:
         removed: names that are gone; what was inside of one that is gone is not named.
         perhaps: those of them that may be there yet: their module makes names while it is imported, or their
-            class has a base of another project.
+            class has a base of another project, or cannot be read any more.
         added: new names, likewise.
         breaking: changes of signatures and kinds that break callers, as `demo.f: parameter x is gone`.
         other: changes of signatures that break nobody: new parameters with a default, other defaults.
@@ -45,7 +45,9 @@ def between(one: PythonApi, other: PythonApi) -> PythonChange:
     come = {path for path in new.keys() - old.keys() if not _inherited(path, old)}
     top_gone = sorted(path for path in gone if path.rpartition(".")[0] not in gone)
     owners = {path: path.rpartition(".")[0] for path in top_gone}
-    is_open = other.dynamic | {path for path, one in new.items() if one.has_foreign_base}
+    is_open = other.dynamic | {
+        path for path, one in new.items() if one.has_foreign_base or one.kind == "unknown"
+    }
     perhaps = {path for path, owner in owners.items() if owner in is_open}
     breaking: list[str] = []
     harmless: list[str] = []

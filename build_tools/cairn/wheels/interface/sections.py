@@ -79,10 +79,7 @@ def _interface(difference: Difference) -> Iterator[Section]:
         lines = [
             *(Line(sign="-", text=path) for path in python.removed),
             *(
-                Line(
-                    sign="-",
-                    text=f"{path} (unless made when imported, or inherited)",
-                )
+                Line(sign="-", text=f"{path} (unless made when imported, inherited, or compiled)")
                 for path in python.perhaps
             ),
             *(Line(sign="+", text=path) for path in python.added),

@@ -166,13 +166,22 @@ def test_rendering_puts_right_what_somebody_wrote_and_writes_nothing_else(releas
     assert contents(released) == before
 
 
+@pytest.mark.parametrize("left", [None, b"", b"{", b"null"])
 def test_the_command_lists_what_may_have_counted_and_has_it_count(
-    folder: LocalStore, capsys: pytest.CaptureFixture[str]
+    folder: LocalStore, left: bytes | None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     at = ["--store", str(folder.path)]
     assert main(["index", "repair", *at]) == 0
     assert "say what is current" in capsys.readouterr().out
-    folder.delete("release/state.json")
+    if left is None:
+        folder.delete("release/state.json")
+    else:
+        folder.write("release/state.json", left)
+    assert main(["index", "repair", *at, "--index", "staging"]) == 0
+    assert main(["release", "log", *at, "--index", "release"]) == 9
+    assert "cairn index repair" in capsys.readouterr().err
+    assert main(["index", "repair", *at, "--index", "release"]) == 9
+    assert "--generation 3-" in capsys.readouterr().err
     assert main(["index", "repair", *at]) == 9
     captured = capsys.readouterr()
     found = re.search(r"cairn index repair --index release --generation (3-[0-9a-f]{12})", captured.err)
@@ -182,7 +191,7 @@ def test_the_command_lists_what_may_have_counted_and_has_it_count(
     assert json.loads(capsys.readouterr().out)["indexes"][-1]["candidates"]
     assert main(["index", "repair", *at, "--generation", found[1]]) == 2
     assert main(["index", "repair", *at, "--index", "release", "--generation", found[1], "--dry-run"]) == 0
-    assert not folder.exists("release/state.json")
+    assert folder.exists("release/state.json") is (left is not None)
     assert main(["index", "repair", *at, "--index", "release", "--generation", found[1]]) == 0
     assert "generation 3 of release is current" in capsys.readouterr().out
     assert main(["index", "check", *at, "--hashes"]) == 0

@@ -53,6 +53,14 @@ def test_modules_come_with_the_variables_of_their_group(tests: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["**test_nn*", "test_**", "test_**.py", "***"])
+def test_two_stars_in_a_name_are_one(tests: Path, name: str) -> None:
+    assert list(suite_toml.choose(CONFIG, tests, Choice(include=(name,)))) == [
+        "test_nn.py",
+        "test_nn_more.py",
+    ]
+
+
 def test_a_user_may_name_modules_as_upstream_does(tests: Path) -> None:
     choice = Choice(include=("inductor/test_x", "test_nn.py"))
     assert suite_toml.choose(CONFIG, tests, choice) == {"inductor/test_x.py": {}, "test_nn.py": {"A": "1"}}

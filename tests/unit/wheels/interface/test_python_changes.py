@@ -92,6 +92,20 @@ def test_what_a_class_of_another_project_may_have_is_only_perhaps_gone(make_whee
     assert made.perhaps == ("demo.Far.own",)
 
 
+def test_what_a_name_of_something_compiled_has_is_only_perhaps_gone(make_wheel: MakeWheel) -> None:
+    """As of cryptography 44, whose classes went into a module in Rust, and scipy 1.15, which lost a stub."""
+    own = "class One:\n    def run(self, x): ...\n"
+    plain = {"demo/__init__.py": f"from demo._c import Two\n{own}", "demo/_c.pyi": own.replace("One", "Two")}
+    for text in ("One = demo._c.One\n", "One = _c.One\n", "One = _One\n", "One: object = _c.One\n"):
+        compiled = {
+            "demo/__init__.py": f"import demo._c\nfrom demo import _c\nfrom demo._c import Two, _One\n{text}",
+            "demo/_c.abi3.so": "",
+        }
+        made = change(make_wheel, plain, compiled)
+        assert (made.removed, made.breaking) == ((), ()), text
+        assert made.perhaps == ("demo.One.run", "demo.Two.run")
+
+
 def test_a_module_that_cannot_be_parsed_is_named(make_wheel: MakeWheel) -> None:
     """One in the syntax of a newer Python than ours has names that nobody compares."""
     before, after = wheels(make_wheel, {"demo.py": "def f(x, :\n"}, {"demo.py": "def g(:\n"})
