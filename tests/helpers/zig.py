@@ -40,9 +40,7 @@ def small_wheel(folder: Path) -> Path:
 
 def _write(path: Path, dist: importlib.metadata.Distribution, version: str, tag: str) -> None:
     before, about = f"ziglang-{dist.version}.dist-info", f"ziglang-{version}.dist-info"
-    metadata = (dist.read_text("METADATA") or "").replace(
-        f"Version: {dist.version}\n", f"Version: {version}\n"
-    )
+    metadata = dist.read_text("METADATA") or ""
     own = {
         f"{about}/METADATA": metadata.replace(f"\nVersion: {dist.version}\n", f"\nVersion: {version}\n"),
         f"{about}/WHEEL": f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: false\nTag: {tag}\n",
