@@ -67,7 +67,7 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEF
     within each other, and is raised; what has not begun is dropped.
     """
     every = tuple(items)
-    if len(every) < 2:  # noqa: PLR2004 - a thread helps nobody
+    if len(every) < 2 or jobs == 1:  # noqa: PLR2004 - a thread helps nobody
         return tuple(map(work, every))
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - which most commands do without
 

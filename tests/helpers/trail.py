@@ -10,25 +10,34 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers import zig
+
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "external-builds" / "sample"
+
+
+def shared_cache() -> Path:
+    """A folder for what all tests share, those of later runs too."""
+    return Path(os.environ.get("CAIRN_TEST_CACHE", ROOT / ".cairn" / "test-cache")).absolute()
 
 
 def clean_environment(cache: Path, *, own_environments: bool = False) -> dict[str, str]:
     """The caller's variables; Cairn's cache is the test's own, and colours and plugins of pytest are out.
 
     The environments of builds, and the SDK that a stack makes itself, are shared by all tests, unless
-    `own_environments`: one with ziglang has 17,000 files.
+    `own_environments`. SDKs have the compiler that `helpers.zig` makes.
     """
     dropped = ("PYTEST_", "CAIRN_", "GITHUB_ACTIONS", "VIRTUAL_ENV", "PYTHONPATH")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
-    shared = os.environ.get("CAIRN_TEST_CACHE", str(ROOT / ".cairn" / "test-cache"))
+    shared = shared_cache()
     for folder in () if own_environments else (cache / "build-envs", cache / "sdk"):
         if not folder.is_symlink():
-            Path(shared, folder.name).mkdir(parents=True, exist_ok=True)
+            (shared / folder.name).mkdir(parents=True, exist_ok=True)
             cache.mkdir(parents=True, exist_ok=True)
-            folder.symlink_to(Path(shared, folder.name))
-    return kept | {"CAIRN_CACHE_DIR": str(cache), "ZIG_GLOBAL_CACHE_DIR": f"{shared}/zig", "COLUMNS": "200"}
+            folder.symlink_to(shared / folder.name)
+    links = f"{kept.get('PIP_FIND_LINKS', '')} {zig.small_wheel(shared).parent.as_uri()}".strip()
+    own = {"CAIRN_CACHE_DIR": str(cache), "ZIG_GLOBAL_CACHE_DIR": f"{shared}/zig", "COLUMNS": "200"}
+    return kept | own | {"PIP_FIND_LINKS": links}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,8 +83,9 @@ class MemoryStore:
 
     def folders(self, prefix: str) -> Iterator[str]:
         """See `Store.folders`."""
-        below = (key.removeprefix(prefix) for key in self.objects.copy() if key.startswith(prefix))
-        yield from sorted({rest.partition("/")[0] for rest in below if "/" in rest})
+        at = len(prefix)
+        below = [key for key in list(self.objects) if key.startswith(prefix)]
+        yield from sorted({key[at:end] for key in below if (end := key.find("/", at)) >= 0})
 
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""

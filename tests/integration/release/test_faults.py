@@ -13,7 +13,7 @@ import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
-from cairn.release.index import marks
+from cairn.release.index import generation, marks
 from cairn.release.index.commit import recover
 from cairn.release.index.snapshot import Index, existing
 from cairn.release.pages import chooser, landing, status
@@ -70,6 +70,27 @@ def audits_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """There are hundreds of audits, of a store that answers at once."""
     for module in ("audit.audit", "audit.chains", "audit.offered", "audit.sets", "gc", "ledger"):
         monkeypatch.setattr(f"cairn.release.{module}._AT_ONCE", 1)
+
+
+class Clock(datetime):
+    """A clock that goes on by a millisecond whenever it is asked, from one time in each run of a command.
+
+    What a run writes is then, up to its fault, what the run before it has written.
+    """
+
+    begin = datetime.now(UTC)
+    asked = 0
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Clock:
+        cls.asked += 1
+        return cls.fromtimestamp(cls.begin.timestamp() + cls.asked / 1000, tz)
+
+
+@pytest.fixture(autouse=True)
+def clock_of_generations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Clock, "begin", datetime.now(UTC))
+    monkeypatch.setattr(generation, "datetime", Clock)
 
 
 @pytest.fixture(autouse=True)
@@ -282,14 +303,14 @@ def test_nothing_is_lost_or_mixed_in_a_folder(
 def check(
     run: Run, fresh: Callable[[], Store], plans_for: Callable[[list[tuple[str, str]]], Iterator[Plan]]
 ) -> None:
-    counted = FaultyStore(fresh(), Plan())
+    counted, Clock.asked = FaultyStore(fresh(), Plan()), 0
     before = offers(counted.inner)
     run(counted)
     expected = offers(counted.inner)
     tried = 0
     for plan in plans_for(counted.plan.requests):
         what = f"{plan.fault} at {plan.at} x {plan.times}: {counted.plan.requests[plan.at - 1]}"
-        store = FaultyStore(fresh(), plan)
+        store, Clock.asked = FaultyStore(fresh(), plan), 0
         with contextlib.suppress(CairnError):
             said = run(store)
             assert said in (True, None), f"{what}: it says that there was nothing to do"
@@ -344,7 +365,7 @@ def test_a_collector_that_dies_where_a_writer_has_died_leaves_a_store_in_order(
     tried = 0
     for at in deaths(counted.plan.requests):
         kind, key = counted.plan.requests[at - 1]
-        left = old_copy(before)
+        left, Clock.asked = old_copy(before), 0
         with contextlib.suppress(CairnError):
             run(FaultyStore(left, Plan(Fault.FAILED, at, FOR_GOOD)))
         left = old_copy(left)
@@ -389,7 +410,7 @@ def test_a_collector_between_any_two_requests_of_a_writer_takes_nothing_it_needs
 
     for at in deaths(counted.plan.requests):
         kind, key = counted.plan.requests[at - 1]
-        store = old_copy(before)
+        store, Clock.asked = old_copy(before), 0
         with contextlib.suppress(CairnError):
             run(FaultyStore(store, Beside(at=at)))
             assert offers(store) == expected, f"{at}: {kind} {key}"

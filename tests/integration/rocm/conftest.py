@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
 import sys
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,8 +12,10 @@ import pytest
 
 from cairn.rocm import install, package
 from cairn.venv import PackageSource
+from helpers import zig
 from helpers.rocm import KERNEL, VERSION, build_prefix, make_environment, request_for
 from helpers.serving import serving
+from helpers.trail import shared_cache
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -87,23 +87,12 @@ def dists_made_again(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def ziglang_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of the installed ziglang, put together again: an index needs every dependency."""
-    dist = importlib.metadata.distribution("ziglang")
-    path = tmp_path_factory.mktemp("ziglang") / f"ziglang-{dist.version}-py3-none-any.whl"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for file in dist.files or ():
-            if ".." not in file.parts and "__pycache__" not in file.parts and file.name != "INSTALLER":
-                archive.write(Path(str(dist.locate_file(file))), str(file))
-    return path
-
-
-@pytest.fixture(scope="session")
-def index_url(dists: Path, ziglang_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def index_url(dists: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A package index with the SDK and what it requires, and nothing else."""
     root = tmp_path_factory.mktemp("index")
-    for path in (*dists.iterdir(), ziglang_wheel):
-        name = path.name.partition(f"-{VERSION}" if path != ziglang_wheel else "-")[0]
+    compiler = zig.small_wheel(shared_cache())
+    for path in (*dists.iterdir(), compiler):
+        name = path.name.partition(f"-{VERSION}" if path != compiler else "-")[0]
         folder = root / "simple" / name.replace("_", "-")
         folder.mkdir(parents=True)
         (folder / path.name).symlink_to(path)

@@ -33,11 +33,10 @@ def test_folders_that_are_read_are_closed(trees: dict[str, ast.Module]) -> None:
     for name, tree in trees.items():
         nodes = list(ast.walk(tree))
         managed = {item.context_expr for node in nodes if isinstance(node, ast.With) for item in node.items}
-        open_ones += [
-            f"{name}:{node.lineno}"
-            for node in nodes
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "os.scandir" and node not in managed
-        ]
+        for node in nodes:
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="os"), attr="scandir")):
+                    open_ones += [f"{name}:{node.lineno}"] if node not in managed else []
     assert open_ones == []
 
 
