@@ -126,13 +126,9 @@ def folder_beside(path: Path) -> Iterator[Path]:
 
     An existing folder at `path` is replaced as a whole; of several writers at once, the last one wins.
     """
-    part = _part_of(path)
-    part.mkdir()
-    try:
+    with scratch(path.parent, path.name) as part:
         yield part
         _replace_folder(part, path)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -52,15 +53,18 @@ def test_folder_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["folder"]
 
 
+@pytest.mark.parametrize("make", [files.filling, files.folder_beside])
 @pytest.mark.parametrize("exists", [False, True])
-def test_what_a_killed_run_left_goes_with_the_next_one(tmp_path: Path, *, exists: bool) -> None:
+def test_what_a_killed_run_left_goes_with_the_next_one(
+    tmp_path: Path, make: Callable[[Path], AbstractContextManager[Path]], *, exists: bool
+) -> None:
     target = tmp_path / "wheels"
     if exists:
         target.mkdir()
-    code = """
+    code = f"""
 import pathlib, sys
 from cairn import files
-with files.filling(pathlib.Path(sys.argv[1])) as part:
+with files.{make.__name__}(pathlib.Path(sys.argv[1])) as part:
     (part / "a").touch()
     print()
     sys.stdin.read()
@@ -69,17 +73,16 @@ with files.filling(pathlib.Path(sys.argv[1])) as part:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        with files.filling(target) as part:  # beside one that lives
+        with make(target) as part:  # beside one that lives
             (part / "b").touch()
         assert len(list(tmp_path.rglob("a"))) == 1
         child.kill()
     if not exists:
         shutil.rmtree(target)
-    with files.filling(target) as part:
+    with make(target) as part:
         (part / "c").touch()
-    assert sorted(str(path.relative_to(tmp_path)) for path in files.walk(tmp_path)) == (
-        ["wheels/b", "wheels/c"] if exists else ["wheels/c"]
-    )
+    left = sorted(str(path.relative_to(tmp_path)) for path in files.walk(tmp_path))
+    assert left == (["wheels/b"] if exists and make is files.filling else []) + ["wheels/c"]
 
 
 @pytest.mark.parametrize("error", [errno.EEXIST, errno.EIO])

@@ -13,7 +13,6 @@ import gzip
 import hashlib
 import lzma
 import re
-import shutil
 import tarfile
 import urllib.parse
 import urllib.request
@@ -211,8 +210,6 @@ def _inside(file: Path, pinned: PinnedFile, *, say: Progress) -> Path:
         if known is not None:
             console.current().warn(f"{inside} was changed, and is unpacked again from {file.name}")
         say(f"unpacking {pinned.name}")
-        for left in file.parent.glob(".*.part"):  # by a run that was killed
-            shutil.rmtree(left, ignore_errors=True)
         with files.folder_beside(inside) as part:
             _unpack(file, part)
         datafile.write(note, _UnpackRecord(inventory=files.inventory(inside)))
