@@ -184,11 +184,10 @@ def _moment(to: str) -> datetime:
     try:
         if _DATE.fullmatch(to):
             return datetime.fromisoformat(to).replace(tzinfo=UTC) + timedelta(days=1)
-        moment = datetime.fromisoformat(to)
+        moment = datetime.fromisoformat(to) + timedelta(microseconds=1)
     except (ValueError, OverflowError) as error:
         raise UsageError(f"{to[:60]!r} names no generation", tip=_HOW_TO_NAME) from error
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return moment + timedelta(microseconds=1)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _change(now: Snapshot, past: Snapshot) -> Change:

@@ -116,7 +116,10 @@ NOTHING = "names no generation"
     [
         ("4", StoreError, "no generation 4: 3 is its newest"),
         ("ffffffff", StoreError, "never had a set ffffffff"),
-        *((to, UsageError, NOTHING) for to in ("yesterday", "2026-13-45", "9999-12-31", "", "-1")),
+        *(
+            (to, UsageError, NOTHING)
+            for to in ("yesterday", "2026-13-45", "9999-12-31", "9999-12-31T23:59:59.999999", "", "-1")
+        ),
     ],
 )
 def test_what_names_no_generation_is_refused(
