@@ -85,6 +85,13 @@ with files.{make.__name__}(pathlib.Path(sys.argv[1])) as part:
     assert left == (["wheels/b"] if exists and make is files.filling else []) + ["wheels/c"]
 
 
+def test_the_current_folder_is_filled_by_its_dot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with files.filling(Path()) as part:
+        (part / "a").touch()
+    assert os.listdir() == ["a"]
+
+
 @pytest.mark.parametrize("error", [errno.EEXIST, errno.EIO])
 def test_a_folder_that_cannot_be_renamed_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
