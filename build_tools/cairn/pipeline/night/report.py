@@ -32,7 +32,6 @@ from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none,
 
 V = TypeVar("V", bound=datafile.Value)
 
-_SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
 _ORDER: tuple[Outcome, ...] = ("failed", "cancelled", "expected", "held", "untested", "good")
 _MANY = 48  # hours; from then on an age is said in days
 _ENDED_AS = {"failure": "failed", "cancelled": "was cancelled"}  # in the words of GitHub's
@@ -419,10 +418,12 @@ def overdue(
     """
     nights = [one for one in plan.every(store) if release in (None, one.release)]
     # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
-    texts = [f"{n.line}: the night {n.night} began at {n.frozen}" for n in nights if _age(n.frozen) < -_SKEW]
+    texts = [
+        f"{n.line}: the night {n.night} began at {n.frozen}" for n in nights if _age(n.frozen) < -records.SKEW
+    ]
     newest: dict[str, NightPlan] = {}
     for one in sorted(nights, key=lambda one: one.frozen):
-        if _age(one.frozen) >= -_SKEW and not one.refs:
+        if _age(one.frozen) >= -records.SKEW and not one.refs:
             newest[one.line] = one
     for line in lines or tuple(newest):
         if (night := newest.get(line)) is None:
