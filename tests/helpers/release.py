@@ -18,8 +18,8 @@ from cairn.release.audit import audit as check
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index import keys, listing
 from cairn.release.index.commit import attempts
-from cairn.release.index.generation import Action
-from cairn.release.index.snapshot import Change, Index, Snapshot
+from cairn.release.index.generation import Action, digest_of, encode
+from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 from cairn.release.provenance.attest import Attester
 from cairn.release.publish import distribution, stage
 from cairn.release.publish.files import publish_dists
@@ -318,6 +318,15 @@ def move(
 
 class Broken(Exception):  # noqa: N818 - what a crash looks like from inside
     pass
+
+
+def die_before_pages(store: Store, index: str) -> None:
+    """Have the writer of an index's last generation not have written its pages."""
+    now = Index(store, index).load()
+    assert now.pointer is not None
+    parent = now.generation.parent or digest_of(encode(empty(index)))
+    pointer = msgspec.structs.replace(now.pointer, rendered=now.generation.number - 1, rendered_digest=parent)
+    store.write(keys.state_key(index), encode(pointer))
 
 
 class Breaking(MemoryStore):

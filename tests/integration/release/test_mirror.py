@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import NetworkError, StoreError
+from cairn.release.audit.audit import audit
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
@@ -14,7 +15,7 @@ from cairn.release.publish import distribution
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.mirror import mirror
 from cairn.store.folder import LocalStore
-from helpers.release import make_wheel
+from helpers.release import die_before_pages, make_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,9 @@ def test_third_parties_are_fetched_with_what_they_need_and_siblings_are_not(
         "numpy-2.0",
         "ok-1.0",
     ]
+    die_before_pages(store, "staging")
     assert mirror(store, "staging", dists=[torch, vision]).added == ()
+    assert audit(store).good
 
 
 @pytest.mark.usefixtures("upstream")

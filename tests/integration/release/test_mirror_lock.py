@@ -14,6 +14,7 @@ import pytest
 from cairn import stack
 from cairn.cli.main import main
 from cairn.errors import GateError, NetworkError, StoreError
+from cairn.release.audit.audit import audit
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.keys import index_url
 from cairn.release.index.snapshot import Index
@@ -22,7 +23,7 @@ from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.store.folder import LocalStore
-from helpers.release import make_wheel
+from helpers.release import die_before_pages, make_wheel
 
 pytestmark = pytest.mark.slow
 
@@ -121,8 +122,10 @@ def test_an_index_is_brought_to_hold_the_lock_and_is_left_alone_when_it_does(
     assert main(["index", "mirror", "sync", *command]) == 0
     capsys.readouterr()
     shutil.rmtree(upstream.path)  # nothing more is fetched
+    die_before_pages(store, "staging")
     assert main(["index", "mirror", "sync", *command]) == 0
     assert json.loads(capsys.readouterr().out)["added"] == []
+    assert audit(store).good
     assert main(["index", "mirror", "sync", "--check", *command]) == 0
 
 

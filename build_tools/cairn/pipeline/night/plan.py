@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Literal
 
 from cairn import datafile, targets
@@ -25,6 +25,7 @@ from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance.attest import Attester
+from cairn.release.records import SKEW
 from cairn.release.trust.signers import Trust
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
@@ -289,7 +290,7 @@ def read(
         release: the channel that `latest` is promoted to.
 
     Raises:
-        StoreError: there is none.
+        StoreError: there is none; or `latest` is yet to come, by our clock.
     """
     if night == "latest":
         candidates = (
@@ -301,6 +302,11 @@ def read(
         if newest is None:
             which = "".join((f" of {line}" if line else "", f" to {release}" if release else ""))
             raise StoreError(f"{store.url} has no night{which}", tip="cairn ci night freeze begins one")
+        if datetime.fromisoformat(newest.frozen) > datetime.now(UTC) + SKEW:
+            raise StoreError(
+                f"the latest night, {newest.night}, began at {newest.frozen}, which is yet to come",
+                tip="name a night by its id; if the clock of this machine is wrong, set it",
+            )
         return newest
     existing = find(store, night)
     if existing is None:

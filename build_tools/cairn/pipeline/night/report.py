@@ -32,7 +32,6 @@ from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none,
 
 V = TypeVar("V", bound=datafile.Value)
 
-_SKEW = timedelta(minutes=5)  # by which the clocks of two machines may differ
 _ORDER: tuple[Outcome, ...] = ("failed", "cancelled", "expected", "held", "untested", "good")
 _MANY = 48  # hours; from then on an age is said in days
 _ENDED_AS = {"failure": "failed", "cancelled": "was cancelled"}  # in the words of GitHub's
@@ -425,7 +424,7 @@ def overdue(
     for one in sorted(nights, key=lambda one: one.frozen):
         stack = f"{one.stack}, " if several else ""
         # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
-        if _age(one.frozen) < -_SKEW:
+        if _age(one.frozen) < -records.SKEW:
             texts.append(f"{stack}{one.line}: the night {one.night} began at {one.frozen}")
         elif not one.refs and one.line in (lines or (one.line,)):
             newest.setdefault(one.line, {})[stack] = one

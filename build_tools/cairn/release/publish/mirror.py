@@ -18,6 +18,7 @@ from packaging.version import Version
 from cairn import extras, files, package_index, process
 from cairn.errors import NetworkError, ProcessError, StoreError
 from cairn.release.index import keys
+from cairn.release.index.commit import recover
 from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.publish import distribution, mirror_lock, rules
@@ -70,6 +71,7 @@ def mirror(
         if len(added) == _ROUNDS:
             raise NetworkError(f"still missing after fetching: {'; '.join(map(str, lacking))}")
         added.append(_fetch(Index(store, index).load(), lacking))
+    recover(Index(store, index))  # a run that died may have published all, and written no page of it
     return Published(added=tuple(entry for published in added for entry in published.added))
 
 
@@ -121,7 +123,10 @@ def sync(
             tip="a published name never changes its bytes: lock a different version",
         )
     lacking = tuple(f for f in _lacking(lock, snapshot) if only is None or only.takes(f.file_name, None))
-    if dry_run or not lacking:
+    if dry_run:
+        return lacking
+    if not lacking:
+        recover(Index(store, index))  # as above
         return lacking
     by_key = {
         key: file for file in lacking if store.exists(key := keys.file_key(file.sha256, file.file_name))

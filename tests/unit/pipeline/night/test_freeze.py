@@ -177,7 +177,7 @@ def test_a_night_that_was_edited_is_none_and_holds_up_no_other(
 
 def test_the_last_night_to_a_channel_is_not_the_last_of_all(run: NightRun) -> None:
     """A release waits for its reviewers, and no job of the nights may take it for one of theirs."""
-    later = msgspec.structs.replace(run.plan, night="8", release="nightly", frozen="2999-01-01T00:00:00Z")
+    later = msgspec.structs.replace(run.plan, night="8", release="nightly", frozen=now())
     plan.create(run.store, later, FROZEN)
     assert plan.read(run.store, "latest").night == "8"
     assert plan.read(run.store, "latest", release="release").night == "7"
@@ -185,6 +185,19 @@ def test_the_last_night_to_a_channel_is_not_the_last_of_all(run: NightRun) -> No
         plan.read(run.store, "latest", release="prerelease")
     with pytest.raises(StoreError, match="has no night"):
         plan.read(run.store, "latest", stack="pytorch")
+
+
+def test_a_night_of_tomorrow_is_not_taken_for_the_last_one(run: NightRun) -> None:
+    """A machine's clock was wrong when it was frozen, or ours is: any night may be the one that is meant."""
+    plan.create(
+        run.store, msgspec.structs.replace(run.plan, night="8", frozen="2999-01-01T00:00:00Z"), FROZEN
+    )
+    with pytest.raises(
+        StoreError, match="night, 8, began at 2999-01-01T00:00:00Z, which is yet to come"
+    ) as caught:
+        plan.read(run.store, "latest")
+    assert "by its id" in (caught.value.tip or "")
+    assert plan.read(run.store, "7") == run.plan
 
 
 def test_two_plans_are_never_one_night(run: NightRun) -> None:
