@@ -79,6 +79,8 @@ def pristine(place: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     up.commit("torch", {}, "Add submodules")
     git(up.work("torch"), "tag", "-m", "Two nine", "v2.9.0")
     git(up.work("torch"), "push", "--quiet", "origin", "v2.9.0")
+    for objects in [*folder.rglob("objects")]:
+        git(objects.parent, "repack", "-a", "-d", "--quiet")  # else each copy has a folder for each object
     return folder.rename(tmp_path_factory.mktemp("pristine") / folder.name)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from helpers.sources import Upstream, git
+from helpers.sources import EVERY_MOMENT, Upstream, git
 
 PROGRAM = Path(__file__).with_name("killing.py")
 
@@ -51,7 +51,8 @@ def test_killed_at_its_first_steps(small: Upstream, tmp_path: Path, start: str) 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["", "old"])
 def test_killed_at_any_step(small: Upstream, tmp_path: Path, start: str) -> None:
-    stride = 11  # from anywhere, so that in the course of time every step has its turn
+    # From anywhere, so that in the course of time every step has its turn; two seconds each.
+    stride = 1 if EVERY_MOMENT else 22
     first = random.randint(1, stride)  # noqa: S311
     found = kill(small, tmp_path, start=start, first=first, stride=stride, last=1000)
     assert found["wrong"] == [], f"from {first}"
