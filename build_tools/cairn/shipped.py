@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-ARCHIVE = "shipped.zip"
-"""The archive in a wheel, in the package."""
+ARCHIVE = "shipped.zip.z"
+"""The archive in a wheel, in the package; compressed as a whole, it takes a third less than by member."""
 
 STACKS = ("sample", "pytorch", "pyg", "torchdevice")
 """The stacks among them: `stacks/sample/stack.toml` …"""
@@ -48,11 +50,13 @@ def of_checkout(root: Path) -> Iterator[tuple[str, Path]]:
 
 def pack(root: Path, archive: Path) -> None:
     """Write the archive of a wheel; the same files give the same bytes."""
-    with zipfile.ZipFile(archive, "w") as out:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as out:
         for name, path in of_checkout(root):
             entry = zipfile.ZipInfo(name, _DATE)
             entry.external_attr = (0o755 if path.stat().st_mode & 0o100 else 0o644) << 16
-            out.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+            out.writestr(entry, path.read_bytes())
+    archive.write_bytes(zlib.compress(packed.getvalue(), 9))
 
 
 def read(prefix: str) -> Mapping[str, bytes]:
@@ -61,7 +65,7 @@ def read(prefix: str) -> Mapping[str, bytes]:
     if archive is None:
         paths = ((name, path) for name, path in of_checkout(_checkout()) if name.startswith(prefix))
         return {name.removeprefix(prefix): path.read_bytes() for name, path in paths}
-    with zipfile.ZipFile(archive) as content:
+    with _opened(archive) as content:
         names = [name for name in content.namelist() if name.startswith(prefix)]
         return {name.removeprefix(prefix): content.read(name) for name in names}
 
@@ -84,6 +88,10 @@ def _archive() -> Path | None:
     return path if path.is_file() else None
 
 
+def _opened(archive: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(io.BytesIO(zlib.decompress(archive.read_bytes())))
+
+
 def _checkout() -> Path:
     return Path(__file__).parents[2]
 
@@ -103,7 +111,7 @@ def _unpacked(archive: Path) -> Path:
     if place.is_dir():
         return place
     place.parent.mkdir(parents=True, exist_ok=True)
-    with files.folder_beside(place) as part, zipfile.ZipFile(archive) as content:
+    with files.folder_beside(place) as part, _opened(archive) as content:
         for entry in content.infolist():
             (part / entry.filename).parent.mkdir(parents=True, exist_ok=True)
             (part / entry.filename).write_bytes(content.read(entry))
