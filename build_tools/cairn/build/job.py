@@ -186,7 +186,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
     return BuildRequest(
         **(job.settings() | changed),
         work_dir=job.environments(),
-        cache_dir=files.cache_dir() / "wheels",
+        cache_dir=files.cache_dir() / ("wheels-signed" if job.vouched else "wheels"),
         targets=targets,
         sdk=installed,
         version_suffix=suffix,

@@ -38,6 +38,7 @@ class SdkRequest:
         extras: of the `rocm` package, such as `libraries` and `devel`.
         family: GPU family whose libraries are chosen; None leaves the choice to the `rocm` package.
         digest: of the packages at the source, where it is known: then their address does not matter.
+        reviewed: file name to the sha256 that it may have, of all that may be installed; None for anything.
     """
 
     source: PackageSource = field(default_factory=PackageSource)
@@ -45,6 +46,7 @@ class SdkRequest:
     extras: tuple[str, ...] = ("libraries", "devel")
     family: str | None = None
     digest: str | None = None
+    reviewed: Mapping[str, str] | None = None
 
     @property
     def exact(self) -> str | None:
@@ -133,6 +135,8 @@ class Job(BuildSettings):
 
     Attributes:
         line: release line that the user named; None takes that of the checkouts.
+        vouched: all that it is made from was reviewed or signed. Its wheels are kept apart from those of
+            others, which could have the same key and be made with another SDK.
         required: projects that must be built; others are skipped where their checkout is missing.
         sdk: which ROCm SDK, if one is installed now.
         install_rocm: install it first.
@@ -147,6 +151,7 @@ class Job(BuildSettings):
     """
 
     line: str | None = None
+    vouched: bool = False
     required: frozenset[str] = frozenset()
     sdk: SdkRequest = field(default_factory=SdkRequest)
     install_rocm: bool = False

@@ -176,6 +176,7 @@ def install(
             extras=request.extras,
             family=request.family,
             report=(report := env_dir / "cairn-sdk-report.json"),
+            reviewed=request.reviewed,
         ),
         log=log,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +45,8 @@ class InstallRequest:
         extras: what to install in addition to the runtime.
         family: the target family to install libraries for; None lets the SDK choose.
         report: receives pip's report of what it installed; None for none.
+        reviewed: file name to the sha256 that it may have (one of several, with spaces between), of all that
+            may be installed; needs `report`. None for anything.
     """
 
     python: Path
@@ -53,6 +55,7 @@ class InstallRequest:
     extras: tuple[str, ...] = DEFAULT_EXTRAS
     family: str | None = None
     report: Path | None = None
+    reviewed: Mapping[str, str] | None = None
 
     @property
     def requirement(self) -> str:
@@ -109,6 +112,14 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
         result = process.run(command, env=env, log=log, check=False, hidden=hidden)
     if result.returncode:
         raise _failure(request, result)
+    if request.reviewed is not None and request.report is not None:
+        # Before anything of it runs, and by what pip says of the bytes, however the page spelt its links.
+        for file in venv.installed_files(request.report):
+            if not file.sha256 or file.sha256 not in request.reviewed.get(file.file_name, "").split():
+                raise UsageError(
+                    f"{file.file_name} with sha256 {file.sha256} is not one that was reviewed",
+                    tip="find out who put it into the index; where it should be: cairn index mirror lock",
+                )
     # pip only warns about an extra that a package does not have, and exits with 0.
     unknown = tuple(dict.fromkeys(_UNKNOWN_EXTRA.findall(result.output)))
     if any(name in request.extras for name in unknown):

@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 
 from cairn import interpreters
 from cairn import stack as stacks
+from cairn.build import rocm_sdk
 from cairn.build.model import InstalledSdk, Job, SdkRequest
 from cairn.cli.main import main
 from cairn.errors import CairnError, UsageError
@@ -27,6 +29,7 @@ from cairn.release.publish import mirror_lock
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.trust import anchor
 from cairn.store.memory import MemoryStore
+from cairn.venv import PackageSource
 from helpers import packing
 from helpers.night import FROZEN, leg_of, plan_of
 from helpers.release import make_wheel
@@ -69,7 +72,8 @@ BACKEND = packing.backend("""
 import builder
 
 def build_wheel(folder, settings=None, metadata=None):
-    members = {"rocm/__init__.py": ""}
+    by = "MADE_BY_HIM = 1" if hasattr(builder, "MADE_BY_HIM") else ""
+    members = {"rocm/__init__.py": by}
     needs = ["rocm-sdk-core==VERSION"]
     return write_wheel(folder, "rocm", "VERSION", members, requires=needs).name
 """)
@@ -283,14 +287,111 @@ def test_a_build_installs_what_was_reviewed_and_runs_nothing_else_of_the_index(
     shutil.copytree(place.folder / "7.11.0", his, dirs_exist_ok=True)
     make_wheel(his, "builder", "9.0", content=evil)
     make_wheel(his, "rocm-sdk-core", "7.10.0", tag=f"cp{HERE.tag[2:]}-none-any", content=evil)
-    for number, name in enumerate(("rocm-7.10.0.tar.gz", "rocm_sdk_core-7.10.0-py3-none-any.whl")):
+    for name, why in (
+        ("rocm-7.10.0.tar.gz", "has other bytes than its index says"),
+        ("rocm_sdk_core-7.10.0-py3-none-any.whl", "DO NOT MATCH THE HASHES"),
+    ):
         shutil.copy(place.folder / "7.10.0" / "rocm-7.10.0.tar.gz", his)
         place.offer(his)
         for path in place.folder.glob(f"www/*/{name}"):
             path.write_bytes(path.read_bytes() + b"his")
         with pytest.raises(CairnError) as refused:
-            place.installs(tmp_path / str(number), "7.10.0")
-        assert "DO NOT MATCH THE HASHES" in str(refused.value) + refused.value.output
+            place.installs(tmp_path / name, "7.10.0")
+        assert why in str(refused.value) + getattr(refused.value, "output", "")
     place.offer(his)
     assert place.installs(tmp_path / "beside", "7.10.0").files == installed.files
     assert not ran.exists()
+
+
+CORE = "rocm_sdk_core-7.10.0-py3-none-any.whl"
+
+
+@pytest.mark.parametrize(
+    "link",
+    [
+        "../{name}?x=1&amp;{kind}={his}&amp;y#sha256={reviewed}",
+        "../{name}#{kind}={his}&amp;sha256={reviewed}",
+        "../a&amp;{kind}={his}&amp;b/{name}#sha256={reviewed}",
+        "http://u&amp;{kind}={his}&amp;:p@{host}/{family}/{name}#sha256={reviewed}",
+    ],
+    ids=["in the query", "in the fragment", "in the path", "in the login"],
+)
+@pytest.mark.parametrize("kind", ["md5", "sha256"])
+def test_pip_is_given_no_link_in_which_it_sees_another_hash(
+    place: Place, tmp_path: Path, kind: str, link: str
+) -> None:
+    """His file has the RECORD of the honest one, so that all else looks the same."""
+    assert place.locks() == 0
+    ran, honest = tmp_path / "ran", (place.folder / "7.10.0" / CORE).read_bytes()
+    with zipfile.ZipFile(io.BytesIO(honest)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["rocm_sdk/__main__.py"] = f"open({str(ran)!r}, 'w')\n".encode() + members["rocm_sdk/__main__.py"]
+    his = io.BytesIO()
+    with zipfile.ZipFile(his, "w") as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    values = {
+        "kind": kind,
+        "name": CORE,
+        "his": hashlib.new(kind, his.getvalue()).hexdigest(),
+        "reviewed": hashlib.sha256(honest).hexdigest(),
+        "host": place.url.partition("://")[2],
+    }
+    for path in place.folder.glob(f"www/*/{CORE}"):
+        path.write_bytes(his.getvalue())
+        own = link.format(family=path.parent.name, **values)
+        (path.parent / "rocm-sdk-core/index.html").write_text(f'<a href="{own}">{CORE}</a>')
+        inner = path.parent / f"a&{kind}={values['his']}&b"
+        inner.mkdir()
+        shutil.copy(path, inner)
+    with pytest.raises(CairnError):
+        place.installs(tmp_path / "attacked", "7.10.0")
+    assert not ran.exists()
+
+
+@pytest.mark.usefixtures("place")
+def test_a_file_of_which_pip_says_no_sha256_is_not_run(tmp_path: Path) -> None:
+    """Whatever pip believes of a link: what it says that it installed is compared with what was reviewed."""
+    ran = tmp_path / "ran"
+    module = {"rocm_sdk/__init__.py": "", "rocm_sdk/__main__.py": f"open({str(ran)!r}, 'w')\n{MODULE}"}
+    packing.write_wheel(tmp_path, "rocm-sdk-core", "7.10.0", module)
+    make_wheel(tmp_path, "rocm", "7.10.0", requires=["rocm-sdk-core"])
+    page, names = tmp_path / "page.html", ("rocm-7.10.0-py3-none-any.whl", CORE)
+    md5 = {name: hashlib.md5((tmp_path / name).read_bytes()).hexdigest() for name in names}  # noqa: S324
+    page.write_text("".join(f'<a href="{name}#md5={md5[name]}">{name}</a>' for name in names))
+    reviewed = {name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in names}
+    source = PackageSource(find_links=(str(page),), no_index=True)
+    request = SdkRequest(source=source, version="7.10.0", extras=(), reviewed=reviewed)
+    with pytest.raises(UsageError, match="with sha256 None is not one that was reviewed"):
+        rocm_sdk.install(tmp_path / "env", request, python=HERE, log=tmp_path / "log", say=print)
+    assert not ran.exists()
+
+
+def test_what_an_earlier_lock_had_builds_no_sdk(place: Place, tmp_path: Path) -> None:
+    assert place.locks() == 0
+    assert place.installs(tmp_path, "7.10.0").files
+    (stale,) = tmp_path.glob("work/**/sdk-index")
+    ran = tmp_path / "ran"
+    make_wheel(stale / "build" / "0", "builder", "9.0", content=f"open({str(ran)!r}, 'w')\n")
+    for left in ("envs", "cache"):
+        shutil.rmtree(tmp_path / left, ignore_errors=True)
+    assert place.installs(tmp_path, "7.10.0").files
+    assert not ran.exists()
+
+
+def test_what_pip_made_of_the_sdk_for_a_build_by_hand_is_not_taken(place: Place, tmp_path: Path) -> None:
+    assert place.locks() == 0
+    his, ran = tmp_path / "his", tmp_path / "ran"
+    shutil.copytree(place.folder / "7.10.0", his)
+    make_wheel(his, "builder", "9.0", content=f"open({str(ran)!r}, 'w')\nMADE_BY_HIM = 1\n")
+    place.offer(his)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+        source = PackageSource(index_url=f"{place.url}/{FAMILIES[0]}/", pre=True)
+        request = SdkRequest(source=source, version="7.10.0", extras=(), family=FAMILIES[0])
+        rocm_sdk.install(tmp_path / "env", request, python=HERE, log=tmp_path / "log", say=print)
+    assert ran.exists()  # by hand, it was his choice
+    place.offer(place.folder / "7.10.0")
+    installed = place.installs(tmp_path, "7.10.0")
+    (module,) = installed.environment.glob("lib/python*/site-packages/rocm/__init__.py")
+    assert "MADE_BY_HIM" not in module.read_text()

@@ -55,7 +55,6 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2", 
         builder: who says so: the version of Cairn and, under CI, the address of the run.
         inputs: what the key is a digest of, for `cairn build --explain`; empty where none were said.
         signed: who put it into a shared store says so, for a `Vouch`; empty where nobody signs.
-        unvouched: it came from a shared store, and nobody was asked who put it there.
     """
 
     key: str
@@ -71,7 +70,6 @@ class CacheEntry(datafile.Value, tag_field="schema", tag="cairn.cache-entry/2", 
     builder: str = ""
     inputs: Mapping[str, Any] = msgspec.field(default_factory=dict)
     signed: str = ""
-    unvouched: bool = False
 
     @property
     def name(self) -> str:

@@ -43,23 +43,20 @@ class LocalTier:
 
     Attributes:
         store: the folder.
-        vouched: what came from a shared store counts only if somebody vouched for it.
     """
 
-    def __init__(self, root: Path, *, vouched: bool = False) -> None:
+    def __init__(self, root: Path) -> None:
         self.store = LocalStore(root)
-        self.vouched = vouched
 
     def look(self, key: str) -> CacheEntry | None:
         """Return the entry of a build without reading its files; an unusable entry is removed."""
         try:
-            entry = entries.read(self.store, key)
+            return entries.read(self.store, key)
         except MissingKeyError:
             return None
         except DamagedEntryError as error:
             self._drop(key, short_id(key), str(error))
             return None
-        return None if self.vouched and entry.unvouched else entry
 
     def get(self, key: str) -> tuple[CacheEntry, Path] | None:
         """Return the wheel of a build, kept while this process lives; None if it is missing or damaged."""

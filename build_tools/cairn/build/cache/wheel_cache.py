@@ -97,7 +97,7 @@ class WheelCache:
         vouch: Vouch | None = None,
     ) -> None:
         """Open the cache of a folder, which the first wheel makes, and of the store behind it."""
-        self.local = LocalTier(root, vouched=vouch is not None)
+        self.local = LocalTier(root)
         read_only = read_only or not fetched
         self.shared = None if shared is None else SharedTier(shared, read_only=read_only, vouch=vouch)
         self.fetched = fetched
@@ -224,7 +224,6 @@ class WheelCache:
                 raise DamagedEntryError(str(error)) from error
             if log is None or files.sha256_of(log) != entry.log_sha256:
                 log, entry = None, msgspec.structs.replace(entry, log_sha256=None, log_size=0)
-            entry = msgspec.structs.replace(entry, unvouched=self.shared.vouch is None)
             entry, place = self.local.add(entry, wheel, log, replace=True)
             return Hit(entry=entry, wheel=place, origin="shared")
 

@@ -65,7 +65,6 @@ class CacheOptions:
         if not os.environ.get(anchor.VARIABLE):
             return None
         from cairn.pipeline.night import signed
-        from cairn.release.trust import signers
         from cairn.release.trust.metadata import MetadataError
         from cairn.store import opening
 
@@ -74,7 +73,7 @@ class CacheOptions:
         except MetadataError as error:  # a cache need not have one itself
             tip = f"name a copy of the root: {anchor.VARIABLE}=root.json"
             raise UsageError(f"nobody says whose wheels count in {url}: {error}", tip=tip) from error
-        return signed.vouch(trusted.root.trust() if trusted else None, signers.chosen_signer(None))
+        return signed.vouch(trusted.root.trust() if trusted else None, None)
 
 
 @dataclass(frozen=True, kw_only=True)

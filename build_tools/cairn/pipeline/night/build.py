@@ -190,6 +190,7 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
         python=python,
         compiler_cache=request.compiler_cache,
         shared_cache=request.shared_cache,
+        vouched=request.run.has_root,
         split=request.build.split,
         version_suffix=plan.version_suffix(stack, frozen, plan.targets_of(request.build)),
         frozen=frozen,
@@ -219,7 +220,7 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
         lock, place = mirror_lock.of_root(request.stack), build_job.python
         here = Platform(python=place.version, tag=place.platform)
         source = sdk_index.reviewed(url, lock, here, request.own_dir / "sdk-index")
-        sdk = replace(sdk, source=source, digest=cache.key_of(lock.sdk))
+        sdk = replace(sdk, source=source, digest=cache.key_of(lock.sdk), reviewed=mirror_lock.known(lock))
     installed = job.install_rocm(replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
     if request.build.split and rocm.device_packages(installed.environment) is None:
         raise UsageError(

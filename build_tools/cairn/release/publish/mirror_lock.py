@@ -211,6 +211,11 @@ def of_root(stack: Stack) -> MirrorLock:
     return lock
 
 
+def known(lock: MirrorLock) -> dict[str, str]:
+    """Every file of a lock, name to the sha256 that it may have."""
+    return {**{file.file_name: file.sha256 for file in lock.files}, **lock.sdk}
+
+
 def unvouched(
     closure: Iterable[ClosureFile], lock: MirrorLock | None, built_with: Mapping[str, str], *, makes_sdk: bool
 ) -> Iterator[str]:

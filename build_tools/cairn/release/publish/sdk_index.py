@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
+import shutil
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
@@ -24,6 +25,7 @@ from cairn.venv import PackageSource
 
 _LINK = re.compile(r"<a\s[^<>]{0,999}?href\s*=\s*[\"']?([^\"'<>\s]{1,999})", re.IGNORECASE)
 _SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
+_PLAIN_URL = re.compile(r"[A-Za-z0-9+.-]+://[\w.~:/@%+=,!-]+", re.ASCII)
 _PAGE = 1 << 24  # bytes of a page, the rest of which is left
 _SECONDS = 60.0
 
@@ -94,7 +96,7 @@ def fetch(link: str, sha256: str, folder: Path) -> Path:
         NetworkError: it is not there, or has other bytes.
     """
     path = folder / sha256 / _last(link)
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     with path.open("wb") as out:
         web.read(urldefrag(link).url, out=out, timeout=_SECONDS, tip=TIP)
     if files.sha256_of(path) != sha256:
@@ -105,7 +107,7 @@ def fetch(link: str, sha256: str, folder: Path) -> Path:
 def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) -> PackageSource:
     """The files of an index that a lock has, and what builds the sdist among them: pip takes no other bytes.
 
-    pip holds a file against the sha256 in its link, before any of it is run.
+    pip holds a file against the sha256 in its link; what it runs to build one is fetched here.
 
     Args:
         index_url: the index.
@@ -116,13 +118,19 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
     Raises:
         NetworkError: a file cannot be fetched.
     """
+    if folder.exists():
+        shutil.rmtree(folder)  # what an earlier lock had
     page, offer = folder / "sdk.html", offered(index_url)
-    links = []
+    links, sdists = [], []
     for name in sorted(lock.sdk.keys() & offer.keys()):
         url, fragment = urldefrag(offer[name])
         named = lock.sdk[name].split()
         own = fragment.removeprefix("sha256=")  # of this family
-        links.append(f"{url}#sha256={own if own in named else named[0]}")
+        sha256 = own if own in named else named[0]
+        if name.endswith(".tar.gz"):
+            sdists.append(fetch(url, sha256, folder))
+        elif _PLAIN_URL.fullmatch(url):  # pip takes the first hash that it sees, before the fragment too
+            links.append(f"{url}#sha256={sha256}")
     files.write_text(
         page, "".join(f'<a href="{html.escape(link)}">{html.escape(_last(link))}</a>\n' for link in links)
     )
@@ -132,7 +140,11 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
     (folder / "build").mkdir(exist_ok=True)
     wheels = mirror.fetched(of_sdist, [place], folder / "build")
     return PackageSource(
-        find_links=(str(page), *{str(path.parent) for path in wheels}), no_index=True, pre=True
+        find_links=(str(page), *sorted({str(path.parent) for path in (*sdists, *wheels)})),
+        no_index=True,
+        pre=True,
+        # pip's own would give a wheel that something else made of the sdist.
+        cache_dir=folder / "pip",
     )
 
 

@@ -145,8 +145,9 @@ def environment(
 ) -> dict[str, str]:
     """Return the complete environment for a git command; see the module's docstring."""
     # A foreign build may have named programs in the .git/config of its tree, such as filters, and git runs
-    # them. Only a mirror, which is not there for builds to write to, reaches an origin.
-    base = os.environ if online else isolation.variables(isolation.Isolation.TOOL)
+    # them. Only a mirror, which is not there for builds to write to, reaches an origin; no key is for git.
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_SIGN_")}
+    base = ours if online else isolation.variables(isolation.Isolation.TOOL)
     inherited = {
         name: value
         for name, value in base.items()

@@ -35,12 +35,13 @@ def test_where_a_root_is_named_wheels_of_its_builders_count(
         vouch()
     assert refused.value.tip == "name a copy of the root: CAIRN_ROOT=root.json"
     monkeypatch.setenv("CAIRN_ROOT", str(copy))
-    for key, signs in ((None, False), (TESTER, False), (BUILDER, True)):
+    # A build by hand takes its SDK from where it is told: it signs nothing, whatever key there is.
+    for key in (None, TESTER, BUILDER):
         if key is not None:
             monkeypatch.setenv("CAIRN_SIGN_PRIVATE_KEY", key.pem().decode())
         named = vouch()
         assert isinstance(named, BuilderVouch)
-        assert (set(named.builders), named.signs) == ({BUILDER.key_id}, signs)
-        assert ("nothing is put into the cache of wheels" in capsys.readouterr().err) != signs
+        assert (set(named.builders), named.signs) == ({BUILDER.key_id}, False)
+        assert "nothing is put into the cache of wheels" in capsys.readouterr().err
     monkeypatch.setenv("CAIRN_ROOT", root.fingerprint)  # which this machine knows by now
     assert vouch() is not None
