@@ -138,12 +138,12 @@ def _parse(text: str, name: str) -> SkipFile:
 def _without_names(lines: Sequence[str], names: Iterable[str]) -> list[str]:
     block = "".join(lines)
     for name in names:
-        quoted = re.escape(name)
+        quoted = "|".join(map(re.escape, (datafile.toml_text(name), f"'{name}'")))
         # With its comma, and with its line where it has one of its own.
-        own_line = rf"""(?m)^[ \t]*(["']){quoted}\1[ \t]*,?[ \t]*(?:#.*)?\r?\n"""
+        own_line = rf"(?m)^[ \t]*(?:{quoted})[ \t]*,?[ \t]*(?:#.*)?\r?\n"
         block, taken = re.subn(own_line, "", block, count=1)
         if not taken:
-            block = re.sub(rf"""(["']){quoted}\1[ \t]*(?:,[ \t]*)?""", "", block, count=1)
+            block = re.sub(rf"(?:{quoted})[ \t]*(?:,[ \t]*)?", "", block, count=1)
     return _lines_of(block)
 
 

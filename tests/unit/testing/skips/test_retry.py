@@ -100,6 +100,16 @@ def test_a_whole_entry_goes_with_its_comment(path: Path) -> None:
     assert "led to no test" in new
 
 
+def test_an_argument_that_pytest_escapes_is_taken_out(path: Path) -> None:
+    """It names what is not ASCII by escapes, whose backslashes are two in a basic string of TOML."""
+    name = 'a.py::test_x[\\xfc-"q"]'
+    for quoted in (r'"a.py::test_x[\\xfc-\"q\"]"', f"'{name}'"):
+        text = FILE.replace('"a.py::T::test_a"', quoted)
+        path.write_text(text, encoding="utf-8")
+        new = retry.without(text, found(path, {name: GOOD}), name="generic.toml")
+        assert new == text.replace(f"    {quoted},\n", "")
+
+
 def test_what_cannot_be_taken_out_is_refused(path: Path) -> None:
     text = FILE.replace('"b.py::test_a"', '"b.py\\u003a:test_a"')
     path.write_text(text, encoding="utf-8")
