@@ -18,11 +18,12 @@ import pytest
 
 from cairn import interpreters
 from cairn import stack as stacks
+from cairn.build import job as jobs
 from cairn.build import rocm_sdk
 from cairn.build.model import InstalledSdk, Job, SdkRequest
 from cairn.cli.main import main
 from cairn.errors import CairnError, UsageError
-from cairn.pipeline.night.build import LegBuild, _install_sdk
+from cairn.pipeline.night.build import LegBuild, _install_sdk, _job
 from cairn.pipeline.night.freeze import FreezeRequest, _reviewed, _sdk_version
 from cairn.pipeline.night.plan import NightRun
 from cairn.release.publish import mirror_lock
@@ -158,12 +159,15 @@ class Place:
         request = LegBuild(
             run=run, build=build, output_dir=folder / "out", work_dir=folder / "work", rocm_index_url=url
         )
+        frozen = msgspec.structs.replace(FROZEN, sdk_version=version)
+        whole = jobs.resolve(_job(request, frozen, HERE), None)
+        assert whole.cache_dir == Path(os.environ["CAIRN_CACHE_DIR"], "wheels-signed")
         sdk = SdkRequest(version=version, extras=(), family=build.families[0])
         job: dict[str, Any] = {"output_dir": folder / "out", "env_dir": folder / "envs", "python": HERE}
         built = Job(stack=self.stack, checkouts={}, sdk=sdk, install_rocm=True, targets="gfx942", **job)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("CAIRN_CACHE_DIR", str(folder / "cache"))  # pip keeps what it has made of the sdist
-            return _install_sdk(request, built, msgspec.structs.replace(FROZEN, sdk_version=version))
+            return _install_sdk(request, built, frozen)
 
 
 @pytest.fixture

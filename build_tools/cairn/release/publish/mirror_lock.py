@@ -211,6 +211,11 @@ def of_root(stack: Stack) -> MirrorLock:
     return lock
 
 
+def is_file(name: str) -> bool:
+    """Whether this input of a build is a file of the ROCm SDK, and no project of the stack."""
+    return name.endswith((".whl", ".tar.gz"))
+
+
 def known(lock: MirrorLock) -> dict[str, str]:
     """Every file of a lock, name to the sha256 that it may have."""
     return {**{file.file_name: file.sha256 for file in lock.files}, **lock.sdk}
@@ -231,8 +236,7 @@ def unvouched(
     reviewed = lock.sdk if lock else {}
     by_builder = makes_sdk and not reviewed
     for name, sha256 in built_with.items() if not by_builder else ():
-        is_file = name.endswith((".whl", ".tar.gz"))  # no project of the stack
-        if is_file and sha256 not in reviewed.get(name, "").split():
+        if is_file(name) and sha256 not in reviewed.get(name, "").split():
             how = "" if reviewed else f": {LOCK_SDK}"
             yield f"{name} with sha256 {sha256}, which it was built with, is not in the lock's [sdk]{how}"
     sdk = built_with if by_builder else reviewed

@@ -605,7 +605,9 @@ def _(scene: Scene) -> None:
     key, other = "1" * 64, "2" * 64
 
     def machine(name: str, vouch: Vouch | None) -> WheelCache:
-        return WheelCache(scene.folder / name, shared=scene.store, vouch=vouch)
+        # As `build.job.resolve` has it: wheels of reviewed builds have a folder of their own.
+        folder = scene.folder / name / ("wheels-signed" if vouch else "wheels")
+        return WheelCache(folder, shared=scene.store, vouch=vouch)
 
     ours = signed.vouch(root, BUILDER)
     machine("our other build", ours).put(other, honest, seconds=1)
