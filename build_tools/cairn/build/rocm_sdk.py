@@ -181,11 +181,8 @@ def install(
         log=log,
     )
     info = rocm.query(env.python)
-    own = {
-        file.file_name: file.sha256
-        for file in venv.installed_files(report)
-        if file.sha256 and file.distribution.startswith("rocm")
-    }
+    of_sdk = (one for one in venv.installed_files(report) if one.distribution.startswith("rocm"))
+    own = {file.file_name: file.sha256 for file in of_sdk if file.sha256}
     installed = _Marker(
         request=request.identity(),
         digest=digest_of(env.site_packages),
