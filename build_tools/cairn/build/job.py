@@ -186,7 +186,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
     return BuildRequest(
         **(job.settings() | changed),
         work_dir=job.environments(),
-        cache_dir=files.cache_dir() / ("wheels-signed" if job.vouched else "wheels"),
+        cache_dir=files.cache_dir() / _cache_name(job),
         targets=targets,
         sdk=installed,
         version_suffix=suffix,
@@ -195,6 +195,16 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
         build_env=variables.parse_build_env(job.build_env, job.stack),
         pip=job.sdk.source.without_index(),  # an index of ROCm has no setuptools
     )
+
+
+def _cache_name(job: Job) -> str:
+    """The folder of the wheels that a build may take from this machine.
+
+    Where only those of some builders count, it is theirs, so that nothing that came otherwise, or was signed
+    by one who is none any more, is in it. Builds of reviewed sources alone have one of their own again.
+    """
+    vouch = job.shared_cache.vouch if job.shared_cache else None
+    return f"wheels-night-{job.vouched}" if job.vouched else f"wheels-{vouch.name}" if vouch else "wheels"
 
 
 def features(

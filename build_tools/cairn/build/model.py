@@ -135,8 +135,8 @@ class Job(BuildSettings):
 
     Attributes:
         line: release line that the user named; None takes that of the checkouts.
-        vouched: all that it is made from was reviewed or signed. Its wheels are kept apart from those of
-            others, which could have the same key and be made with another SDK.
+        vouched: all that it is made from was reviewed, or signed by the builders of this name (`Vouch.name`);
+            empty for others, whose wheels could have the same key and be made with another SDK.
         required: projects that must be built; others are skipped where their checkout is missing.
         sdk: which ROCm SDK, if one is installed now.
         install_rocm: install it first.
@@ -151,7 +151,7 @@ class Job(BuildSettings):
     """
 
     line: str | None = None
-    vouched: bool = False
+    vouched: str = ""
     required: frozenset[str] = frozenset()
     sdk: SdkRequest = field(default_factory=SdkRequest)
     install_rocm: bool = False

@@ -21,7 +21,7 @@ from cairn.build import cache, environments
 from cairn.build.environments import pip_install
 from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, SdkRequest
-from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
+from cairn.errors import CairnError, NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.rocm import install as rocm
@@ -168,32 +168,42 @@ def install(
     (env_dir / _MARKER).unlink(missing_ok=True)
     env = venv.create(env_dir, python=python.path)
     say(f"pip install rocm[{','.join(request.extras)}]")
-    rocm.install(
-        rocm.InstallRequest(
-            python=env.python,
-            source=request.source,
-            version=request.version,
-            extras=request.extras,
-            family=request.family,
-            report=(report := env_dir / "cairn-sdk-report.json"),
-            reviewed=request.reviewed,
-        ),
-        log=log,
-    )
+    report = env_dir.with_name(f"{env_dir.name}-report.json")  # where no wheel can write
+    try:
+        rocm.install(
+            rocm.InstallRequest(
+                python=env.python,
+                source=request.source,
+                version=request.version,
+                extras=request.extras,
+                family=request.family,
+                report=report,
+                reviewed=request.reviewed,
+            ),
+            log=log,
+        )
+    except CairnError:
+        shutil.rmtree(env_dir)  # what was refused may have brought a marker
+        raise
+    installed = _described(env, request, report, python)
+    datafile.write(env_dir / _MARKER, installed)
+    return installed.sdk(env.path)
+
+
+def _described(
+    env: venv.VirtualEnvironment, request: SdkRequest, report: Path, python: Interpreter
+) -> _Marker:
     info = rocm.query(env.python)
     of_sdk = (one for one in venv.installed_files(report) if one.distribution.startswith("rocm"))
-    own = {file.file_name: file.sha256 for file in of_sdk if file.sha256}
-    installed = _Marker(
+    return _Marker(
         request=request.identity(),
         digest=digest_of(env.site_packages),
         version=info.version,
         targets=info.targets,
         python="" if _is_for_any_python(env.site_packages) else python.version,
-        files=own,
+        files={file.file_name: file.sha256 for file in of_sdk if file.sha256},
         **{name: str(getattr(info, name)) for name in ("root", "bin", "cmake")},
     )
-    datafile.write(env_dir / _MARKER, installed)
-    return installed.sdk(env.path)
 
 
 def digest_of(site_packages: Path) -> str:

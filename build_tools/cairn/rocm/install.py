@@ -31,6 +31,7 @@ for name in sys.argv[1:]:
     print(name)
 """
 _NO_ROCM = re.compile(r"No matching distribution found for (rocm\S*)")
+_PLACES = ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 _UNKNOWN_EXTRA = re.compile(r"does not provide the extra '([^']+)'")
 
 
@@ -108,18 +109,13 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
     with venv.own_pip(request.source) as env:
         if request.family is not None:
             env[FAMILY_VARIABLE] = request.family
+        for name in _PLACES if request.reviewed is not None else ():  # pip would look there, too
+            env.pop(name, None)
         command, hidden = install_command(request), isolation.credential_files()
         result = process.run(command, env=env, log=log, check=False, hidden=hidden)
     if result.returncode:
         raise _failure(request, result)
-    if request.reviewed is not None and request.report is not None:
-        # Before anything of it runs, and by what pip says of the bytes, however the page spelt its links.
-        for file in venv.installed_files(request.report):
-            if not file.sha256 or file.sha256 not in request.reviewed.get(file.file_name, "").split():
-                raise UsageError(
-                    f"{file.file_name} with sha256 {file.sha256} is not one that was reviewed",
-                    tip="find out who put it into the index; where it should be: cairn index mirror lock",
-                )
+    _refuse_unreviewed(request)
     # pip only warns about an extra that a package does not have, and exits with 0.
     unknown = tuple(dict.fromkeys(_UNKNOWN_EXTRA.findall(result.output)))
     if any(name in request.extras for name in unknown):
@@ -131,6 +127,18 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
     # Like pip's `--python`, a request names an interpreter or the folder of its environment.
     is_folder = request.python.is_dir()
     return query(platforms.here.python_of(request.python) if is_folder else request.python)
+
+
+def _refuse_unreviewed(request: InstallRequest) -> None:
+    """Before anything of it runs, and by what pip says of the bytes, however a page spelt its links."""
+    if request.reviewed is None or request.report is None:
+        return
+    for file in venv.installed_files(request.report):
+        if not file.sha256 or file.sha256 not in request.reviewed.get(file.file_name, "").split():
+            raise UsageError(
+                f"{file.file_name} with sha256 {file.sha256} is not one that was reviewed",
+                tip="find out who put it into the index; where it should be: cairn index mirror lock",
+            )
 
 
 def query(python: Path) -> SdkInfo:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
 import shutil
 import tarfile
@@ -23,6 +24,7 @@ from cairn.build import rocm_sdk
 from cairn.build.model import InstalledSdk, Job, SdkRequest
 from cairn.cli.main import main
 from cairn.errors import CairnError, UsageError
+from cairn.pipeline.night import signed
 from cairn.pipeline.night.build import LegBuild, _install_sdk, _job
 from cairn.pipeline.night.freeze import FreezeRequest, _reviewed, _sdk_version
 from cairn.pipeline.night.plan import NightRun
@@ -161,7 +163,7 @@ class Place:
         )
         frozen = msgspec.structs.replace(FROZEN, sdk_version=version)
         whole = jobs.resolve(_job(request, frozen, HERE), None)
-        assert whole.cache_dir == Path(os.environ["CAIRN_CACHE_DIR"], "wheels-signed")
+        assert whole.cache_dir.name == f"wheels-night-{signed.name_of(trust_of_roles().builders or {})}"
         sdk = SdkRequest(version=version, extras=(), family=build.families[0])
         job: dict[str, Any] = {"output_dir": folder / "out", "env_dir": folder / "envs", "python": HERE}
         built = Job(stack=self.stack, checkouts={}, sdk=sdk, install_rocm=True, targets="gfx942", **job)
@@ -348,8 +350,9 @@ def test_pip_is_given_no_link_in_which_it_sees_another_hash(
         inner = path.parent / f"a&{kind}={values['his']}&b"
         inner.mkdir()
         shutil.copy(path, inner)
-    with pytest.raises(CairnError):
-        place.installs(tmp_path / "attacked", "7.10.0")
+    for _ in range(2):
+        with pytest.raises(CairnError):
+            place.installs(tmp_path / "attacked", "7.10.0")
     assert not ran.exists()
 
 
@@ -357,7 +360,25 @@ def test_pip_is_given_no_link_in_which_it_sees_another_hash(
 def test_a_file_of_which_pip_says_no_sha256_is_not_run(tmp_path: Path) -> None:
     """Whatever pip believes of a link: what it says that it installed is compared with what was reviewed."""
     ran = tmp_path / "ran"
-    module = {"rocm_sdk/__init__.py": "", "rocm_sdk/__main__.py": f"open({str(ran)!r}, 'w')\n{MODULE}"}
+    identity = SdkRequest(source=PackageSource(), version="7.10.0", extras=(), digest="d").identity()
+    marker = {
+        "schema": "cairn.sdk-environment/1",
+        "request": identity,
+        "digest": "d",
+        "version": "7.10.0",
+        "targets": [],
+        "bin": "/",
+        "cmake": "/",
+        "root": "/",
+    }
+    reports = json.dumps({"install": []})
+    module = {
+        "rocm_sdk/__init__.py": "",
+        "rocm_sdk/__main__.py": f"open({str(ran)!r}, 'w')\n{MODULE}",
+        "rocm_sdk_core-7.10.0.data/data/cairn-sdk.json": json.dumps(marker),
+        "rocm_sdk_core-7.10.0.data/data/cairn-sdk-report.json": reports,
+        "rocm_sdk_core-7.10.0.data/data/env-report.json": reports,
+    }
     packing.write_wheel(tmp_path, "rocm-sdk-core", "7.10.0", module)
     make_wheel(tmp_path, "rocm", "7.10.0", requires=["rocm-sdk-core"])
     page, names = tmp_path / "page.html", ("rocm-7.10.0-py3-none-any.whl", CORE)
@@ -365,9 +386,21 @@ def test_a_file_of_which_pip_says_no_sha256_is_not_run(tmp_path: Path) -> None:
     page.write_text("".join(f'<a href="{name}#md5={md5[name]}">{name}</a>' for name in names))
     reviewed = {name: hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() for name in names}
     source = PackageSource(find_links=(str(page),), no_index=True)
-    request = SdkRequest(source=source, version="7.10.0", extras=(), reviewed=reviewed)
-    with pytest.raises(UsageError, match="with sha256 None is not one that was reviewed"):
-        rocm_sdk.install(tmp_path / "env", request, python=HERE, log=tmp_path / "log", say=print)
+    request = SdkRequest(source=source, version="7.10.0", extras=(), digest="d", reviewed=reviewed)
+    for _ in range(2):  # nothing that it brought makes the second run believe the first
+        with pytest.raises(UsageError, match="with sha256 None is not one that was reviewed"):
+            rocm_sdk.install(tmp_path / "env", request, python=HERE, log=tmp_path / "log", say=print)
+    assert not ran.exists()
+
+
+def test_the_users_other_places_of_packages_are_not_looked_into(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert place.locks() == 0
+    ran = tmp_path / "ran"
+    make_wheel(tmp_path / "links", "builder", "9.0", content=f"open({str(ran)!r}, 'w')\n")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    assert place.installs(tmp_path, "7.10.0").files
     assert not ran.exists()
 
 

@@ -95,9 +95,14 @@ class Vouch(Protocol):
 
     Attributes:
         signs: this machine may.
+        name: of all who may, and no others.
     """
 
     signs: bool
+
+    @property
+    def name(self) -> str:
+        """See above."""
 
     def sign(self, entry: CacheEntry) -> str:
         """Return what `CacheEntry.signed` has of the key, the name and the sha256 of its wheel."""

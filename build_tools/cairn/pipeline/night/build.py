@@ -20,7 +20,7 @@ from cairn.interpreters import Interpreter
 from cairn.matrix.legs import Build, Leg
 from cairn.output import console
 from cairn.pipeline import staging
-from cairn.pipeline.night import plan
+from cairn.pipeline.night import plan, signed
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.sdk_version import sdk_url
 from cairn.pipeline.pipeline_options import LegBuildOptions
@@ -175,7 +175,8 @@ def origin_of(stack: Stack, source: ProjectSource) -> str:
 
 
 def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
-    stack = request.stack
+    stack, trust = request.stack, request.run.trust
+    builders = None if trust is None else trust.builders
     return Job(
         stack=stack,
         line=stack.line,
@@ -190,7 +191,7 @@ def _job(request: LegBuild, frozen: Manifest, python: Interpreter) -> Job:
         python=python,
         compiler_cache=request.compiler_cache,
         shared_cache=request.shared_cache,
-        vouched=request.run.has_root,
+        vouched="" if builders is None else signed.name_of(builders),
         split=request.build.split,
         version_suffix=plan.version_suffix(stack, frozen, plan.targets_of(request.build)),
         frozen=frozen,

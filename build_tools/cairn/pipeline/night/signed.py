@@ -77,6 +77,11 @@ class BuilderVouch(Vouch):
     signer: Signer | None
     signs: bool
 
+    @property
+    def name(self) -> str:
+        """See `Vouch.name`."""
+        return name_of(self.builders)
+
     def sign(self, entry: CacheEntry) -> str:
         """See `Vouch.sign`."""
         return _sealed(entry.key, {entry.file_name: entry.sha256}, self.signer) if self.signer else ""
@@ -92,6 +97,11 @@ class BuilderVouch(Vouch):
         except SignatureError as error:
             problem = str(error) if entry.signed else "nobody signed it, and the store has a root"
         raise DamagedEntryError(problem)
+
+
+def name_of(builders: PublicKeys) -> str:
+    """A name for just these builders."""
+    return hashlib.sha256(" ".join(sorted(builders)).encode()).hexdigest()[:12]
 
 
 def vouch(trust: Trust | None, signer: Signer | None) -> BuilderVouch | None:

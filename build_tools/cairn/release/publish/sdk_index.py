@@ -25,7 +25,7 @@ from cairn.venv import PackageSource
 
 _LINK = re.compile(r"<a\s[^<>]{0,999}?href\s*=\s*[\"']?([^\"'<>\s]{1,999})", re.IGNORECASE)
 _SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
-_PLAIN_URL = re.compile(r"[A-Za-z0-9+.-]+://[\w.~:/@%+=,!-]+", re.ASCII)
+_PLAIN_URL = re.compile(r"(https?|file)://[\w.~:/@%+=,!()\[\]-]+", re.ASCII)
 _PAGE = 1 << 24  # bytes of a page, the rest of which is left
 _SECONDS = 60.0
 
@@ -129,7 +129,11 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
         sha256 = own if own in named else named[0]
         if name.endswith(".tar.gz"):
             sdists.append(fetch(url, sha256, folder))
-        elif _PLAIN_URL.fullmatch(url):  # pip takes the first hash that it sees, before the fragment too
+        elif not _PLAIN_URL.fullmatch(url):  # pip takes the first hash that it sees, before the fragment too
+            raise NetworkError(
+                f"{index_url} has a link to {name} with more than a path: {url[:200]}", tip=TIP
+            )
+        else:
             links.append(f"{url}#sha256={sha256}")
     files.write_text(
         page, "".join(f'<a href="{html.escape(link)}">{html.escape(_last(link))}</a>\n' for link in links)

@@ -605,8 +605,8 @@ def _(scene: Scene) -> None:
     key, other = "1" * 64, "2" * 64
 
     def machine(name: str, vouch: Vouch | None) -> WheelCache:
-        # As `build.job.resolve` has it: wheels of reviewed builds have a folder of their own.
-        folder = scene.folder / name / ("wheels-signed" if vouch else "wheels")
+        # As `build.job.resolve` has it: what some builders alone have signed has a folder of its own.
+        folder = scene.folder / name / (f"wheels-{vouch.name}" if vouch else "wheels")
         return WheelCache(folder, shared=scene.store, vouch=vouch)
 
     ours = signed.vouch(root, BUILDER)
