@@ -235,6 +235,14 @@ def test_a_path_without_a_repository(bench: Bench, tmp_path: Path) -> None:
 
 def test_an_unreachable_origin_is_tried_again_and_named(bench: Bench) -> None:
     with pytest.raises(NetworkError, match=r"127\.0\.0\.1") as error:
+        bench(origin="http://user:s3cr%40t@127.0.0.1:9/torch.git")
+    assert "s3cr" not in f"{error.value} {error.value.tip}"
+
+
+def test_an_address_that_git_cannot_read_is_named_without_its_password(bench: Bench) -> None:
+    with pytest.raises(
+        SourceError, match=r"cannot read the origin http://127\.0\.0\.1:9/torch\.git"
+    ) as error:
         bench(origin="http://user:s3cr@t@127.0.0.1:9/torch.git")
     assert "s3cr" not in f"{error.value} {error.value.tip}"
 
