@@ -80,6 +80,7 @@ def test_the_server_of_a_bucket_is_an_address_wherever_it_is_named(
     """obstore would end in a panic."""
     with pytest.raises(UsageError, match="is not the address of a server"):
         open_store("s3://bucket", endpoint_url=address)
+    monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)  # of the server that other tests have
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
     with pytest.raises(UsageError, match="is not the address of a server") as raised:
         open_store("s3://bucket")
