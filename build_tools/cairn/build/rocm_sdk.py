@@ -183,7 +183,7 @@ def install(
             log=log,
         )
     except CairnError:
-        shutil.rmtree(env_dir)  # what was refused may have brought a marker
+        (env_dir / _MARKER).unlink(missing_ok=True)  # what was refused may have brought one
         raise
     installed = _described(env, request, report, python)
     datafile.write(env_dir / _MARKER, installed)

@@ -71,8 +71,9 @@ def of_build(root: Path, shared: SharedCache | None) -> WheelCache:
     store = opening.open_store(
         shared.url, endpoint_url=shared.endpoint_url, retry=_PATIENCE, say=console.current().info
     )
-    how = {"read_only": shared.read_only, "fetched": shared.fetched}
-    return WheelCache(root, shared=store, vouch=shared.vouch, **how)
+    return WheelCache(
+        root, shared=store, read_only=shared.read_only, fetched=shared.fetched, vouch=shared.vouch
+    )
 
 
 class WheelCache:
