@@ -181,7 +181,7 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
         UsageError: a name is not known, a platform has no runner here, or two legs would have one id.
     """
     trigger = config.triggers.get(choice.trigger, Trigger())
-    lines = _select(choice.lines, stack.line_names(), "line") or trigger.lines or (stack.line,)
+    lines = _select(choice.lines, stack.line_names(), "line") or config.lines_of(choice.trigger, stack)
     of_trigger = config.families_of(choice.trigger)
     families = _chosen_families(choice.families, config) or of_trigger
     named = (p for each in config.triggers.values() for p in each.pythons)

@@ -144,6 +144,10 @@ class MatrixToml(datafile.Value, tag_field="schema", tag="cairn.matrix-toml/1"):
         until = TRIGGERS[: TRIGGERS.index(trigger) + 1]
         return tuple(dict.fromkeys(f for t in until for f in self.triggers.get(t, Trigger()).families))
 
+    def lines_of(self, trigger: TriggerName, stack: Stack) -> tuple[str, ...]:
+        """The lines that a trigger runs where none is named; the first is that of a single night."""
+        return self.triggers.get(trigger, Trigger()).lines or (stack.line,)
+
     def at_home(self, owner: str | None) -> bool:
         """Whether self-hosted runners are those of this account; true where no account is known."""
         return self.owner is None or not owner or owner.casefold() == self.owner.casefold()

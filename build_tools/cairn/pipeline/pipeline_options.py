@@ -23,7 +23,7 @@ def _work_dir(contents: str) -> Path:
     return folder
 
 
-def _rocm_index_url() -> str:
+def rocm_index_url() -> str:
     """`--rocm-index-url`."""
     url: str = option(
         "index of ROCm packages, for stacks that do not make their SDK; {family} stands for the family",
@@ -74,7 +74,7 @@ class FreezeOptions:
         default="",
         formerly=("--rocm-sdk-version",),
     )
-    rocm_index_url: str = _rocm_index_url()
+    rocm_index_url: str = rocm_index_url()
     image: str = option("the container that builds run in, by digest, or empty", metavar="REF", default="")
     work_dir: Path = _work_dir("checkouts, environments and logs")
     build_env: tuple[str, ...] = build_env()
@@ -99,6 +99,6 @@ class LegBuildOptions(CompilerCacheOptions):
         jobs: compile jobs at once; 0 is one per processor.
     """
 
-    rocm_index_url: str = _rocm_index_url()
+    rocm_index_url: str = rocm_index_url()
     work_dir: Path = _work_dir("checkouts, environments and logs")
     jobs: int = compile_jobs()

@@ -404,6 +404,11 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         return self.sdk is not None and bool(self.sdk.build)
 
     @property
+    def takes_sdk(self) -> bool:
+        """Whether builds for GPUs take its ROCm SDK from an index."""
+        return self.sdk is not None and not self.sdk.build
+
+    @property
     def reaches_gpus(self) -> bool:
         """Whether its tests can use a GPU of the machine; see `Sdk.devices`."""
         return self.sdk is None or self.sdk.devices

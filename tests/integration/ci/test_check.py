@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socketserver
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 
 from cairn.pipeline.repository import aws
 from cairn.release.trust import signers
+from helpers import tiny_stack
 from helpers.buckets import Server
 from helpers.http_proxy import proxy
 from helpers.program import Cairn
@@ -294,6 +296,32 @@ def test_a_runner_that_nobody_has_is_named_by_its_labels(
     github.answers[f"{REPOSITORY}/actions/runners"]["runners"] = [{"labels": labels, "status": "offline"}]
     github.write()
     assert lacking(cairn, repository, code=0) == {}
+
+
+def test_the_workflows_ask_for_lines_and_an_sdk_that_the_stack_has(
+    cairn: Cairn, repository: Path, github: GitHub
+) -> None:
+    variables = github.answers[f"{REPOSITORY}/actions/variables"]["variables"]
+    variables.append({"name": "CAIRN_LINE", "value": "main"})
+    github.write()
+    (found,) = lacking(cairn, repository).items()
+    assert found[0] == "line main"
+    assert "gh variable set CAIRN_LINE --repo me/wheels --body nightly" in found[1]
+    variables.pop()
+    github.write()
+    shutil.rmtree(repository / "stack")
+    toml = tiny_stack.write(repository / "stack") / "stack.toml"
+    toml.write_text(toml.read_text().replace("[[projects]]", "[sdk]\n\n[[projects]]", 1))
+    matrix = toml.with_name("matrix.toml")
+    matrix.write_text(matrix.read_text().replace("anything", "ubuntu-24.04"))
+    found_both = lacking(cairn, repository)
+    assert found_both["line nightly"].endswith("the stack tiny has main | cairn ci init")
+    assert "--rocm-index-url" in found_both["ROCm SDK"]
+    cairn("ci", "init", "--stack", "stack", "--rocm-index-url", "https://rocm.example/{family}/", repository)
+    url = "gh variable set CAIRN_ROCM_INDEX_URL --repo me/wheels --body"
+    found_variable = lacking(cairn, repository)
+    assert list(found_variable) == ["variable CAIRN_ROCM_INDEX_URL"]
+    assert url in found_variable["variable CAIRN_ROCM_INDEX_URL"]
 
 
 @pytest.mark.usefixtures("github")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import argument, flag, option, repeated
 from cairn.output import console
+from cairn.pipeline.pipeline_options import rocm_index_url
 
 if TYPE_CHECKING:
     from cairn.output.console import Mark
@@ -62,6 +63,7 @@ class Init:
     )
     store: str | None = common.store(required=False)
     endpoint_url: str | None = common.endpoint_url()
+    rocm_index_url: str = rocm_index_url()
     region: str | None = option("region of the bucket", convert=converters.nonempty)
     repository: str | None = repository_name()
     cairn: str | None = option(
@@ -100,6 +102,7 @@ def _init(request: Init) -> Answer:
         store=request.store,
         endpoint_url=request.endpoint_url,
         region=request.region,
+        rocm_index_url=request.rocm_index_url,
         repository=request.repository,
         account=request.aws_account,
         credentials=request.credentials,
@@ -109,7 +112,8 @@ def _init(request: Init) -> Answer:
     wheel = Path(request.cairn) if request.cairn and choices.cairn.startswith("./") else None
     made = init.contents(choices, root, wheel=wheel)
     planned = init.plan(root, made, force=request.force)
-    commands = tuple(init.settings(choices, made).commands())
+    stack, lines = init.nights_of(choices, root)
+    commands = tuple(init.settings(choices, made, lines).commands())
     if request.apply:
         chosen.refuse_incomplete(choices)
     if not request.dry_run:
@@ -124,10 +128,15 @@ def _init(request: Init) -> Answer:
         "commands": [list(words) for words in commands],
         "applied": request.apply and not request.dry_run,
     }
-    return Answer(plain, _text(planned, commands, request))
+    notes = [f"{choices.stack_folder}: nights are of the line {' and '.join(lines)}"]
+    if stack.takes_sdk and not choices.rocm_index_url:
+        notes.append(f"{stack.name} takes its ROCm SDK from an index: name it with --rocm-index-url URL")
+    return Answer(plain, _text(planned, commands, request, notes))
 
 
-def _text(planned: tuple[WrittenFile, ...], commands: tuple[Command, ...], request: Init) -> Iterator[Piece]:
+def _text(
+    planned: tuple[WrittenFile, ...], commands: tuple[Command, ...], request: Init, notes: Sequence[str]
+) -> Iterator[Piece]:
     from cairn.pipeline.repository import github
 
     stack = Counter[str]()
@@ -143,6 +152,7 @@ def _text(planned: tuple[WrittenFile, ...], commands: tuple[Command, ...], reque
     outcome = "to write" if request.dry_run else "written"
     written = len(planned) - same - len(left)
     yield Note(f"{written} of {len(planned)} files {outcome}; {same} are as they should be")
+    yield from map(Note, notes)
     if left:
         yield Warn(f"left alone, since somebody wrote or changed it: {', '.join(left)} (--force writes it)")
     if not request.apply or request.dry_run:

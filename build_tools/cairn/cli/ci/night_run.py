@@ -177,9 +177,7 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     night = request.night or f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     stack = stacks.load(request.stack)
     config = matrix_toml.load_matrix_toml(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
-    trigger = config.triggers.get(request.choice.trigger)
-    lines = trigger.lines if trigger and trigger.lines else (stack.for_line(None).line,)
-    stack = stack.for_line(request.line or lines[0])
+    stack = stack.for_line(request.line or config.lines_of(request.choice.trigger, stack)[0])
     choice = replace(request.choice, lines=(stack.line,), owner=os.environ.get("GITHUB_REPOSITORY_OWNER"))
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
     if not matrix.legs:

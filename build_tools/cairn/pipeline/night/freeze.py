@@ -118,8 +118,7 @@ def _reviewed(store: Store, request: FreezeRequest) -> frozenset[Version] | None
         UsageError: the store has a root, ROCm is taken from an index, and none was reviewed.
     """
     stack = request.stack
-    needs_one = stack.sdk is not None and not stack.makes_sdk and sdk_version.with_rocm(request.legs)
-    if not needs_one or anchor.anchor(store) is None:
+    if not (stack.takes_sdk and sdk_version.with_rocm(request.legs)) or anchor.anchor(store) is None:
         return None
     return sdk_index.versions(mirror_lock.of_root(stack))
 

@@ -19,12 +19,14 @@ from cairn.pipeline.repository.choices import Choices, Lock
 from cairn.pipeline.repository.github import Unanswered
 from cairn.release.trust import anchor
 from cairn.release.trust.metadata import key_of
+from cairn.stack import Stack
 from cairn.stack.read import load
 from cairn.store import opening
 from cairn.store.folder import LocalStore
 
 AGAIN = "cairn ci init"
 _APPLY = "cairn ci init --apply"
+_LOGIN = "install gh, then: gh auth login"
 _FILES: Mapping[init.State, str] = {
     "new": "not there",
     "updated": "of a different Cairn",
@@ -42,12 +44,16 @@ class Repository:
         lock: what `cairn ci init` left there.
         files: the workflows and policies as they are there, by path.
         expected: the settings that it is to have on GitHub.
+        stack: that of its nights, or why it cannot be read.
+        lines: those of its nights, beginning with the scheduled one.
     """
 
     root: Path
     lock: Lock
     files: Mapping[str, bytes]
     expected: github.Settings
+    stack: Stack | CairnError
+    lines: tuple[str, ...]
 
     @property
     def choices(self) -> Choices:
@@ -59,7 +65,13 @@ def look(root: Path, lock: Lock) -> Repository:
     """Read what is looked at."""
     paths = (path for path in sorted((root / ".github").rglob("*")) if path.is_file())
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
-    return Repository(root=root, lock=lock, files=files, expected=init.settings(lock.choices, files))
+    stack: Stack | CairnError
+    try:
+        stack, lines = init.nights_of(lock.choices, root)
+    except CairnError as error:
+        stack, lines = error, ()
+    expected = init.settings(lock.choices, files, lines)
+    return Repository(root=root, lock=lock, files=files, expected=expected, stack=stack, lines=lines)
 
 
 def check(repository: Repository) -> Iterator[Finding]:
@@ -68,13 +80,16 @@ def check(repository: Repository) -> Iterator[Finding]:
     variables = _listed(f"repos/{repository.expected.repository}/actions/variables", "variables", repository)
     if isinstance(variables, Unanswered):
         unchecked = "variables, environments, runners and schedules"
-        yield note(unchecked, f"not checked: {variables.reason}", fix="install gh, then: gh auth login")
+        fix = f"{AGAIN} --repository owner/name" if repository.choices.repository is None else _LOGIN
+        yield note(unchecked, f"not checked: {variables.reason}", fix=fix)
+        yield from _nights(repository, repository.expected.variables)
         yield from _store(repository, repository.choices.store)
         yield from _trust(repository)
         yield from _roles(repository, {})
         return
     values = {str(one["name"]): str(one["value"]) for one in variables}
     yield from _variables(repository, values)
+    yield from _nights(repository, values)
     yield from _store(repository, values.get("CAIRN_STORE") or repository.choices.store, values)
     yield from _trust(repository)
     yield from _roles(repository, values)
@@ -126,6 +141,29 @@ def _variables(repository: Repository, values: Mapping[str, str]) -> Iterator[Fi
     if values.get(workflows.ENDPOINT) and workflows.ENDPOINT not in required:  # of a store before this one
         line = f"gh variable delete {workflows.ENDPOINT} --repo {repository.expected.repository}"
         yield missing(f"variable {workflows.ENDPOINT}", f"is {values[workflows.ENDPOINT]}", fix=line)
+
+
+def _nights(repository: Repository, values: Mapping[str, str]) -> Iterator[Finding]:
+    """Compare what the workflows ask for with the lines and the ROCm SDK of the stack."""
+    stack = repository.stack
+    if isinstance(stack, CairnError):
+        yield missing("stack", str(stack), fix=stack.tip)
+        return
+    default = workflows.scheduled_line(repository.files)
+    scheduled = values.get("CAIRN_LINE") or default or ""
+    others = [line.strip() for line in values.get("CAIRN_LINES", "").split(",") if line.strip()]
+    for line in dict.fromkeys((scheduled, *others)):
+        if line in stack.line_names():
+            yield ok(f"line {line}", f"is one of the stack {stack.name}")
+            continue
+        name = "CAIRN_LINES" if line in others else "CAIRN_LINE"
+        body = ",".join(repository.lines[1:]) if line in others else repository.lines[0]
+        text = f"the workflows ask for it, and the stack {stack.name} has {' and '.join(stack.line_names())}"
+        fix = f"gh variable set {name} --repo {repository.expected.repository} --body {body}"
+        yield missing(f"line {line}", text, fix=AGAIN if line == default else fix)
+    if stack.takes_sdk and not {**repository.expected.variables, **values}.get(workflows.ROCM_INDEX_URL):
+        text = f"nothing says where {stack.name} takes its ROCm SDK from"
+        yield missing("ROCm SDK", text, fix=f"{AGAIN} --rocm-index-url URL, and --apply")
 
 
 def _store(

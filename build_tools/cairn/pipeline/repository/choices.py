@@ -26,6 +26,7 @@ class Choices(datafile.Value):
         store: its URL; None where it is not known yet.
         endpoint_url: the server of a bucket that is not the cloud's own.
         region: of the bucket.
+        rocm_index_url: where the ROCm SDK comes from, for a stack that does not make its own.
         repository: `owner/name` on GitHub; None where it is not known yet.
         branch: the default branch.
         account: the number of the AWS account that has the roles.
@@ -39,6 +40,7 @@ class Choices(datafile.Value):
     store: str | None = None
     endpoint_url: str | None = None
     region: str | None = None
+    rocm_index_url: str | None = None
     repository: str | None = None
     branch: str = "main"
     account: str | None = None
@@ -78,6 +80,8 @@ def chosen(root: Path, cairn_wheel: str | None = None, **given: object) -> Choic
         for of_store in ("endpoint_url", "region", "credentials"):
             values.pop(of_store, None)
     values |= {name: value for name, value in given.items() if value}
+    if "stack" not in values and (root / STACK / "stack.toml").is_file():
+        values["stack"] = STACK  # that of whoever was here before
     if cairn_wheel or "cairn" not in values:
         values["cairn"] = pinned.named(cairn_wheel) if cairn_wheel else pinned.installed()
     checkout = git.root_at(root)

@@ -14,10 +14,12 @@ import cairn
 from cairn import datafile, files, shipped
 from cairn.errors import UsageError
 from cairn.matrix.matrix_toml import FILE as MATRIX
-from cairn.matrix.matrix_toml import usable
+from cairn.matrix.matrix_toml import load_matrix_toml, usable
 from cairn.pipeline.repository import aws, github, guide, pinned, workflows
 from cairn.pipeline.repository.choices import LOCK, STACK, Choices, Lock, read_lock
 from cairn.pipeline.repository.workflows import Terms
+from cairn.stack import Stack
+from cairn.stack.read import load
 
 _HOSTED_LABEL = '"ubuntu-24.04"'  # of the sample's matrix.toml
 
@@ -41,8 +43,10 @@ def contents(choices: Choices, root: Path, *, wheel: Path | None = None) -> Mapp
         root: the repository.
         wheel: of Cairn, to be copied into the repository.
     """
+    _, lines = nights_of(choices, root)
     terms = Terms(
         stack=choices.stack_folder,
+        line=lines[0],
         requirement=choices.cairn,
         runs_on=choices.runs_on,
         credentials=choices.credentials,
@@ -66,16 +70,33 @@ def contents(choices: Choices, root: Path, *, wheel: Path | None = None) -> Mapp
             account=choices.account or aws.ACCOUNT,
         )
         made |= {f"{pinned.FOLDER}/aws/{name}": data for name, data in policies}
-    made[f"{pinned.FOLDER}/README.md"] = guide.text(choices, settings(choices, made), made).encode()
+    made[f"{pinned.FOLDER}/README.md"] = guide.text(choices, settings(choices, made, lines), made).encode()
     return made
 
 
-def settings(choices: Choices, made: Mapping[str, bytes]) -> github.Settings:
-    """Return what the repository on GitHub is to have; `made` are its files."""
+def nights_of(choices: Choices, root: Path) -> tuple[Stack, tuple[str, ...]]:
+    """Return the stack, and the lines of its nights, beginning with the scheduled one.
+
+    Raises:
+        UsageError: its stack.toml or matrix.toml cannot be read.
+    """
+    folder = root / choices.stack_folder
+    if not (folder / "stack.toml").is_file():
+        folder = shipped.folder(f"stacks/{choices.stack}")
+    stack = load(folder)
+    if not (folder / MATRIX).is_file():  # which `check` names
+        return stack, (stack.line,)
+    return stack, load_matrix_toml(folder / MATRIX, stack).lines_of("nightly", stack)
+
+
+def settings(choices: Choices, made: Mapping[str, bytes], lines: tuple[str, ...]) -> github.Settings:
+    """Return what the repository on GitHub is to have; `made` are its files, `lines` those of its nights."""
     variables = {
         "CAIRN_STORE": choices.store or "",
         "CAIRN_AWS_REGION": choices.region or "",
         workflows.ENDPOINT: choices.endpoint_url or "",
+        workflows.ROCM_INDEX_URL: choices.rocm_index_url or "",
+        "CAIRN_LINES": ",".join(lines[1:]),
     }
     roles = dict.fromkeys(job.role for job in workflows.job_roles(made))
     if choices.store and choices.repository:

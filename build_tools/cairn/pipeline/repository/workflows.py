@@ -27,6 +27,8 @@ SIGN_KEY = "CAIRN_SIGN_PRIVATE_KEY"
 """The secret of an environment whose jobs sign (`release.trust.signers`, which takes cryptography)."""
 ENDPOINT = "CAIRN_S3_ENDPOINT_URL"
 """The variable of the repository that names the server of its bucket."""
+ROCM_INDEX_URL = "CAIRN_ROCM_INDEX_URL"
+"""The variable that names the index of the ROCm SDK, for a stack that does not make its own."""
 
 _HEADER = "# From Cairn {version}, by `cairn ci init`, which leaves it alone once it is changed.\n"
 _INSTALL = '--constraint constraints.txt ".[$EXTRAS]"'
@@ -41,6 +43,7 @@ _ENVIRONMENT = re.compile(r"^    environment: (.*)$", re.MULTILINE)
 _HOSTED_JOB = re.compile(
     rf"\bruns-on: (\S*|\$\{{\{{ vars\.\w+ \|\| '){re.escape(HOSTED[0])}(' \}}\}})?$", re.MULTILINE
 )
+_LINE = re.compile(r"(\bvars\.CAIRN_LINE \|\| )'([^']+)'")
 _TOKEN = re.compile(r"^ +id-token: write(?!.*\bsign\b).*\n", re.MULTILINE)
 _AWS_STEP = re.compile(
     r"(?:^ *#.*\n)*^( *)- .*\n(?:\1  .*\n)*?"
@@ -56,6 +59,7 @@ class Terms:
 
     Attributes:
         stack: the folder of the stack, from the root of the repository.
+        line: the release line of the scheduled night, where no variable names one.
         requirement: what pip installs: a `git+https://…@commit`, the URL of a wheel with its sha256, or the
             path of one in the repository.
         runs_on: the labels of the runner of jobs that no matrix places.
@@ -64,6 +68,7 @@ class Terms:
     """
 
     stack: str
+    line: str
     requirement: str
     runs_on: tuple[str, ...] = HOSTED
     credentials: Credentials = "roles"
@@ -117,6 +122,12 @@ def environments(files: Mapping[str, bytes], *, using: str = "") -> tuple[str, .
     return tuple(dict.fromkeys(name for names in of_jobs for name in names))
 
 
+def scheduled_line(files: Mapping[str, bytes]) -> str | None:
+    """Return the line of the scheduled night where the variable CAIRN_LINE is not set."""
+    matches = (_LINE.search(text) for text in _workflow_texts(files))
+    return next((match[2] for match in matches if match), None)
+
+
 def _workflow_texts(files: Mapping[str, bytes]) -> Iterator[str]:
     yield from (data.decode() for path, data in files.items() if path.startswith(".github/workflows/"))
 
@@ -139,6 +150,7 @@ def _environments_of(job: str) -> tuple[str, ...]:
 
 def _fit(name: str, text: str, terms: Terms) -> str:
     text = text.replace("external-builds/pytorch", terms.stack)
+    text = _LINE.sub(lambda match: f"{match[1]}'{terms.line}'", text)
     for page, target in _PAGES.items():
         text = text.replace(page, target)
     if terms.runs_on != HOSTED:

@@ -85,7 +85,7 @@ def unreviewed(case: Case) -> Iterator[str]:
     if case.trust is not None and case.trust.builders is not None:
         needs = files or not case.wheel_set.for_cpu
         built_with = evidence.builder_statement(case.store, case.wheel_set).inputs if needs else {}
-        from_index = case.stack.sdk is not None and not case.stack.makes_sdk
+        from_index = case.stack.takes_sdk
         if from_index and not case.wheel_set.for_cpu and not any(map(mirror_lock.is_file, built_with)):
             yield "the builder does not say with which files of the ROCm SDK it was built: build it again"
         yield from mirror_lock.unvouched(files, case.mirror_lock, built_with, makes_sdk=case.stack.makes_sdk)

@@ -82,7 +82,7 @@ def test_a_role_trusts_the_environments_of_its_jobs_or_else_the_branch() -> None
 
 
 def test_whoever_promotes_is_trusted_by_no_job_without_an_environment() -> None:
-    files = workflows.fitted(Terms(stack="stack", requirement="x", version="1"))
+    files = workflows.fitted(Terms(stack="stack", line="main", requirement="x", version="1"))
     subjects = aws.subjects("PROMOTE", workflows.job_roles(files), "me/wheels", "main")
     assert all(":environment:" in subject for subject in subjects)
 

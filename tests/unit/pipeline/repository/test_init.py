@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from helpers import tiny_stack
 from helpers.program import Cairn, Shown
 
 COMMIT = f"git+https://github.com/me/cairn.git@{'0' * 40}"
@@ -61,15 +62,16 @@ def test_what_somebody_has_changed_is_named_and_left(init: Init, repository: Pat
     init("--cairn", COMMIT, *BUCKET)
     edited = repository / "stack" / "matrix.toml"
     untouched = repository / ".github" / "actions" / "setup-cairn" / "action.yml"
-    edited.write_text("mine\n")
+    mine = f"{edited.read_text()}# mine\n"
+    edited.write_text(mine)
     newer = COMMIT.replace("0" * 40, "1" * 40)
     for _ in range(2):
         shown = init("--cairn", newer)
         assert "stack/matrix.toml: edited" in shown.out
-        assert edited.read_text() == "mine\n"
+        assert edited.read_text() == mine
         assert newer in untouched.read_text()  # what nobody has changed follows
     assert "stack/matrix.toml: replaced" in init("--force").out
-    assert "[platforms" in edited.read_text()
+    assert "# mine" not in edited.read_text()
     assert "edited" not in init().out
 
 
@@ -87,11 +89,33 @@ def test_ones_own_stack_is_used_where_it_lies(init: Init, repository: Path) -> N
         "torch-stack is no folder of this repository"
         in init("--cairn", COMMIT, "--stack", "torch-stack", code=2).err
     )
-    (repository / "torch-stack").mkdir()
-    (repository / "torch-stack" / "stack.toml").write_text("")
-    init("--cairn", COMMIT, "--stack", "torch-stack")
-    assert "'torch-stack'" in (repository / ".github" / "workflows" / "nightly.yml").read_text()
+    tiny_stack.write(repository / "torch-stack")
+    shown = init("--cairn", COMMIT, "--stack", "torch-stack")
+    assert "nights are of the line main" in shown.err
+    for name in ("nightly", "nightly-watch"):
+        text = (repository / ".github" / "workflows" / f"{name}.yml").read_text()
+        assert "'torch-stack'" in text
+        assert "vars.CAIRN_LINE || 'main'" in text
     assert not (repository / "stack").exists()
+
+
+def test_a_stack_in_the_folder_stack_is_taken_without_being_named(init: Init, repository: Path) -> None:
+    before = tiny_stack.write(repository / "stack").joinpath("stack.toml").read_bytes()
+    assert "not ours" not in init("--cairn", COMMIT).out
+    assert (repository / "stack" / "stack.toml").read_bytes() == before
+    assert not (repository / "stack" / "suite.toml").exists()  # of the sample
+
+
+def test_a_stack_that_takes_its_sdk_from_an_index_has_the_variable_of_it(
+    init: Init, repository: Path
+) -> None:
+    toml = tiny_stack.write(repository / "stack") / "stack.toml"
+    toml.write_text(toml.read_text().replace("[[projects]]", "[sdk]\n\n[[projects]]", 1))
+    assert "--rocm-index-url URL" in init("--cairn", COMMIT).err
+    shown = init("--rocm-index-url", "https://rocm.example/{family}/")
+    assert "gh variable set CAIRN_ROCM_INDEX_URL" in shown.out
+    assert "--rocm-index-url URL" not in shown.err
+    assert "https://rocm.example/{family}/" in init().out
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ KINDS: tuple[Credentials, ...] = ("roles", "keys", "none")
 
 
 def fitted(**changes: Any) -> Mapping[str, bytes]:
-    return workflows.fitted(Terms(**{"stack": "stack", "requirement": COMMIT, "version": "1.0", **changes}))
+    return workflows.fitted(Terms(**{"stack": "stack", "line": "main", "requirement": COMMIT, "version": "1.0", **changes}))
 
 
 def parsed(files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -47,6 +47,9 @@ def test_an_edit_of_a_workflow_of_cairns_is_in_what_is_written() -> None:
     own = shipped.read("github/")["workflows/nightly.yml"].decode()
     made = fitted()[".github/workflows/nightly.yml"].decode()
     changed = sum(one not in own for one in made.splitlines())
+    assert workflows.scheduled_line({".github/workflows/nightly.yml": own.encode()}) == "nightly"
+    every = "".join(data.decode() for data in fitted().values())
+    assert set(re.findall(r"vars\.CAIRN_LINE \|\| '(.*?)'", every)) == {"main"}
     assert changed < 10
     assert len(made.splitlines()) == len(own.splitlines()) + 1
 
