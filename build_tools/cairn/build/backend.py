@@ -111,6 +111,7 @@ def context_of(
     """Return the context of a step in an existing environment."""
     values = variables.placeholder_values(
         request,
+        step.project,
         base_version=step.base_version,
         built={name: wheel.version for name, wheel in built.items()},
         source_dir=step.source_dir(),

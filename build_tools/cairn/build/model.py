@@ -199,7 +199,7 @@ class BuildRequest(BuildSettings):
         cache_dir: built wheels by their inputs.
         targets: GPU targets, or `cpu` alone.
         sdk: the installed SDK; None for `cpu`.
-        version_suffix: local version of every wheel, with its `+`; empty for none.
+        version_suffix: local version of every wheel, with its `+`, before `suffix_of`; empty for none.
         features: enabled features, such as `flash_attention`.
         build_env: the user's variables, by `NAME` or `project:NAME` (`cairn.build.inputs.variables`).
         jobs: compile jobs over all builds that run side by side.
@@ -231,6 +231,15 @@ class BuildRequest(BuildSettings):
         own = f"{project.name}:"
         for_all = {name: value for name, value in self.build_env.items() if ":" not in name}
         return for_all | {n.removeprefix(own): v for n, v in self.build_env.items() if n.startswith(own)}
+
+    def again(self, project: Project) -> int:
+        """How many earlier manifests have the version of a project."""
+        sources = self.frozen.projects if self.frozen is not None else ()
+        return next((source.again for source in sources if source.name == project.name), 0)
+
+    def suffix_of(self, project: Project) -> str:
+        """The local version of a project's wheel, with its `+`; empty for none."""
+        return rocm_version.again(self.version_suffix, self.again(project))
 
     def place_of(self, project: Project) -> Path:
         """The folder where builds of a project keep files outside of its tree."""

@@ -331,7 +331,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "sdk": request.sdk.digest if request.sdk else None,
         "targets": list(request.targets),
         "build_env": request.env_of(project),
-        "version_suffix": request.version_suffix,
+        "version_suffix": request.suffix_of(project),
         "build_number": request.build_number,
         "features": sorted(request.features),
         "python": request.python.tag,

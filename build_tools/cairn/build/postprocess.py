@@ -25,7 +25,7 @@ from cairn.errors import WheelError
 from cairn.output import console
 from cairn.venv import VirtualEnvironment
 from cairn.wheels import repair, sbom
-from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata import rocm_version, wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.verify.findings import apply_allowed, read_allowed
@@ -118,6 +118,8 @@ def _require_version(wheel: Path, context: Context) -> None:
     version = wheel_info.read(wheel).version
     if expected is None or project.version_edit or Version(version) == Version(expected):
         return
+    if Version(rocm_version.again(version, context.request.again(project))) == Version(expected):
+        return  # `_edit` adds the mark
     raise WheelError(
         f"{project.name} was built as version {version}, and was to be {expected}",
         tip="its build reads no version from what stack.toml sets: say `version_edit = true` there, or give "
@@ -128,13 +130,15 @@ def _require_version(wheel: Path, context: Context) -> None:
 def _edit(wheel: Path, context: Context, output_dir: Path) -> Path:
     """Add the version and exact pins that the stack asks for to a wheel, if its backend did not."""
     info = wheel_info.read(wheel)
-    suffix = context.request.version_suffix
-    version = None
+    project, suffix, version = context.step.project, context.request.suffix_of(context.step.project), None
     # A backend that takes the whole version from a variable has written the suffix already.
-    if context.step.project.version_edit and not info.version.endswith(suffix):
-        version = info.version + suffix
+    if not info.version.endswith(suffix):
+        if project.version_edit:
+            version = info.version + suffix
+        elif number := context.request.again(project):
+            version = rocm_version.again(info.version, number)
     values = {**context.values, "version": version or info.version}
-    pins = variables.exact_requirements(context.step.project, values, request=context.request)
+    pins = variables.exact_requirements(project, values, request=context.request)
     requirements = [wheel_info.requirement(text) for text in info.requires_dist]
     missing = {
         canonicalize_name(Requirement(pin).name): pin for pin in pins if Requirement(pin) not in requirements

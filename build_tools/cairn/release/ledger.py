@@ -36,9 +36,9 @@ from cairn.concurrency import side_by_side
 from cairn.errors import GateError, OtherVersionError, StoreError, UsageError
 from cairn.output.wording import short_id
 from cairn.release.index import keys
-from cairn.release.index.generation import FileRef, IndexSet, digest_of, encode, now, project_of, who
+from cairn.release.index.generation import FileRef, IndexSet, digest_of, encode, now, who
 from cairn.release.index.snapshot import ancestors
-from cairn.release.ledger_entries import Entry, Event, Head, History, Names, first_entry
+from cairn.release.ledger_entries import Entry, Event, Head, History, Names, by_place, first_entry
 from cairn.release.trust.current import Decisions, believed
 from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, read_or_none, replace
 from cairn.wheels.wheelset import WheelSet
@@ -161,6 +161,13 @@ class Ledger:
                 _refuse_wheels(f"the wheels of the set {short_id(set_id)} are", event)
         for index, refs in (named or {}).items():
             _refuse(self._clashes({keys.scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
+
+    def published(self, scope: str, project: str) -> frozenset[str]:
+        """Return every file name of a project that was ever published in a scope (`keys.scope_of`)."""
+        tail, place = self._tail(), (scope, project)
+        stored = self._lookup(keys.ledger_names_key(*place), Names, tail)
+        later = (by_place(entry.names).get(place, {}) for entry in tail.entries)
+        return frozenset(stored.names if stored else ()).union(*later)
 
     def failing_alike(self, wheel_set: WheelSet) -> tuple[str, ...]:
         """The failures that stand against sets that are the same by their wheels, a sentence each.
@@ -290,13 +297,13 @@ class Ledger:
         self, offered: Mapping[str, Mapping[str, str]], tail: _Tail
     ) -> tuple[dict[str, dict[str, str]], tuple[str, ...]]:
         """The new names, by scope, and a sentence for each name that has other bytes."""
-        grouped = _by_project(offered)
+        grouped = by_place(offered)
         stored = side_by_side(
             lambda place: self._lookup(keys.ledger_names_key(*place), Names, tail), grouped, jobs=_AT_ONCE
         )
         known = {place: one.names if one else {} for place, one in zip(grouped, stored, strict=True)}
         for entry in tail.entries:
-            for place, names in _by_project(entry.names).items():
+            for place, names in by_place(entry.names).items():
                 if place in known:
                     known[place] = {**names, **known[place]}
         fresh: dict[str, dict[str, str]] = {}
@@ -410,7 +417,7 @@ def _grouped(
     by_project: dict[tuple[str, str], dict[str, str]] = {}
     by_set: dict[str, list[tuple[int, Event]]] = {}
     for entry in entries:
-        for place, names in _by_project(entry.names).items():
+        for place, names in by_place(entry.names).items():
             by_project[place] = {**(known := by_project.get(place, {})), **names, **known}
         for event in entry.events:
             by_set.setdefault(event.set_id, []).append((entry.number, event))
@@ -489,12 +496,3 @@ def _is_news(event: Event, history: tuple[Event, ...]) -> bool:
         return event.why != standing_of(history, event.of)
     what = (event.kind, event.record, event.why)
     return what not in {(one.kind, one.record, one.why) for one in history}
-
-
-def _by_project(names: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
-    """Group names by scope and project."""
-    by_project: dict[tuple[str, str], dict[str, str]] = {}
-    for scope, files in names.items():
-        for name, sha256 in files.items():
-            by_project.setdefault((scope, project_of(name)), {})[name] = sha256
-    return by_project

@@ -17,7 +17,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import CairnError
 from cairn.release.index import keys
-from cairn.release.index.generation import Generation, IndexSet, now, who
+from cairn.release.index.generation import Generation, IndexSet, now, project_of, who
 from cairn.release.index.snapshot import Index, read_set, traces
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
@@ -238,3 +238,12 @@ def _records(store: Store) -> Iterator[Event]:
                     failures=test_result.failures,
                 )
             yield event
+
+
+def by_place(names: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
+    """Group names by scope and project."""
+    by_project: dict[tuple[str, str], dict[str, str]] = {}
+    for scope, files in names.items():
+        for name, sha256 in files.items():
+            by_project.setdefault((scope, project_of(name)), {})[name] = sha256
+    return by_project

@@ -62,7 +62,7 @@ def test_what_a_build_fetches_by_itself_fails_at_once(
     made = request_for(torch="")
     offline = dataclasses.replace(made, pip=PackageSource(offline=True))
     project = made.stack.project("torch")
-    values = variables.placeholder_values(offline, base_version="1", built={}, source_dir=tmp_path)
+    values = variables.placeholder_values(offline, project, base_version="1", built={}, source_dir=tmp_path)
     env = variables.build_variables(
         project, venv.describe(tmp_path), values, request=offline, epoch=0, home=tmp_path
     )

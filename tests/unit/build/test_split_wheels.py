@@ -147,7 +147,9 @@ def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(
         (family, False, ""),
     ):
         asked = dataclasses.replace(request, split=split)
-        values = variables.placeholder_values(asked, base_version=None, built={}, source_dir=tmp_path)
+        values = variables.placeholder_values(
+            asked, asked.stack.projects[0], base_version=None, built={}, source_dir=tmp_path
+        )
         assert values["rocm_device_extras"] == extras
 
 

@@ -138,18 +138,24 @@ def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, s
 
 
 def placeholder_values(
-    request: BuildRequest, *, base_version: str | None, built: Mapping[str, str], source_dir: Path
+    request: BuildRequest,
+    project: Project,
+    *,
+    base_version: str | None,
+    built: Mapping[str, str],
+    source_dir: Path,
 ) -> dict[str, str]:
     """Return the values of the placeholders.
 
     Args:
         request: the build.
+        project: which one of it.
         base_version: of the project's own version file; None where it has none.
         built: versions of the projects that are already built.
         source_dir: the folder whose build backend is called.
     """
     values = {
-        "version_suffix": request.version_suffix,
+        "version_suffix": request.suffix_of(project),
         "build_number": request.build_number,
         # A list of CMake, and what torch.utils.cpp_extension splits PYTORCH_ROCM_ARCH at.
         "targets": "" if request.for_cpu else ";".join(request.targets),
@@ -162,7 +168,7 @@ def placeholder_values(
     for name in request.stack.features:
         values[f"on_or_off:{name}"] = "ON" if name in request.features else "OFF"
     if base_version is not None:
-        values["version"] = base_version + request.version_suffix
+        values["version"] = base_version + values["version_suffix"]
     if request.sdk is not None:
         info = request.sdk.info
         values |= {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -13,13 +13,12 @@ from cairn.build.inputs import variables
 from cairn.errors import SourceError, StoreError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg, builds_of
 from cairn.output import Progress, console, github, silent, wording
-from cairn.pipeline.night import plan, sdk_version, shards
+from cairn.pipeline.night import plan, sdk_version, shards, versions
 from cairn.pipeline.night.plan import NightPlan
 from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release import night_names
 from cairn.release.index import keys
-from cairn.release.index.generation import MIRRORED, now
-from cairn.release.index.snapshot import Index
+from cairn.release.index.generation import now
 from cairn.release.publish import mirror_lock, sdk_index
 from cairn.release.trust import anchor
 from cairn.sources import checkout_stack
@@ -32,7 +31,6 @@ from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.targets import in_order
-from cairn.wheels.metadata import rocm_version
 
 _BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
 
@@ -78,7 +76,7 @@ def freeze(
         raise UsageError(
             f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
         )
-    frozen = _manifest(store, request, refs, reviewed, say)
+    frozen = _manifest(store, request, refs, reviewed, dry_run=dry_run, say=say)
     if reviewed is not None and frozen.sdk_version and Version(frozen.sdk_version) not in reviewed:
         raise UsageError(
             f"the lock of {request.stack.name} has no ROCm {frozen.sdk_version}, but "
@@ -97,7 +95,7 @@ def freeze(
         log=github.run_url(),
         refs=_refs_of(request.stack, frozen),
     )
-    _refuse_versions(store, new_plan, request.stack, frozen, say)
+    versions.refuse(store, new_plan, request.stack, frozen, say)
     if dry_run:
         return new_plan
     try:
@@ -128,15 +126,18 @@ def _manifest(
     request: FreezeRequest,
     refs: Mapping[str, CheckoutOptions],
     reviewed: frozenset[Version] | None,
+    *,
+    dry_run: bool,
     say: Progress,
 ) -> Manifest:
     frozen = None if anchor.anchor(store) else plan.begun_manifest(store, request.night)
     # There is one where an attempt was ended between two writes.
     if frozen is None or not _is_for(frozen, request) or {*frozen.off_line} != refs.keys():
         if request.like:
-            frozen = _frozen_again(store, request)
+            frozen = _frozen_again(store, request, dry_run=dry_run)
         else:
-            frozen = _or_earlier(store, request, _freeze(request, refs, reviewed, say), say)
+            current = _freeze(request, refs, reviewed, say)
+            frozen = _or_earlier(store, request, current, say, dry_run=dry_run)
     else:
         _refuse_other_refs(request.night, _refs_of(request.stack, frozen), request)
     if frozen.off_line:
@@ -250,78 +251,12 @@ def _refuse_tests(request: FreezeRequest) -> None:
             )
 
 
-def _refuse_versions(
-    store: Store, night: NightPlan, stack: Stack, frozen: Manifest, say: Progress = silent
-) -> None:
-    """Refuse a night of whose wheels none could be published for their versions, once they are built.
-
-    Of names that no index lists any more, such as after a rollback, the ledger is asked at staging alone.
-
-    Raises:
-        StoreError: for each leg, an index has a version of a different manifest, or a higher one of the line.
-    """
-    by_leg: dict[str, list[str]] = {}
-    problems_of: dict[
-        tuple[str, str], list[str]
-    ] = {}  # legs of other Pythons have the same indexes and versions
-    for leg in night.legs:
-        versions = _versions_of(leg, stack, frozen)
-        for channel in _channels_of(leg, night):
-            name = plan.index_of(leg, channel)
-            key = name, str(versions)
-            if key not in problems_of:
-                try:
-                    problems_of[key] = list(_taken(Index(store, name), versions, frozen))
-                except StoreError as error:  # a damaged index holds up the legs of that index alone
-                    problems_of[key] = [str(error)]
-            by_leg.setdefault(leg.name, []).extend(problems_of[key])
-    problems = dict.fromkeys(problem for texts in by_leg.values() for problem in texts)
-    if problems and all(by_leg.values()):
-        raise StoreError(
-            f"wheels of this night could not be published: {'; '.join(problems)}",
-            tip="wait for a new version of the sources or of ROCm, or take that manifest again (--like)",
-        )
-    for name, texts in by_leg.items():
-        if texts:
-            say(f"{name} will not get through: {'; '.join(texts)}")
-
-
-def _channels_of(leg: Leg, night: NightPlan) -> tuple[str, ...]:
-    """Return the channels that a leg's set goes to if nothing fails."""
-    if leg.ends == "staged" or night.is_open:
-        return (night.staging,)
-    is_untested = leg.ends == "untested" and not leg.bypass_tests
-    return night.staging, keys.UNTESTED if is_untested else night.release
-
-
-def _versions_of(leg: Leg, stack: Stack, frozen: Manifest) -> dict[str, str]:
-    """Return the version of each distribution of a leg that is known before it is built."""
-    suffix = plan.version_suffix(stack, frozen, plan.targets_of(leg))
-    return {source.distribution: source.version + suffix for source in frozen.projects if source.version}
-
-
-def _taken(index: Index, versions: Mapping[str, str], frozen: Manifest) -> Iterator[str]:
-    current = index.load()
-    for name, version in versions.items():
-        others = [file for file in current.project(name).files if file.build != frozen.digest()]
-        if any(file.build == MIRRORED for file in others):
-            yield f"{index.name} has {name} from a mirror"
-        elif same := [file for file in others if Version(file.version) == Version(version)]:
-            build = wording.short_id(same[0].build)
-            yield f"{index.name} has {name} {same[0].version} from the manifest {build}"
-        elif keys.is_gated(index.name):
-            line = Version(version).release[:2]
-            have = {f.version for f in others if f.yanked is None and Version(f.version).release[:2] == line}
-            if problem := rocm_version.sorts_above(version, have):
-                yield f"{index.name}: {name} {problem}"
-
-
 def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
     own = (request.stack.name, request.stack.line)
     return (frozen.stack, frozen.line) == own and not _lacking(frozen, request.legs)
 
 
-def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
+def _frozen_again(store: Store, request: FreezeRequest, *, dry_run: bool) -> Manifest:
     """Return the manifest of an earlier night, if it covers these legs."""
     night_names.refuse_unnamed(store, request.like)
     frozen = plan.manifest_of(store, plan.read(store, request.like))
@@ -332,20 +267,28 @@ def _frozen_again(store: Store, request: FreezeRequest) -> Manifest:
             f"the manifest of the night {request.like} is of {frozen.stack}, line {frozen.line}{gap}",
             tip="take fewer families and Pythons, or freeze anew",
         )
-    if request.rocm_version and request.stack.sdk is not None:
-        # A release of what a night was of: under a different SDK it is a different manifest, and built again.
-        return msgspec.structs.replace(frozen, sdk_version=request.rocm_version)
-    return frozen
+    if request.rocm_version in ("", None, frozen.sdk_version) or request.stack.sdk is None:
+        return frozen
+    # A release of what a night was of: under a different SDK it is a different manifest, and built again.
+    frozen = msgspec.structs.replace(frozen, sdk_version=request.rocm_version)
+    return _settled(store, request, frozen, dry_run=dry_run)
 
 
-def _or_earlier(store: Store, request: FreezeRequest, frozen: Manifest, say: Progress) -> Manifest:
+def _settled(store: Store, request: FreezeRequest, frozen: Manifest, *, dry_run: bool) -> Manifest:
+    legs = (*request.legs, *request.others)
+    return versions.settle(store, request.stack, frozen, legs, dry_run=dry_run)
+
+
+def _or_earlier(
+    store: Store, request: FreezeRequest, frozen: Manifest, say: Progress, *, dry_run: bool = False
+) -> Manifest:
     """Return the manifest of the current sources, or the last night's if nothing has changed since.
 
     Each set of a manifest is built once. A new manifest that differed only in its families or Pythons would
-    build the same versions again, which no index accepts.
+    build the same versions again; one that differs in anything else gets versions of its own.
     """
-    own = (request.stack.name, request.stack.line, request.release)
-    earlier = [night for night in plan.every(store) if (night.stack, night.line, night.release) == own]
+    whose = (request.stack.name, request.stack.line, request.release)
+    earlier = [night for night in plan.every(store) if (night.stack, night.line, night.release) == whose]
     for night in sorted(earlier, key=lambda night: night.frozen, reverse=True)[:1]:
         try:
             previous = plan.manifest_of(store, night)
@@ -353,7 +296,7 @@ def _or_earlier(store: Store, request: FreezeRequest, frozen: Manifest, say: Pro
             console.current().warn(f"the night {night.night} is compared with nothing: {error}")
             break
         same = msgspec.structs.replace(
-            frozen,
+            frozen.numbered({source.name: source.again for source in previous.projects}),
             targets=previous.targets,
             pythons=previous.pythons,
             platform=previous.platform,
@@ -362,7 +305,7 @@ def _or_earlier(store: Store, request: FreezeRequest, frozen: Manifest, say: Pro
         if same.digest() == previous.digest() and not _lacking(previous, request.legs):
             say(f"nothing has changed since the night {night.night}: its manifest is taken again")
             return previous
-    return frozen
+    return _settled(store, request, frozen, dry_run=dry_run)
 
 
 def _lacking(frozen: Manifest, legs: Sequence[Leg]) -> tuple[str, ...]:

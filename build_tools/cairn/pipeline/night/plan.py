@@ -4,6 +4,7 @@ nights/<id>/night.json     what was frozen and what is expected of it; never cha
 nights/<id>/manifest.json  the manifest that every set of the night is of
 nights/<id>/steps/<leg>.<stage>.<part>.<run>.<attempt>.json  how a job ended; for people, no reason to promote
 nights/<id>/shards/   what the shards of suites found (`shards`)
+nights/_versions/     which manifest has which version (`versions`)
 """
 
 from __future__ import annotations
@@ -322,6 +323,8 @@ def _missing(store: Store, night: str) -> StoreError:
 def every(store: Store) -> Iterator[NightPlan]:
     """Yield all nights of a store, by id; one that cannot be read is reported and skipped."""
     for night in store.folders(keys.NIGHTS):
+        if night == keys.CLAIMS:
+            continue
         try:
             plan = find(store, night)
         except (StoreError, UsageError) as error:

@@ -17,6 +17,7 @@
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
     nights/<id>/…                                        what a night is to make, how its jobs ended, and
                                                          what the shards of its suites found
+    nights/_versions/<project>/<version>                 the sha256 of the only manifest with that version
     ledger/…                                             what is never forgotten: `release.ledger`
     metadata/…                                           who vouches for which state: `release.trust.metadata`
     <index>/state.json                                   the pointer to the current generation
@@ -72,6 +73,9 @@ SET_LOCKS = ("constraints.txt", "pylock.toml", "requirements.txt")
 NIGHTS = "nights/"
 """Where nights are kept, by id."""
 
+CLAIMS = "_versions"
+"""Beside the nights, in a folder that no id names: which manifest has which version."""
+
 FOLDERS = frozenset({"files", "sets", "nights", "ledger", "metadata", LANDING, CHOOSER, ".locks", *CHANNELS})
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
@@ -88,7 +92,8 @@ _KINDS = {
     "set": rf"sets/{_DIGEST}/((manifest|(set|builder)(\.dsse)?)\.json|{_LOCKS}|{_FINDINGS})",
     # Of a set that is gone they stay, so that it does not come back without them.
     "evidence": rf"sets/{_DIGEST}/(records|answers|rebuilds)/{_DIGEST}(\.dsse)?\.json",
-    "night": rf"nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"
+    "night": r"nights/_versions/[a-z0-9-]+/[a-z0-9_.+!-]+"
+    rf"|nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"
     rf"|shards/{_NAME}/{_NAME}/((shard|signed)\.json|(outcomes|journal)\.jsonl|pytest\.xml)"
     rf"|built/{_NAME}/[0-9]+\.[0-9]+/.+)",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",
@@ -224,6 +229,11 @@ def status_prefix(index: str) -> str:
 def night_key(night: str, name: str) -> str:
     """The key of an object of a night, such as its `night.json`."""
     return f"{NIGHTS}{night}/{name}"
+
+
+def claim_key(project: str, version: str) -> str:
+    """The key under which a manifest claims a version of a project for itself."""
+    return night_key(CLAIMS, f"{project}/{version}")
 
 
 def status_key(index: str, name: str) -> str:

@@ -58,6 +58,7 @@ class ProjectSource(datafile.Value):
         version: base version; None where only the built wheel tells it.
         submodules: by path.
         checkout_dir: default folder of its checkout, below that of the stack; None in early manifests.
+        again: how many earlier manifests have its version (`cairn.wheels.metadata.rocm_version.again`).
     """
 
     name: str
@@ -70,6 +71,11 @@ class ProjectSource(datafile.Value):
     version: str | None = None
     submodules: tuple[SubmoduleSource, ...] = ()
     checkout_dir: str | None = None
+    again: int = 0
+
+    def __post_init__(self) -> None:
+        if self.again < 0:
+            raise UsageError(f"{self.name} is build {self.again} of its version, which is below 0")
 
     @property
     def folder(self) -> str:
@@ -122,6 +128,11 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         """The platforms that sets of this manifest may be built for."""
         return tuple(dict.fromkeys((self.platform, *self.platforms)))
 
+    def numbered(self, numbers: Mapping[str, int]) -> Manifest:
+        """Return this manifest with other numbers (`ProjectSource.again`), by project; 0 for the rest."""
+        projects = (msgspec.structs.replace(p, again=numbers.get(p.name, 0)) for p in self.projects)
+        return msgspec.structs.replace(self, projects=tuple(projects))
+
     def digest(self) -> str:
         """The sha256, in hex, of the manifest in its canonical spelling."""
         return hashlib.sha256(self.canonical()).hexdigest()
@@ -136,6 +147,8 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         for project in plain["projects"]:
             if project["checkout_dir"] is None:
                 del project["checkout_dir"]
+            if not project["again"]:
+                del project["again"]
         # As RFC 8785 (JCS) has it for what occurs here: neither floats nor keys beyond the basic plane.
         return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 

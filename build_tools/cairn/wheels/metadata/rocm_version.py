@@ -17,6 +17,9 @@ A `bkc` ("best known configuration") is a nightly, built again later from source
 date says when. It sorts above that nightly and below the next one. Each of these suffixes is read, also as
 upstream writes it: `+rocm10.1.0a20260811.bkc.20260813`.
 
+A night of another commit with the same version is a build of its own: `+rocm7.10.0.again.1` sorts above
+`+rocm7.10.0`, below `+rocm7.10.1`, and below a `bkc` of the same nightly. A next stage drops it.
+
 Why ROCm 10 is written differently: PEP 440 compares a segment of a local version as a number only when it is
 digits alone, and as text otherwise. In the first form the major version hides in the text `rocm10`, which
 sorts below `rocm7`, so pip would never offer the newer wheel; nor can `+rocm.10.0` help, for `rocm` alone
@@ -46,6 +49,7 @@ Channel: TypeAlias = Literal["stable", "prerelease", "nightly", "nightly-bkc", "
 
 _SUFFIX = re.compile(r"\+[a-z0-9]+(?:[._-][a-z0-9]+)*", re.ASCII | re.IGNORECASE)
 _SHORT_NUMBER = re.compile(r"[0-9]{1,9}")
+_AGAIN = re.compile(r"(?P<before>.*)[+.]again\.(?P<number>[0-9]{1,9})", re.ASCII)
 _BKC = re.compile(r"bkc\.[0-9]{8}", re.ASCII)
 _FIRST_SEGMENTED = 10  # the first major version of ROCm whose numbers are segments of their own
 _RELEASE_PARTS = 3
@@ -99,6 +103,17 @@ def with_suffix(base: str, suffix: str) -> str:
     return joined
 
 
+def again(version: str, number: int) -> str:
+    """Mark a version, or a suffix of one, as that of a later build; 0 is the first, which has no mark."""
+    return f"{version}{'.' if '+' in version else '+'}again.{number}" if number else version
+
+
+def without_again(version: str) -> tuple[str, int]:
+    """Return a version without the mark of `again`, and its number."""
+    match = _AGAIN.fullmatch(version)
+    return (match["before"], int(match["number"])) if match else (version, 0)
+
+
 def with_rocm(version: str, rocm_version: str) -> str:
     """A wheel's version, naming a new ROCm version: in the place of the one it names, else at its end.
 
@@ -108,7 +123,8 @@ def with_rocm(version: str, rocm_version: str) -> str:
     """
     parsed = parsed_version(version)
     split = _split(parsed)
-    before = split[0] if split else tuple((parsed.local or "").split(".")) if parsed.local else ()
+    local = Version(without_again(str(parsed))[0]).local
+    before = split[0] if split else tuple(local.split(".")) if local else ()
     strange = next((part for part in before if part != _FAT and not part.startswith("git")), None)
     if strange is not None:
         raise WheelError(
@@ -215,6 +231,7 @@ def _segmented(version: Version) -> str:
 
 def _split(version: Version) -> tuple[tuple[str, ...], str] | None:
     """The local segments before the ROCm version, and the ROCm version."""
+    version = Version(without_again(str(version))[0])
     segments = version.local.split(".") if version.local else []
     for index, segment in enumerate(segments):
         for mark in (_DEV_MARK, _MARK):

@@ -7,6 +7,7 @@ from packaging.version import Version
 
 from cairn.errors import WheelError
 from cairn.wheels.metadata.rocm_version import (
+    again,
     channel_of,
     promote,
     rocm_version_of,
@@ -14,6 +15,7 @@ from cairn.wheels.metadata.rocm_version import (
     suffix,
     with_rocm,
     with_suffix,
+    without_again,
 )
 from helpers.wheels import RELEASES, rocm_versions
 
@@ -119,6 +121,32 @@ def test_a_best_known_configuration_is_between_its_nightly_and_the_next(
     versions = [Version("2.9.0" + suffix(base + stage)) for stage in stages]
     assert versions == sorted(versions)
     assert len(set(versions)) == 5
+
+
+@given(RELEASES)
+def test_a_build_of_the_same_version_is_above_the_one_before_and_below_the_next(
+    release: tuple[int, int, int],
+) -> None:
+    base, patch = ".".join(map(str, release)), ".".join(map(str, (*release[:2], release[2] + 1)))
+    for stages in (
+        (base, patch),
+        (base + "a20260811", base + "a20260811+bkc.20260813", base + "a20260812", base),
+    ):
+        first, *later = (f"2.9.0{suffix(stage)}" for stage in stages)
+        marked = [again(first, number) for number in (0, 1, 2, 10)]
+        versions = [Version(text) for text in (*marked, *later)]
+        assert versions == sorted(versions)
+        assert len(set(versions)) == len(versions)
+        assert [without_again(text) for text in marked] == [(first, number) for number in (0, 1, 2, 10)]
+        assert {rocm_version_of(text) for text in marked} == {rocm_version_of(first)}
+
+
+def test_the_mark_of_a_later_build_stays_with_its_stage() -> None:
+    assert promote("2.9.0+rocm7.10.0a20251124.again.2", "rc1") == "2.9.0+rocm7.10.0rc1"
+    assert with_rocm("2.9.0+git1a2b.again.1", "7.10.0") == "2.9.0+git1a2b.rocm7.10.0"
+    assert with_rocm("2.9.0+again.1", "7.10.0") == "2.9.0+rocm7.10.0"
+    assert again("1.0", 1) == "1.0+again.1"
+    assert again("", 1) == "+again.1"
 
 
 def test_upstreams_way_to_write_rocm_10_is_read_and_promoted() -> None:

@@ -1,0 +1,144 @@
+"""Nights of sources whose versions stand still: each manifest has versions of its own, and none is refused.
+
+The stack has a project with a version file and one without, whose version only its build tells, as triton's.
+Nights are real: git, builds, an index, smoke tests and the gate.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cairn.pipeline.night import plan
+from cairn.release.index.snapshot import Index
+from cairn.store.folder import LocalStore
+from helpers import tiny_stack
+from helpers.trail import clean_environment
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("versions-that-stand-still")]
+
+_QUARTZ = """
+[[projects]]
+name = "quartz"
+distribution = "quartz"
+checkout_dir = "quartz"
+hashtag = "main"
+origin = { url = "QUARTZ" }
+version_file = ""
+build_requires = ["setuptools==84.2.1"]
+smoke_imports = ["quartz"]
+environment.always = { QUARTZ_VERSION_SUFFIX = "{version_suffix}" }
+"""
+_SETUP = """import os
+
+from setuptools import setup
+
+setup(name="quartz", version="3.5.0" + os.environ["QUARTZ_VERSION_SUFFIX"], packages=["quartz"])
+"""
+
+
+class Nights:
+    """A stack of two projects, a store, and the nights run with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.stack = folder, tiny_stack.write(folder / "stack")
+        self.quartz = folder / "quartz"
+        toml = self.stack / "stack.toml"
+        text = toml.read_text().replace(
+            "version_edit = true",
+            'version_edit = true\nneeds = ["quartz"]\nrequires = ["quartz=={version:quartz}"]',
+        )
+        toml.write_text(text + _QUARTZ.replace('QUARTZ"', f'{self.quartz}"'))
+        (self.quartz / "quartz").mkdir(parents=True)
+        (self.quartz / "setup.py").write_text(_SETUP)
+        self.git("init", "--quiet", "--initial-branch", "main")
+        self.commit_quartz()
+
+    @property
+    def store(self) -> LocalStore:
+        return LocalStore(self.folder / "store")
+
+    def git(self, *words: str) -> None:
+        who = ("-c", "user.name=A", "-c", "user.email=a@example.invalid")
+        subprocess.run(["git", *who, *words], cwd=self.quartz, check=True)
+
+    def commit_quartz(self) -> None:
+        file = self.quartz / "quartz" / "__init__.py"
+        count = len(file.read_text()) if file.exists() else 0
+        file.write_text("#" * (count + 1))
+        self.git("add", ".")
+        self.git("commit", "--quiet", "-m", "Change quartz")
+
+    def commit_tiny(self) -> None:
+        file = self.stack / "origin" / "tiny" / "__init__.py"
+        file.write_text(file.read_text() + "#\n")
+        tiny_stack.commit(self.stack, "Change tiny")
+
+    def cairn(self, *words: object, code: int = 0, store: bool = True) -> str:
+        env = clean_environment(self.folder / "cache") | {"PIP_CONFIG_FILE": os.devnull}
+        command = [sys.executable, "-m", "cairn", *map(str, words)]
+        command += ["--store", str(self.folder / "store")] if store else []
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+        return done.stderr + done.stdout
+
+    def freeze(self, night: str, image: str) -> str:
+        matrix = ("--matrix", self.folder / "matrix.json", "--image", f"a@sha256:{image * 64}")
+        where = ("--stack", self.stack, "--work-dir", self.folder / night, "--to", "nightly")
+        return self.cairn("ci", "night", "freeze", "--night", night, *where, *matrix)
+
+    def run(self, night: str, *, code: int = 0) -> str:
+        where = ("--stack", self.stack, "--work-dir", self.folder / "work")
+        shown = self.cairn("ci", "night", "run", "--night", night, *where, code=code)
+        self.cairn("index", "check")
+        return shown
+
+    def manifest(self, night: str) -> str:
+        return plan.read(self.store, night).manifest_sha256
+
+    def promoted(self) -> list[dict[str, str]]:
+        """The versions of the sets that users can install, the last one last."""
+        sets = sorted(Index(self.store, "nightly").load().sets(), key=lambda entry: entry.staged)
+        return [dict(entry.projects) for entry in sets if entry.yanked is None]
+
+
+def test_each_night_of_another_commit_has_versions_of_its_own(tmp_path: Path) -> None:
+    nights = Nights(tmp_path)
+    nights.run("1")
+    first = {"tiny": "1.0", "quartz": "3.5.0"}
+    assert nights.promoted() == [first]
+    # Nothing changed: the same manifest, and nothing is built.
+    nights.run("2")
+    assert nights.manifest("2") == nights.manifest("1")
+    assert nights.promoted() == [first]
+    # A commit more, in the project that has a version file; its pin follows.
+    nights.commit_tiny()
+    nights.run("3")
+    second = {"tiny": "1.0+again.1", "quartz": "3.5.0+again.1"}
+    assert nights.promoted() == [first, second]
+    # What was yanked does not come back by a night that changes nothing, nor do its versions.
+    sets = Index(nights.store, "nightly").load().sets()
+    (bad,) = (each for each in sets if each.manifest_sha256 == nights.manifest("3"))
+    nights.cairn("release", "yank", bad.set_id, "--reason", "wrong answers")
+    nights.run("4", code=10)
+    assert nights.promoted() == [first]
+    # A commit more, in the project without.
+    nights.commit_quartz()
+    nights.run("5")
+    third = {"tiny": "1.0+again.2", "quartz": "3.5.0+again.2"}
+    assert nights.promoted() == [first, third]
+    # Two freeze at one moment, for two images: two manifests, and each has versions of its own.
+    matrix = nights.cairn("matrix", "--stack", nights.stack, "--trigger", "nightly", "--json", store=False)
+    (tmp_path / "matrix.json").write_text(matrix)
+    with ThreadPoolExecutor() as pool:
+        shown = "".join(pool.map(nights.freeze, ("6", "7"), "ab"))
+    made = re.findall(r"this night makes (\S+)", shown)
+    assert sorted(made) == sorted(
+        f"{base}+again.{number}" for base in ("1.0", "unknown") for number in (3, 4)
+    )
