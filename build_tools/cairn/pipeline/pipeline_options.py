@@ -55,7 +55,8 @@ class FreezeOptions:
         release: the channel that its sets go to.
         like: the id of a night whose manifest is taken again, with the image that it names.
         rocm_version: the exact version of the ROCm SDK, also in place of that of `like`.
-        rocm_index_url: where the newest ROCm SDK is asked for, where the stack does not name a version.
+        rocm_index_url: the index of the ROCm SDK, for a stack that does not make it; `{family}` in it stands
+            for the family. Builds install it from there, and staging copies it.
         image: the container that builds run in, by digest.
         work_dir: where the checkouts are made.
         build_env: variables for the builds, as the user wrote them.
@@ -92,13 +93,10 @@ class LegBuildOptions(CompilerCacheOptions):
     """How a leg of a night is built.
 
     Attributes:
-        rocm_index_url: where the ROCm SDK comes from, for a stack that does not make it; `{family}` in it
-            stands for the family.
         work_dir: checkouts, environments and logs, in a folder for each leg; and an SDK that a stack makes,
             which the Pythons of a family share.
         jobs: compile jobs at once; 0 is one per processor.
     """
 
-    rocm_index_url: str = rocm_index_url()
     work_dir: Path = _work_dir("checkouts, environments and logs")
     jobs: int = compile_jobs()

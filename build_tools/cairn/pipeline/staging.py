@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from packaging.utils import canonicalize_name
 
 from cairn import files, venv
 from cairn.build import cache, job, rocm_sdk
 from cairn.build.environments import pip_install
 from cairn.build.model import InstalledSdk, Job
+from cairn.errors import StoreError
 from cairn.output import Progress, console, silent
 from cairn.release.index import keys
+from cairn.release.index.generation import project_of
+from cairn.release.index.snapshot import Index
 from cairn.release.provenance.attest import Attester
 from cairn.release.publish import files as publish_files
-from cairn.release.publish import mirror, mirror_lock, stage
+from cairn.release.publish import mirror, mirror_lock, sdk_index, stage
 from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.files import Published
+from cairn.release.publish.mirror_lock import MirrorLock
+from cairn.release.publish.resolve import Missing, parsed
 from cairn.release.serve import serving
+from cairn.release.trust import anchor
 from cairn.stack import Stack
 from cairn.store.folder import LocalStore
 from cairn.store.protocol import Store
 from cairn.venv import PackageSource
 from cairn.wheels import build_statement, wheelset
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 SET_FILE = "set.json"
 
@@ -103,9 +113,16 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     platform: Platform,
     manifest: bytes,
     attester: Attester | None,
+    sdk_url: str = "",
     dry_run: bool = False,
+    say: Progress = silent,
 ) -> WheelSet:
     """Seal the set that a build has left in a folder, and publish it with its dependencies.
+
+    Of a ROCm SDK that the build installed from an index, the files that the set needs are copied from there,
+    each by the sha256 in the builder's statement; in a store with a root, only those in the lock's [sdk].
+    They are not handed over with the wheels: they have gigabytes, and the store has them from the leg or the
+    night before. A file that the index has dropped can be published by hand, into any index of the store.
 
     Args:
         store: where the index lives.
@@ -116,20 +133,65 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         platform: of the set.
         manifest: what it was built from, in the spelling whose sha256 the set names.
         attester: attests the wheels; None for no attestation.
+        sdk_url: the index that the build installed its ROCm SDK from; empty where `index` has it already.
         dry_run: refuse what would be refused, and write nothing.
+        say: progress callback.
     """
+    wheel_set, statement = wheelset.read(folder / SET_FILE), build_statement.beside(folder / SET_FILE)
     if not dry_run:
         if (lock := mirror_lock.of(stack)) is not None:
             mirror.sync(store, index, lock, only=platform)
-        mirror.mirror(store, index, dists=wheels)
+        built_with = build_statement.decode(statement, name=BUILDER_FILE).sdk
+        copy = functools.partial(_copy_sdk, Index(store, index), built_with, sdk_url, lock, say)
+        needs = wheel_set.requirements
+        mirror.mirror(store, index, dists=wheels, requirements=needs, publish_sdk=copy if sdk_url else None)
     return stage.stage_set(
         store,
         index,
-        wheelset.read(folder / SET_FILE),
+        wheel_set,
         wheels,
         manifest=manifest,
-        statement=build_statement.beside(folder / SET_FILE),
+        statement=statement,
         stack=stack,
         attester=attester,
         dry_run=dry_run,
+        on_step=say,
     )
+
+
+def _copy_sdk(
+    index: Index,
+    built_with: Mapping[str, str],
+    sdk_url: str,
+    lock: MirrorLock | None,
+    say: Progress,
+    lacking: Sequence[Missing],
+) -> Published:
+    """Publish the files of the SDK that a build installed, of the projects that an index lacks.
+
+    Raises:
+        StoreError: the set needs more of the SDK than was installed; or the store has a root, and the lock
+            lacks a file that was installed.
+        NetworkError: the SDK's index has a file no more, or with other bytes.
+    """
+    has_root = anchor.anchor(index.store) is not None
+    if has_root and (problems := tuple(mirror_lock.unvouched((), lock, built_with, believed=False))):
+        raise StoreError(
+            f"the ROCm SDK of the build was not reviewed: {'; '.join(problems)}",
+            tip="lock it, or begin a night with one that is locked",
+        )
+    projects = {str(canonicalize_name(parsed(item.requirement).name)) for item in lacking}
+    needed = {name: sha256 for name, sha256 in built_with.items() if project_of(name) in projects}
+    by_hand = f"cairn index publish FILE … --store {index.store.url} --index {index.name}"
+    if unknown := sorted(projects - set(map(project_of, needed))):
+        raise StoreError(
+            f"the set needs {' and '.join(unknown)}, which its build has not installed",
+            tip=f"publish what it needs, by hand: {by_hand}",
+        )
+    tip = f"begin another night, or publish the very files that were installed: {by_hand}"
+
+    def fetch(names: Collection[str], folder: Path) -> list[Path]:
+        absent = {name: needed[name] for name in names}
+        return sdk_index.fetch_installed(sdk_url, absent, folder, tip=tip, say=say)
+
+    return mirror.publish_by_hash(index, needed, fetch)

@@ -114,6 +114,12 @@ class BuildStatement:
     derived_from: str | None = None
     builder: Builder
 
+    @property
+    def sdk(self) -> dict[str, str]:
+        """The files of the ROCm SDK that the build installed, name to sha256."""
+        # No project of a stack has such an ending in its name.
+        return {name: sha256 for name, sha256 in self.inputs.items() if name.endswith((".whl", ".tar.gz"))}
+
 
 def of_set(
     wheel_set: WheelSet, wheels: Sequence[Path], *, manifest: bytes, inputs: Mapping[str, str]

@@ -205,7 +205,6 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
             store=_absolute(request.store),
             store_arguments=(*endpoint, *patience),
             work_dir=work_dir,
-            build_arguments=("--rocm-index-url", how.rocm_index_url),
             cache_store=_absolute(request.cache_store),
             # So that each machine can make any build.
             cores=min(machine.cores for machine in executor.machines),

@@ -211,11 +211,12 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
     logs = request.own_dir / "logs"
     if request.stack.makes_sdk:
         return _install_own_sdk(request, build_job, logs)
-    if not request.rocm_index_url:
+    if not frozen.rocm_index_url:
         raise UsageError(
-            f"nothing says where the ROCm SDK {frozen.sdk_version} comes from", tip="--rocm-index-url URL"
+            f"the night {request.run.plan.night} names no index of the ROCm SDK {frozen.sdk_version}",
+            tip="begin another: cairn ci night freeze --rocm-index-url URL",
         )
-    url = sdk_url(request.rocm_index_url, request.build)
+    url = sdk_url(frozen.rocm_index_url, request.build)
     sdk = replace(build_job.sdk, source=PackageSource(index_url=url, pre=True))
     if request.run.has_root:
         lock, place = mirror_lock.of_root(request.stack), build_job.python
@@ -225,9 +226,9 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
     installed = job.install_rocm(replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
     if request.build.split and rocm.device_packages(installed.environment) is None:
         raise UsageError(
-            f"the ROCm SDK {frozen.sdk_version} of {request.rocm_index_url} is that of one family, and "
+            f"the ROCm SDK {frozen.sdk_version} of {url} is that of one family, and "
             f"{request.build.name} needs one that serves every target",
-            tip="name an index of such (--rocm-index-url), or take build_together out of matrix.toml",
+            tip="freeze with an index of such (--rocm-index-url), or take build_together out of matrix.toml",
         )
     return installed
 

@@ -270,7 +270,8 @@ def _frozen_again(store: Store, request: FreezeRequest, *, dry_run: bool) -> Man
     if request.rocm_version in ("", None, frozen.sdk_version) or request.stack.sdk is None:
         return frozen
     # A release of what a night was of: under a different SDK it is a different manifest, and built again.
-    frozen = msgspec.structs.replace(frozen, sdk_version=request.rocm_version)
+    place = _sdk_place(request) or frozen.rocm_index_url
+    frozen = msgspec.structs.replace(frozen, sdk_version=request.rocm_version, rocm_index_url=place)
     return _settled(store, request, frozen, dry_run=dry_run)
 
 
@@ -353,6 +354,7 @@ def _freeze(
         platform=platforms[0],
         platforms=platforms if len(platforms) > 1 else (),
         sdk_version=_sdk_version(request, say, reviewed),
+        rocm_index_url=_sdk_place(request),
         build_env=variables.parse_build_env(request.build_env, stack),
         # The compilers of each leg are those of its image: what one runner has says nothing of the others.
         toolchain={"image": request.image} if request.image else {},
@@ -381,14 +383,20 @@ def _sdk_version(
     sdk = request.stack.sdk
     if sdk is None:
         return None
-    if (version := request.rocm_version or sdk.version) is not None:
-        return version
+    version = request.rocm_version or sdk.version
     builds = sdk_version.with_rocm(request.legs) or sdk_version.with_rocm(request.others)
-    if not builds:
-        return None
+    if request.stack.makes_sdk or not builds:
+        return version
     if not request.rocm_index_url:
         raise UsageError(
-            f"nothing says which ROCm SDK the stack {request.stack.name} is built with",
-            tip="--rocm-version VERSION, or --rocm-index-url URL for the newest there",
+            f"nothing says where the ROCm SDK of the stack {request.stack.name} comes from",
+            tip="name the index of its packages: --rocm-index-url URL, with {family} for the family",
         )
-    return sdk_version.newest(builds, request.rocm_index_url, say, reviewed)
+    return version or sdk_version.newest(builds, request.rocm_index_url, say, reviewed)
+
+
+def _sdk_place(request: FreezeRequest) -> str | None:
+    """Return the index of the ROCm SDK that builds install and staging copies; None if the stack makes it."""
+    if not request.stack.takes_sdk:
+        return None
+    return url.without_credentials(request.rocm_index_url) or None

@@ -21,6 +21,7 @@ from cairn.pipeline import staging
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.build import SDK_FOLDER, set_folder
 from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
+from cairn.pipeline.night.sdk_version import sdk_url
 from cairn.pipeline.staging import SET_FILE
 from cairn.release.index.generation import now
 from cairn.release.publish.compatibility import Platform
@@ -98,7 +99,8 @@ def _try_to_stage(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg
         wheels = [whole[-1] / wheel.file_name for wheel in wheel_set.wheels]
         return StagedLeg(leg=leg, set_id=wheel_set.id, measures=measured(wheels, for_cpu=wheel_set.for_cpu))
     except (CairnError, OSError) as error:
-        return StagedLeg(leg=leg, reason=str(error))
+        tip = error.tip if isinstance(error, CairnError) else None
+        return StagedLeg(leg=leg, reason="; ".join(filter(None, (str(error), tip))))
 
 
 def _has_set(folder: Path, leg: Leg) -> bool:
@@ -115,6 +117,8 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
         raise UsageError(f"{folder.name} has no file {absent[0]!r}", tip="build the leg again")
     if stack.makes_sdk and not run.dry_run:
         staging.publish_sdk(run.store, index, sorted((folder / SDK_FOLDER).glob("*")))
+    frozen = plan.manifest_of(run.store, run.plan)
+    from_index = None if wheel_set.for_cpu else frozen.rocm_index_url
     return staging.stage_set(
         run.store,
         index,
@@ -122,8 +126,9 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
         [folder / name for name in names],
         stack=stack,
         platform=Platform(python=leg.python, tag=leg.platform),
-        manifest=plan.manifest_of(run.store, run.plan).canonical(),
+        manifest=frozen.canonical(),
         attester=run.attester,
+        sdk_url=sdk_url(from_index, run.plan.build(leg.build_id)) if from_index else "",
         dry_run=run.dry_run,
     )
 

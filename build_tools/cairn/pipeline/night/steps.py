@@ -88,7 +88,6 @@ class Settings:
         store: the URL of the store.
         store_arguments: options for those that reach it, such as `--endpoint-url`.
         work_dir: where steps work, on each machine.
-        build_arguments: options of builds.
         cache_store: where built wheels are kept for other machines; empty for nowhere.
         cores: the most that a build may use.
         on_one_machine: all steps run on this machine, so that those of one GPU come one after another.
@@ -99,7 +98,6 @@ class Settings:
     store: str
     store_arguments: tuple[str, ...] = ()
     work_dir: Path
-    build_arguments: tuple[str, ...] = ()
     cache_store: str = ""
     cores: int
     on_one_machine: bool = True
@@ -163,7 +161,7 @@ class _Steps:
                 "--output-dir",
                 str(folder / "wheels"),
             ),
-            *("--jobs", CORES, "--work-dir", str(settings.work_dir), *settings.build_arguments),
+            *("--jobs", CORES, "--work-dir", str(settings.work_dir)),
             *(("--cache-store", settings.cache_store) if settings.cache_store else ()),
             # Which wheels the cache has is known as the build goes on.
             has_credentials=bool(settings.cache_store),

@@ -71,7 +71,8 @@ def findings(case: Case, files: Files) -> Iterator[str]:
 def unreviewed(case: Case) -> Iterator[str]:
     """Files of the closure that the index has differently or not at all, or that nobody vouches for.
 
-    In a store without a root, the ROCm SDK needs nobody, and without a lock nothing does.
+    In a store without a root, the builder's statement vouches for the ROCm SDK, and without a lock the rest
+    needs nobody.
     """
     for file in case.wheel_set.closure:
         try:
@@ -81,17 +82,27 @@ def unreviewed(case: Case) -> Iterator[str]:
             continue
         if build not in _BUILD_OF[file.origin]:
             yield f"{file.file_name} is {build} in {case.source.index.name}, and the set says {file.origin}"
-    files = case.wheel_set.closure
-    if case.trust is not None and case.trust.builders is not None:
-        needs = files or not case.wheel_set.for_cpu
-        built_with = evidence.builder_statement(case.store, case.wheel_set).inputs if needs else {}
-        from_index = case.stack.takes_sdk
-        if from_index and not case.wheel_set.for_cpu and not any(map(mirror_lock.is_file, built_with)):
-            yield "the builder does not say with which files of the ROCm SDK it was built: build it again"
-        yield from mirror_lock.unvouched(files, case.mirror_lock, built_with, makes_sdk=case.stack.makes_sdk)
-    elif case.mirror_lock is not None:
-        others = (file for file in files if not mirror_lock.is_of_sdk(project_of(file.file_name)))
-        yield from mirror_lock.unvouched(others, case.mirror_lock, {}, makes_sdk=True)
+    yield from _unvouched(case)
+
+
+def _unvouched(case: Case) -> Iterator[str]:
+    files, stack, lock = case.wheel_set.closure, case.stack, case.mirror_lock
+    has_root = case.trust is not None and case.trust.builders is not None
+    from_index = stack.takes_sdk and not case.wheel_set.for_cpu
+    needs = from_index or (has_root and files)
+    built_with = evidence.builder_statement(case.store, case.wheel_set).sdk if needs else {}
+    if from_index and not built_with:
+        yield "the builder does not say with which files of the ROCm SDK it was built: build it again"
+    if has_root:
+        yield from mirror_lock.unvouched(files, lock, built_with, believed=stack.makes_sdk)
+        return
+    of_sdk = [file for file in files if mirror_lock.is_of_sdk(project_of(file.file_name))]
+    for file in of_sdk if from_index else ():
+        if built_with.get(file.file_name) != file.sha256:
+            yield f"{file.file_name} with sha256 {file.sha256} is not what the builder says it installed"
+    if lock is not None:
+        others = (file for file in files if file not in of_sdk)
+        yield from mirror_lock.unvouched(others, lock, {}, believed=True)
 
 
 def _libraries(wheels: Mapping[str, Path]) -> tuple[tuple[str, ...], dict[str, str]]:

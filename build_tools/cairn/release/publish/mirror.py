@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
@@ -37,7 +37,12 @@ _TIMEOUT = 3600.0  # seconds
 
 
 def mirror(
-    store: Store, index: str, *, dists: Sequence[Path] = (), requirements: Sequence[str] = ()
+    store: Store,
+    index: str,
+    *,
+    dists: Sequence[Path] = (),
+    requirements: Sequence[str] = (),
+    publish_sdk: Callable[[Sequence[Missing]], Published] | None = None,
 ) -> Published:
     """Fetch the missing requirements of distributions with pip, as wheels, and publish them.
 
@@ -49,6 +54,8 @@ def mirror(
         index: its name.
         dists: wheels and sdists, published or not, with every extra of theirs.
         requirements: further ones; exact ones are fetched exactly.
+        publish_sdk: publishes the files of the ROCm SDK that meet these requirements; None if the index must
+            have them already.
 
     Raises:
         GateError: sets, and what they need, come into the index through the gate alone.
@@ -57,10 +64,12 @@ def mirror(
     """
     added: list[Published] = []
     while lacking := missing(store, index, dists=dists, requirements=requirements):
-        if own := [item for item in lacking if is_of_sdk(canonicalize_name(parsed(item.requirement).name))]:
+        of_sdk = [item for item in lacking if is_of_sdk(canonicalize_name(parsed(item.requirement).name))]
+        if of_sdk and publish_sdk is None:
             raise NetworkError(
-                f"the ROCm SDK is fetched from no other index: {'; '.join(map(str, own))}",
-                tip="publish it first: whoever registers its names elsewhere would get into the mirror",
+                f"{index} lacks files of the ROCm SDK: {'; '.join(map(str, of_sdk))}",
+                tip="no package index is asked for them, since anybody may have taken a name there; publish "
+                f"the files that the build installed: cairn index publish FILE … --index {index}",
             )
         # pip takes the file behind an address as it is, and builds what is no wheel.
         if elsewhere := [item for item in lacking if parsed(item.requirement).url is not None]:
@@ -70,7 +79,10 @@ def mirror(
             )
         if len(added) == _ROUNDS:
             raise NetworkError(f"still missing after fetching: {'; '.join(map(str, lacking))}")
-        added.append(_fetch(Index(store, index).load(), lacking))
+        if of_sdk and publish_sdk is not None:
+            added.append(publish_sdk(of_sdk))
+        if others := [item for item in lacking if item not in of_sdk]:
+            added.append(_fetch(Index(store, index).load(), others))
     recover(Index(store, index))  # a run that died may have published all, and written no page of it
     return Published(added=tuple(entry for published in added for entry in published.added))
 
@@ -125,11 +137,33 @@ def sync(
     lacking = tuple(f for f in _lacking(lock, snapshot) if only is None or only.takes(f.file_name, None))
     if dry_run:
         return lacking
-    if not lacking:
-        recover(Index(store, index))  # as above
-        return lacking
+    if lacking:
+        by_name = {file.file_name: file for file in lacking}
+
+        def fetch(names: Collection[str], folder: Path) -> Sequence[Path]:
+            return fetched([by_name[name] for name in names], mirror_lock.places(lock), folder)
+
+        publish_by_hash(Index(store, index), {file.file_name: file.sha256 for file in lacking}, fetch)
+    else:
+        recover(Index(store, index))  # a run that died may have published all, and written no page of it
+    return lacking
+
+
+def publish_by_hash(
+    index: Index,
+    sha256s: Mapping[str, str],
+    fetch: Callable[[Collection[str], Path], Sequence[Path]],
+) -> Published:
+    """Publish files as mirrored: from the store where it has their bytes, else fetched into a folder.
+
+    Args:
+        index: the index.
+        sha256s: file name to sha256.
+        fetch: fetches files by their names, with these sha256, into a folder.
+    """
+    store = index.store
     by_key = {
-        key: file for file in lacking if store.exists(key := keys.file_key(file.sha256, file.file_name))
+        key: name for name, sha256 in sha256s.items() if store.exists(key := keys.file_key(sha256, name))
     }
     with (
         tempfile.TemporaryDirectory(prefix="cairn-mirror-") as folder,
@@ -137,13 +171,12 @@ def sync(
     ):
         # Damaged ones are fetched, and put in their place by publishing.
         intact = {
-            by_key[key]: path for key, path in stored.items() if files.sha256_of(path) == by_key[key].sha256
+            by_key[key]: path for key, path in stored.items() if files.sha256_of(path) == sha256s[by_key[key]]
         }
-        absent = [file for file in lacking if file not in intact]
-        paths = [*intact.values(), *fetched(absent, mirror_lock.places(lock), Path(folder))]
-        dists = [distribution.read(path) for path in paths]
-        publish_dists(Index(store, index), dists, "mirror", build=MIRRORED)
-    return lacking
+        absent = [name for name in sha256s if name not in intact]
+        paths = [*intact.values(), *(fetch(absent, Path(folder)) if absent else ())]
+        dists = [distribution.read(path, sha256=sha256s[path.name]) for path in paths]
+        return publish_dists(index, dists, "mirror", build=MIRRORED)
 
 
 def problems(lock: MirrorLock, stack: Stack, snapshot: Snapshot) -> tuple[str, ...]:

@@ -211,32 +211,27 @@ def of_root(stack: Stack) -> MirrorLock:
     return lock
 
 
-def is_file(name: str) -> bool:
-    """Whether this input of a build is a file of the ROCm SDK, and no project of the stack."""
-    return name.endswith((".whl", ".tar.gz"))
-
-
 def known(lock: MirrorLock) -> dict[str, str]:
     """Every file of a lock, name to the sha256 that it may have."""
     return {**{file.file_name: file.sha256 for file in lock.files}, **lock.sdk}
 
 
 def unvouched(
-    closure: Iterable[ClosureFile], lock: MirrorLock | None, built_with: Mapping[str, str], *, makes_sdk: bool
+    closure: Iterable[ClosureFile], lock: MirrorLock | None, built_with: Mapping[str, str], *, believed: bool
 ) -> Iterator[str]:
     """The files that a set needs and that nobody vouches for by their sha256: a sentence for each.
 
     Args:
         closure: the files that a set needs besides its own.
         lock: what was reviewed; None for nothing.
-        built_with: what the builder says it used: the files of the ROCm SDK, name to sha256, among the rest.
-        makes_sdk: the builder has made those itself: what it says counts, where no [sdk] was reviewed.
+        built_with: the files of the ROCm SDK that the builder says it used, name to sha256.
+        believed: what the builder says counts where no [sdk] was reviewed, since it has made them itself.
     """
     locked = {file.file_name: file.sha256 for file in lock.files} if lock else {}
     reviewed = lock.sdk if lock else {}
-    by_builder = makes_sdk and not reviewed
+    by_builder = believed and not reviewed
     for name, sha256 in built_with.items() if not by_builder else ():
-        if is_file(name) and sha256 not in reviewed.get(name, "").split():
+        if sha256 not in reviewed.get(name, "").split():
             how = "" if reviewed else f": {LOCK_SDK}"
             yield f"{name} with sha256 {sha256}, which it was built with, is not in the lock's [sdk]{how}"
     sdk = built_with if by_builder else reviewed

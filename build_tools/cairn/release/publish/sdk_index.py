@@ -6,7 +6,7 @@ import html
 import io
 import re
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
@@ -16,6 +16,7 @@ from packaging.version import Version
 from cairn import files, web
 from cairn import targets as gpu
 from cairn.errors import CairnError, NetworkError, UsageError
+from cairn.output import Progress, silent
 from cairn.package_index import TIP
 from cairn.release.index.generation import project_of, version_of
 from cairn.release.publish import mirror, mirror_lock
@@ -41,13 +42,19 @@ def offered(index_url: str) -> dict[str, str]:
     Raises:
         NetworkError: it does not answer.
     """
+    names = dict.fromkeys(str(canonicalize_name(_last(link))) for link in _links(_root(index_url)))
+    return _links_of(index_url, [name for name in names if mirror_lock.is_of_sdk(name)])
+
+
+def _root(index_url: str) -> str:
     place = index_url if "://" in index_url else Path(index_url).absolute().as_uri()
-    root = f"{place.rstrip('/')}/"
-    links: dict[str, str] = {}
-    for name in dict.fromkeys(str(canonicalize_name(_last(link))) for link in _links(root)):
-        if mirror_lock.is_of_sdk(name):
-            links |= {_last(link): link for link in _links(f"{root}{name}/")}
-    return links
+    return f"{place.rstrip('/')}/"
+
+
+def _links_of(index_url: str, projects: Iterable[str], *, may_lack: bool = False) -> dict[str, str]:
+    """The files on the pages of projects, name to link; an index that `may_lack` a page has no file of it."""
+    pages = (_links(f"{_root(index_url)}{name}/", may_lack=may_lack) for name in projects)
+    return {_last(link): link for page in pages for link in page}
 
 
 def to_lock(
@@ -95,13 +102,51 @@ def fetch(link: str, sha256: str, folder: Path) -> Path:
     Raises:
         NetworkError: it is not there, or has other bytes.
     """
-    path = folder / sha256 / _last(link)
+    path, url = folder / sha256 / _last(link), urldefrag(link).url
     path.parent.mkdir(parents=True)
     with path.open("wb") as out:
-        web.read(urldefrag(link).url, out=out, timeout=_SECONDS, tip=TIP)
-    if files.sha256_of(path) != sha256:
-        raise NetworkError(f"{urldefrag(link).url} has other bytes than its index says", tip=TIP)
+        if not web.read(url, out=out, timeout=_SECONDS, tip=TIP):
+            raise NetworkError(f"there is no {url}, to which its index leads", tip=TIP)
+    if (actual := files.sha256_of(path)) != sha256:
+        raise NetworkError(f"{url} has other bytes: sha256 {actual}, and not {sha256}", tip=TIP)
     return path
+
+
+def fetch_installed(
+    index_url: str, sha256s: Mapping[str, str], folder: Path, *, tip: str, say: Progress = silent
+) -> list[Path]:
+    """Fetch files of the ROCm SDK that a build installed from an index, by the sha256 that its builder names.
+
+    Args:
+        index_url: the index, as the night froze it; the builder has no say in what is asked.
+        sha256s: the files, name to sha256.
+        folder: receives them.
+        tip: what to do where one cannot be had.
+        say: progress callback.
+
+    Raises:
+        NetworkError: the index does not answer, has dropped a file, or has other bytes under its name.
+    """
+    problems, paths = list[str](), list[Path]()
+    links = _links_of(index_url, dict.fromkeys(map(project_of, sha256s)), may_lack=True)
+    for name, sha256 in sha256s.items():
+        if (link := links.get(name)) is None:
+            problems.append(f"{index_url} has no {name} any more")
+        elif (match := _SHA256.fullmatch(urldefrag(link).fragment)) and match[1] != sha256:
+            problems.append(
+                f"{index_url} has {name} with sha256 {match[1]}, and the build installed {sha256}"
+            )
+        else:
+            say(f"fetching {name}")
+            try:
+                paths.append(fetch(link, sha256, folder))
+            except NetworkError as error:
+                problems.append(str(error))
+    if problems:
+        raise NetworkError(
+            f"the ROCm SDK that the build installed cannot be copied: {'; '.join(problems)}", tip=tip
+        )
+    return paths
 
 
 def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) -> PackageSource:
@@ -164,10 +209,12 @@ def _installable(
             yield name, link
 
 
-def _links(page: str) -> list[str]:
+def _links(page: str, *, may_lack: bool = False) -> list[str]:
     out = io.BytesIO()
     whole = f"{page}index.html" if page.startswith("file:") else page
     if not web.read(whole, out=out, most=_PAGE, timeout=_SECONDS, tip=TIP):
+        if may_lack:
+            return []
         raise NetworkError(f"there is no {page}", tip=TIP)
     text = out.getvalue().decode("utf-8", "replace")
     return [urljoin(page, html.unescape(link)) for link in _LINK.findall(text)]

@@ -114,10 +114,10 @@ def _sealed(
 
 def _refuse_unvouched(sealed: WheelSet, stack: Stack | None, statement: bytes, index: str) -> None:
     """Refuse a set that an index, to which others may write, has given a file that nobody vouches for."""
-    built_with = build_statement.decode(statement, name=BUILDER_FILE).inputs
+    built_with = build_statement.decode(statement, name=BUILDER_FILE).sdk
     lock = mirror_lock.of(stack) if stack else None
-    makes_sdk = stack is None or stack.makes_sdk  # the gate asks again, of the stack
-    if problems := tuple(mirror_lock.unvouched(sealed.closure, lock, built_with, makes_sdk=makes_sdk)):
+    believed = stack is None or stack.makes_sdk  # the gate asks again, of the stack
+    if problems := tuple(mirror_lock.unvouched(sealed.closure, lock, built_with, believed=believed)):
         first = "" if stack else "name the stack that has the lock, with --stack; "
         raise StoreError(
             f"{index} gives the set what nobody vouches for: {'; '.join(problems)}",

@@ -103,6 +103,8 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         pythons: versions of the interpreters, `3.11`.
         platform: tag of the machine, `linux_x86_64`.
         sdk_version: of the ROCm SDK; None without one.
+        rocm_index_url: the index of its packages, with `{family}` for the family and without credentials;
+            None where the stack makes it, or nobody froze where it comes from.
         toolchain: versions of the tools that make the bytes, by name.
         build_env: variables given to the builds, by `NAME` or `project:NAME`, besides those of the stack.
         downloads: files that upstream's builds would fetch by themselves.
@@ -117,6 +119,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     pythons: tuple[str, ...]
     platform: str
     sdk_version: str | None = None
+    rocm_index_url: str | None = None
     toolchain: Mapping[str, str] = msgspec.field(default_factory=dict)
     build_env: Mapping[str, str] = msgspec.field(default_factory=dict)
     platforms: tuple[str, ...] = ()
@@ -141,7 +144,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         """The manifest in one spelling: keys sorted, no white space, UTF-8."""
         plain = datafile.to_plain(self)
         # Sealed sets name digests of manifests that were written before these fields existed.
-        for field in ("build_env", "platforms", "downloads", "off_line"):
+        for field in ("build_env", "platforms", "downloads", "off_line", "rocm_index_url"):
             if not plain[field]:
                 del plain[field]
         for project in plain["projects"]:
@@ -162,6 +165,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
     pythons: Sequence[str],
     platform: str,
     sdk_version: str | None = None,
+    rocm_index_url: str | None = None,
     toolchain: Mapping[str, str] | None = None,
     build_env: Mapping[str, str] | None = None,
     platforms: Sequence[str] = (),
@@ -177,6 +181,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
         pythons=tuple(pythons),
         platform=platform,
         sdk_version=sdk_version,
+        rocm_index_url=rocm_index_url,
         toolchain=dict(toolchain or {}),
         build_env=dict(build_env or {}),
         platforms=tuple(platforms),

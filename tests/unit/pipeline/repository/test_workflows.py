@@ -18,7 +18,9 @@ KINDS: tuple[Credentials, ...] = ("roles", "keys", "none")
 
 
 def fitted(**changes: Any) -> Mapping[str, bytes]:
-    return workflows.fitted(Terms(**{"stack": "stack", "line": "main", "requirement": COMMIT, "version": "1.0", **changes}))
+    return workflows.fitted(
+        Terms(**{"stack": "stack", "line": "main", "requirement": COMMIT, "version": "1.0", **changes})
+    )
 
 
 def parsed(files: Mapping[str, bytes]) -> dict[str, Any]:

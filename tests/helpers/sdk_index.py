@@ -1,0 +1,115 @@
+"""A small ROCm SDK in an index of upstream's per-family shape, and a stack that takes it from there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+import subprocess
+import tarfile
+from pathlib import Path
+
+from helpers import packing, tiny_stack
+
+FAMILY = "gfx94X-dcgpu"
+VERSION = "7.10.0"
+
+_PYPROJECT = """[build-system]
+requires = []
+build-backend = "b"
+backend-path = ["."]
+"""
+# As TheRock's, the sdist chooses its packages when it is built, and does not name them before.
+_BACKEND = packing.backend("""
+import os
+
+def build_wheel(folder, settings=None, metadata=None):
+    family = os.environ["ROCM_SDK_TARGET_FAMILY"]
+    needs = ["rocm-sdk-core==VERSION", f'rocm-sdk-libraries-{family}==VERSION; extra == "libraries"']
+    needs += ['rocm-sdk-devel==VERSION; extra == "devel"']
+    lines = ["Metadata-Version: 2.2", "Name: rocm", "Version: VERSION", "Provides-Extra: libraries"]
+    lines += ["Provides-Extra: devel", *(f"Requires-Dist: {need}" for need in needs), ""]
+    members = {"rocm_choice.py": "", "rocm-VERSION.dist-info/METADATA": "\\n".join(lines)}
+    return write_wheel(folder, "rocm", "VERSION", members).name
+""")
+_MODULE = """import pathlib, sys
+words = {"version": "VERSION", "targets": "gfx942"}
+print(words.get(sys.argv[1], pathlib.Path(__file__).parent))
+"""
+
+
+def write_packages(folder: Path, version: str = VERSION) -> Path:
+    """Write the packages of an SDK for one family."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {
+        "PKG-INFO": "Metadata-Version: 2.2\nName: rocm\nVersion: VERSION\nDynamic: Requires-Dist\n",
+        "pyproject.toml": _PYPROJECT,
+        "b.py": _BACKEND,
+    }
+    with tarfile.open(folder / f"rocm-{version}.tar.gz", "w:gz") as archive:
+        for name, text in files.items():
+            data = text.replace("VERSION", version).encode()
+            entry = tarfile.TarInfo(f"rocm-{version}/{name}")
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    runtime = folder.with_name(f"libamdhip64-{version}.so")
+    command = [
+        "cc",
+        "-shared",
+        "-nostdlib",
+        "-Wl,-soname,libamdhip64.so.7",
+        "-x",
+        "c",
+        "-",
+        "-o",
+        str(runtime),
+    ]
+    subprocess.run(command, input=b"int hipInit(unsigned flags) { return flags != 0; }\n", check=True)
+    core: dict[str, str | bytes] = {
+        "rocm_sdk/__init__.py": "",
+        "rocm_sdk/__main__.py": _MODULE.replace("VERSION", version),
+        "_rocm_sdk_core/__init__.py": "",
+        "_rocm_sdk_core/lib/libamdhip64.so.7": runtime.read_bytes(),
+    }
+    packing.write_wheel(folder, "rocm-sdk-core", version, core, tag=f"py3-none-{tiny_stack.HERE.platform}")
+    for name in (f"rocm-sdk-libraries-{FAMILY.lower()}", "rocm-sdk-devel"):
+        packing.write_wheel(folder, name, version, {f"{name.replace('-', '_')}/__init__.py": ""})
+    return folder
+
+
+def offer(packages: Path, www: Path) -> None:
+    """Offer the packages below `www/v2/<family>/`, with their hashes, in place of what was there."""
+    root = www / "v2" / FAMILY
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)
+    links: dict[str, list[str]] = {}
+    for path in sorted(packages.iterdir()):
+        shutil.copy(path, root)
+        sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+        name = path.name.split("-")[0].replace("_", "-")
+        links.setdefault(name, []).append(f'<a href="../{path.name}#sha256={sha256}">{path.name}</a>')
+    for name, of_project in links.items():
+        (root / name).mkdir()
+        (root / name / "index.html").write_text("\n".join(of_project), encoding="utf-8")
+    pages = "".join(f'<a href="{name}/">{name}</a>\n' for name in links)
+    (root / "index.html").write_text(pages, encoding="utf-8")
+
+
+def write_stack(folder: Path) -> Path:
+    """Write the stack of `tiny_stack`, for one family of GPUs, with an SDK from an index."""
+    tiny_stack.write(folder)
+    here = tiny_stack.HERE.platform
+    for name, old, new in (
+        ("stack.toml", 'targets = ["cpu"]', 'targets = ["gfx942"]'),
+        ("stack.toml", "\n[[projects]]", "\n[sdk]\n\n[[projects]]"),
+        ("matrix.toml", 'families = ["cpu"]', f'families = ["{FAMILY}"]'),
+        ("matrix.toml", f"[families.cpu.{here}]", f"[families.{FAMILY}.{here}]"),
+        ("matrix.toml", 'test = ["anything"]', "bypass_tests = true"),
+        ("origin/pyproject.toml", "dynamic =", f'dependencies = ["rocm[libraries]=={VERSION}"]\ndynamic ='),
+    ):
+        path = folder / name
+        text = path.read_text(encoding="utf-8")
+        assert old in text
+        path.write_text(text.replace(old, new), encoding="utf-8")
+    tiny_stack.commit(folder, "Take the ROCm SDK of an index")
+    return folder
