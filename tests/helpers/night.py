@@ -50,6 +50,7 @@ def leg_of(family: str, **changes: object) -> Leg:
         "expect_failure": False,
         "bypass_tests": False,
         "push_on_success": True,
+        "host_runs_on": () if changes.get("test_runs_on", True) else ("ubuntu-24.04",),
     }
     return Leg(**(values | changes))  # type: ignore[arg-type]
 
@@ -160,6 +161,16 @@ class Night:
             _STAGED[legs, numbers] = made.id, _besides_nights(store)
         return made
 
+    def tested_on_host(self, *numbers: int) -> WheelSet:
+        """Build and stage legs, and give the record of tests without a GPU of each; the set of the last."""
+        made = self.built_and_staged(*numbers)
+        for number in numbers or (0,):
+            leg = self.leg(number)
+            entry = plan.set_of(self.run.index(leg, self.run.plan.staging), self.run.plan, leg)
+            assert entry is not None
+            self.record(staged(self.run, entry.set_id), **HOST)
+        return made
+
     def record(self, made: WheelSet, **changes: Any) -> None:
         """Give a record of a set to the store."""
         records.add(self.run.store, data_of(record_of(made, **changes)))
@@ -167,6 +178,9 @@ class Night:
     def standing(self, leg: int = 0) -> standing.Standing:
         return standing.look(self.run, self.leg(leg))
 
+
+HOST = {"verdict": "untested", "reason": "none on a GPU"}
+"""A record of tests that passed without a GPU."""
 
 MakeNight = Callable[..., Night]
 """The night of some legs, in a folder of the test."""

@@ -87,7 +87,7 @@ def _table(matrix: Matrix) -> Table:
                 leg.python,
                 leg.platform,
                 " ".join(leg.build_runs_on),
-                " ".join(leg.test_runs_on) or "no runner",
+                " ".join(leg.test_runs_on) or f"{' '.join(leg.host_runs_on) or 'no machine'}, no GPU",
                 ", ".join(legs.notes(leg)),
             )
             for leg in matrix.legs

@@ -80,7 +80,7 @@ def of_line(legs: Iterable[Leg], *, shards: int) -> Figures:
         shards: how many jobs their suites have.
     """
     every = tuple(legs)
-    builds, tests = builds_of(every), sum(bool(leg.test_runs_on) for leg in every)
+    builds, tests = builds_of(every), sum(bool(leg.smoke_runs_on) for leg in every)
     hosted = sum(usable(build.build_runs_on, at_home=False) != () for build in builds)
     merging = int(shards > 0)
     jobs = len(builds) + tests + shards + merging + len(SINGLE_JOBS)

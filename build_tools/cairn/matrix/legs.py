@@ -23,10 +23,10 @@ MOST_LEGS = 256
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")  # not for the name of an artifact
 
 End = Literal["tested", "untested", "staged"]
-"""How far a leg comes: promoted as tested; promoted untested, for want of a runner; left in staging."""
+"""How far a leg comes: promoted as tested; promoted as untested on hardware; left in staging."""
 _ENDS: Mapping[End, str] = {
     "tested": "promoted when its tests have passed",
-    "untested": "goes to untested",
+    "untested": "goes to untested when its tests without a GPU have passed",
     "staged": "stays in staging",
 }
 
@@ -46,10 +46,11 @@ class Leg(datafile.Value):
         os: `linux`, `windows` or `macos`.
         trigger: the event that it is run for.
         build_runs_on: the labels of its build runner.
-        test_runs_on: those of its test runner; empty where there is none.
+        test_runs_on: those of its test runner, which has a GPU; empty where there is none.
+        host_runs_on: those of the runner that tests it without a GPU, where no runner has one.
         multi_gpu_runs_on: those of its runner with several GPUs; empty where there is none.
         expect_failure: that it fails is known, on the day on which the matrix was made.
-        bypass_tests: it may be promoted to the channel of the night untested, and is shown so.
+        bypass_tests: it may be promoted to the channel of the night without a test on hardware.
         push_on_success: it is promoted when it passes.
         suites: configurations of the stack's suite.toml that its set is tested with.
         compat: whether it is measured what the compatibility pages claim of its set.
@@ -80,6 +81,12 @@ class Leg(datafile.Value):
     known_failure: str = ""
     build: str = ""
     split: bool = False
+    host_runs_on: tuple[str, ...] = ()
+
+    @property
+    def smoke_runs_on(self) -> tuple[str, ...]:
+        """The labels of the runner of its smoke tests; empty where no machine has its platform."""
+        return self.test_runs_on or self.host_runs_on
 
     @property
     def build_id(self) -> str:
@@ -89,7 +96,7 @@ class Leg(datafile.Value):
     @property
     def ends(self) -> End:
         """How far it comes if nothing fails."""
-        if not self.push_on_success:
+        if not (self.push_on_success and self.smoke_runs_on):
             return "staged"
         return "tested" if self.test_runs_on else "untested"
 
@@ -227,6 +234,7 @@ def _leg(
     here, event = config.families[family][platform], config.triggers.get(trigger, Trigger())
     own_id = _UNSAFE.sub("-", f"{line}-{family}-py{python}-{platform}")
     labels, own = config.build_labels(platform, at_home=at_home), config.platforms[platform]
+    gpu_labels = usable(here.test, at_home=at_home)
     # All targets of PyTorch are more than GitHub's own runners compile in the six hours that they have.
     split = own.build_together and labels == own.build and gpu.parse_targets(family) != (gpu.CPU,)
     together = _UNSAFE.sub("-", f"{line}-py{python}-{platform}")
@@ -242,7 +250,8 @@ def _leg(
         os={"win": "windows", "macosx": "macos"}.get(platform.partition("_")[0], platform.partition("_")[0]),
         trigger=trigger,
         build_runs_on=labels,
-        test_runs_on=usable(here.test, at_home=at_home),
+        test_runs_on=gpu_labels,
+        host_runs_on=() if gpu_labels else config.host_labels(platform, at_home=at_home),
         multi_gpu_runs_on=usable(here.multi_gpu, at_home=at_home),
         expect_failure=here.expect_failure is not None and here.expect_failure.holds(),
         known_failure=str(here.expect_failure or ""),
@@ -301,8 +310,10 @@ def _refuse_one_id_for_two(legs: Sequence[Leg]) -> None:
 def notes(leg: Leg) -> list[str]:
     """How a leg ends if nothing fails, and what else is to be known of it, for people."""
     remarks = [_ENDS[leg.ends]]
-    if leg.bypass_tests and leg.push_on_success:
-        remarks = ["may be promoted untested"]
+    if not leg.smoke_runs_on:
+        remarks = [f"stays in staging: no machine tests {leg.platform} (host_test)"]
+    elif leg.bypass_tests and leg.push_on_success:
+        remarks = ["may be promoted untested on hardware"]
     if leg.known_failure:
         remarks.append(f"{'expected' if leg.expect_failure else 'was expected'} to fail {leg.known_failure}")
     return remarks

@@ -33,12 +33,25 @@ _HOSTED = re.compile(
 )
 
 
+# What every repository on GitHub has for tests that need no GPU.
+_HOSTED_TESTS: Mapping[str, tuple[str, ...]] = {
+    "linux_x86_64": ("ubuntu-24.04",),
+    "linux_aarch64": ("ubuntu-24.04-arm",),
+    "win_amd64": ("windows-2022",),
+    "win_arm64": ("windows-11-arm",),
+    "macosx_11_0_arm64": ("macos-15",),
+}
+
+
 class Platform(datafile.Value):
-    """The build runners of one platform.
+    """The runners of one platform.
 
     Attributes:
         build: the labels of its build runner.
         elsewhere: those in a repository that is not the `owner`'s, where they are different.
+        host_test: the labels of a runner without a GPU. It imports the packages and runs the smoke tests of
+            each family that has no GPU runner. By default one of GitHub's own; with `[]` there is none, and
+            the sets of these families stay in staging.
         build_together: one build for each line and Python makes the wheels of all families: host wheels,
             which they share, and device wheels for each target. It needs a ROCm SDK that serves every target.
             Otherwise, and on the runners of `elsewhere`, each family has builds of its own.
@@ -46,6 +59,7 @@ class Platform(datafile.Value):
 
     build: tuple[str, ...]
     elsewhere: tuple[str, ...] = ()
+    host_test: tuple[str, ...] | None = None
     build_together: bool = False
 
 
@@ -102,13 +116,13 @@ class FamilyPlatform(datafile.Value):
     """A family on one platform.
 
     Attributes:
-        test: the labels of a runner with a GPU of the family; empty where there is none, so that its sets go
-            to `untested`.
+        test: the labels of a runner with a GPU of the family. Where it is empty, the set is tested on the
+            platform's `host_test` runner and goes to `untested`.
         multi_gpu: the labels of a runner with several such GPUs; may be empty.
         except_lines: the release lines that it is not built for.
         expect_failure: a failure that is known, with its issue and the last day on which it is expected.
-        bypass_tests: it may be promoted to the channel of the night untested, and is shown so wherever it is
-            listed.
+        bypass_tests: where there is no GPU of the family, a set that passed the tests without one goes to the
+            channel of the night instead, shown as untested on hardware. Nothing else is bypassed.
         push_on_success: it is promoted when it passes; otherwise it ends in staging.
         build_alone: it has builds of its own where the other families of the platform are built together, so
             that it takes none of them with it if it fails.
@@ -170,6 +184,11 @@ class MatrixToml(datafile.Value, tag_field="schema", tag="cairn.matrix-toml/1"):
                 tip=f"name one of GitHub's, or your own: platforms.{platform}.elsewhere",
             )
         return labels
+
+    def host_labels(self, platform: str, *, at_home: bool) -> tuple[str, ...]:
+        """Return the labels of the runner without a GPU that tests sets of a platform; empty for none."""
+        labels, hosted = self.platforms[platform].host_test, _HOSTED_TESTS.get(platform, ())
+        return hosted if labels is None else usable(labels, at_home=at_home) or (hosted if labels else ())
 
 
 def usable(labels: tuple[str, ...], *, at_home: bool) -> tuple[str, ...]:

@@ -87,6 +87,22 @@ class Counts(datafile.Value):
         return self.executed + self.skipped
 
 
+class HostTests(datafile.Value):
+    """What ran of a smoke test that needs no GPU, counted.
+
+    Attributes:
+        python: the version of the interpreter that it ran in, such as `3.12`.
+        platform: what wheels of that interpreter are for, such as `linux_x86_64`.
+        imported: each wheel of the set to how many of its modules were imported; a device wheel has none.
+        own_tests: how many tests of the stack passed.
+    """
+
+    python: str
+    platform: str
+    imported: Mapping[str, int]
+    own_tests: int
+
+
 class TestPolicy(datafile.Value):
     """The inputs that selected and judged the tests, so that a weaker list or floor is noticed later.
 
@@ -156,6 +172,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         policy: by what they were chosen and judged; None in a record of an older Cairn.
         hanging: GPUs of the machine that did not answer, before the tests or in them, and were left out.
         import_seconds: how long its modules took to import, in the checks of a smoke test; 0 where unknown.
+        host: what of a smoke test needs no GPU and passed; None in records of other kinds.
     """
 
     __test__ = False  # pytest would collect the name
@@ -183,6 +200,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     policy: TestPolicy | None = None
     hanging: tuple[Gpu, ...] = ()
     import_seconds: float = 0.0
+    host: HostTests | None = None
 
     @property
     def not_covered(self) -> tuple[str, ...]:
@@ -310,6 +328,9 @@ def _contradiction(record: TestRecord) -> str | None:
         and not record.hardware,
         "it was translated, and passed": record.translated and record.verdict == "passed",
         "it was translated, and tests computed on a device": record.translated and counts.device_passed,
+        "it counts more of the stack's tests than passed": record.host
+        and not 0 <= record.host.own_tests <= counts.passed,
+        "it imported less than no module": record.host and any(n < 0 for n in record.host.imported.values()),
         "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,
         "it passed, and tests were deselected for no known reason": record.verdict == "passed"
         and any(one.origin == "elsewhere" for one in record.deselected),

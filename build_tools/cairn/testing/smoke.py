@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import datafile, files, isolation, owned, process
+from cairn import datafile, files, interpreters, isolation, owned, process
 from cairn.errors import ProcessError, TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import Floor, Stack
@@ -27,7 +27,7 @@ from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Run, Session
-from cairn.testing.record import Deselected, TestedWheel, TestPolicy, TestRecord, Verdict
+from cairn.testing.record import Deselected, HostTests, TestedWheel, TestPolicy, TestRecord, Verdict
 from cairn.testing.smoke_facts import SmokeFacts
 from cairn.testing.verdict import Judgement, judge
 from cairn.venv import PackageSource
@@ -203,7 +203,10 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
     seconds = round(time.monotonic() - began, 3)
     result = _record(request, runs, installed, attested, started=record.time_of(started), seconds=seconds)
     result = msgspec.structs.replace(
-        result, hanging=left.hanging, import_seconds=_import_seconds(session, facts, environment.python)
+        result,
+        hanging=left.hanging,
+        import_seconds=_import_seconds(session, facts, environment.python),
+        host=_host_tests(environment.python, facts, runs),
     )
     record.write(request.record, result)
     failed = [case for case in _together(runs).cases if case.failed]
@@ -268,6 +271,25 @@ def _import_seconds(session: Session, facts: SmokeFacts, python: Path) -> float:
     except ProcessError:
         return 0.0
     return 0.0 if completed.returncode else round(time.monotonic() - began, 3)
+
+
+def _host_tests(python: Path, facts: SmokeFacts, runs: Sequence[Run]) -> HostTests:
+    """Count what needs no GPU: a wheel's modules were imported where the check of it says that it passed."""
+    interpreter = interpreters.ask(python)
+    passed = [
+        {case.test for case in run.outcome.cases if case.outcome == "passed"} if run.outcome else set()
+        for run in runs
+    ]
+    return HostTests(
+        python=interpreter.version,
+        platform=interpreter.platform,
+        imported={
+            wheel.distribution: len(wheel.modules)
+            for wheel in facts.wheels
+            if any(test.endswith(f"::test_imports[{wheel.distribution}]") for test in passed[0])
+        },
+        own_tests=sum(map(len, passed[1:])),
+    )
 
 
 def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:

@@ -107,6 +107,7 @@ def test_a_leg_says_all_that_its_jobs_need(tmp_path: Path) -> None:
         "compat": False,
         "build": "nightly-gfx110X-all-py3.12-linux_x86_64",
         "split": False,
+        "host_runs_on": (),
     }
 
 
@@ -141,13 +142,13 @@ def test_the_figures_of_a_night_are_those_of_its_jobs(tmp_path: Path) -> None:
     # freeze, stage, merge, promote and report, and a job for each build, smoke test and shard.
     assert (together.builds, together.tests, together.jobs, together.artifacts) == (
         2,
-        3,
-        2 + 3 + 6 + 5,
-        2 + 3 + 6 + 1,
+        4,
+        2 + 4 + 6 + 5,
+        2 + 4 + 6 + 1,
     )
     assert (apart.builds, apart.jobs, apart.downloads) == (4, together.jobs + 2, 4)
-    # A token for each job and a second one for tests, 12 uploads, a list, two downloads, and the beginning.
-    assert together.requests == 16 + (3 + 6) + 2 * 12 + 1 + 2 + 2
+    # A token for each job and a second one for tests, 13 uploads, a list, two downloads, and the beginning.
+    assert together.requests == 17 + (4 + 6) + 2 * 13 + 1 + 2 + 2
     assert list(together.limits()) == [
         "nightly: 1 of 2 builds run on GitHub's own runners, which end after 6 hours and have 14 GB of disk",
         "nightly: stage downloads 2 artifacts: on a runner of GitHub's own they may have 7000 MB each",
@@ -354,7 +355,35 @@ def test_how_each_leg_ends_is_known_beforehand(tmp_path: Path) -> None:
         "gfx1151": ("tested", "promoted when its tests have passed"),
     }
     fork = _make(tmp_path, owner="somebody", families=("gfx94X-dcgpu",)).legs[0]
-    assert (fork.ends, legs.notes(fork)) == ("untested", ["goes to untested"])
+    assert (fork.ends, legs.notes(fork)) == (
+        "untested",
+        ["goes to untested when its tests without a GPU have passed"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("platform", "owner", "labels"),
+    [
+        ('host_test = ["cpu-box"]', None, ("cpu-box",)),
+        ('host_test = ["cpu-box"]', "somebody", ("windows-2022",)),
+        ("", None, ("windows-2022",)),
+        ("host_test = []", None, ()),
+        ("host_test = []", "somebody", ()),
+    ],
+)
+def test_a_machine_without_a_gpu_tests_what_no_gpu_runner_does(
+    tmp_path: Path, platform: str, owner: str | None, labels: tuple[str, ...]
+) -> None:
+    text = CONFIG.replace('build = ["windows-2022"]', f'build = ["windows-2022"]\n{platform}')
+    found = _make(tmp_path, text, owner=owner, lines=("nightly",), pythons=("3.11",))
+    windows = next(leg for leg in found.legs if leg.platform == "win_amd64")
+    assert (windows.test_runs_on, windows.host_runs_on, windows.smoke_runs_on) == ((), labels, labels)
+    ends = ("untested", "may be promoted untested on hardware")
+    left = ("staged", "stays in staging: no machine tests win_amd64 (host_test)")
+    assert (windows.ends, legs.notes(windows)[0]) == (ends if labels else left)
+    # Where a GPU tests it, no other machine does.
+    gpu = next(leg for leg in found.legs if leg.family == "gfx1151")
+    assert (gpu.smoke_runs_on, gpu.host_runs_on) == (("ubuntu-24.04",), ())
 
 
 def test_a_family_is_not_built_for_lines_that_are_excepted(tmp_path: Path) -> None:

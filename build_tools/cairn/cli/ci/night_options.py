@@ -180,14 +180,21 @@ def note_ending(
 def outputs(name: str, legs: Sequence[Leg | Build], stack: Stack | None = None) -> dict[str, str]:
     """Return the step outputs that pass legs or builds to a job matrix: NAME and NAME_count.
 
-    With their stack, each leg has what the container of its tests is given.
+    With their stack, these are legs to test, each with the runner and the container of its tests.
     """
     from cairn import datafile
     from cairn.output import github
 
     include = [datafile.to_plain(leg) for leg in legs]
     if stack is not None:
-        include = [{**one, **_container(stack, one["targets"])} for one in include]
+        include = [
+            {
+                **leg,
+                "test_runs_on": leg["test_runs_on"] or leg["host_runs_on"],
+                **_container(stack, leg["targets"], gpu=bool(leg["test_runs_on"])),
+            }
+            for leg in include
+        ]
     return {name: github.matrix(include), f"{name}_count": str(len(legs))}
 
 
@@ -212,8 +219,8 @@ def shard_outputs(due: Sequence[Shard], stack: Stack) -> dict[str, str]:
     return {"suite": github.matrix(include), "suite_count": str(len(include))}
 
 
-def _container(stack: Stack, targets: str) -> dict[str, str]:
+def _container(stack: Stack, targets: str, *, gpu: bool = True) -> dict[str, str]:
     from cairn import images
     from cairn.targets import CPU
 
-    return {"container_options": images.job_options(gpu=stack.reaches_gpus and targets != CPU)}
+    return {"container_options": images.job_options(gpu=gpu and stack.reaches_gpus and targets != CPU)}

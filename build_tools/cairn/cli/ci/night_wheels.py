@@ -230,7 +230,7 @@ def _stage(request: Stage) -> Answer:
         else:
             results = stage_night(run, request.artifacts, say=stage.update)
     stood = [standing.look(run, leg) for leg in run.legs]
-    testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.test_runs_on]
+    testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.smoke_runs_on]
     to_run = [shard for leg in testable for shard in shards.due(run, leg)]
     suites = {(shard.leg.id, shard.config) for leg in testable for shard in shards.expected(run.stack, leg)}
     staged = sum(one.set_id is not None for one in stood)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -233,7 +234,7 @@ def _refuse_tests(request: FreezeRequest) -> None:
     """Refuse a night whose jobs cannot all run, or whose sets could never be promoted."""
     matrices = {
         "builds": len(builds_of(request.legs)),
-        "smoke tests": sum(bool(leg.test_runs_on) for leg in request.legs),
+        "smoke tests": sum(bool(leg.smoke_runs_on) for leg in request.legs),
         "shards of suites": sum(len(shards.expected(request.stack, leg)) for leg in request.legs),
     }
     for what, count in matrices.items():
@@ -242,6 +243,12 @@ def _refuse_tests(request: FreezeRequest) -> None:
                 f"the night has {count} {what}, and GitHub takes {MOST_LEGS} jobs of a matrix",
                 tip="run it in parts, with --families or --pythons of cairn matrix, or with fewer shards",
             )
+    untestable = Counter(leg.platform for leg in request.legs if not leg.smoke_runs_on)
+    for platform, count in untestable.items():
+        console.current().warn(
+            f"{count} legs stay in staging: no machine tests {platform}; name one in the matrix.toml: "
+            f'platforms.{platform}.host_test = ["LABEL"]'
+        )
     for leg in request.legs:
         kinds = {"smoke", *(["suite"] if leg.suites else []), *(["compat"] if leg.compat else [])}
         if lacking := [kind for kind in request.stack.gate.records if kind not in kinds]:

@@ -85,7 +85,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
         return  # the tests will say so, and gigabytes are not fetched for it
     if shard is not None:
         shards.times(run, shard)
-    elif leg.compat:
+    elif leg.compat and leg.test_runs_on:
         smoke.baseline(run, leg)
     for item in store.list(keys.set_simple_prefix(wheel_set.id)):
         store.read(item.key)

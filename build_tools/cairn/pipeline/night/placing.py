@@ -84,11 +84,15 @@ def place(
         one, several = (_runner(leg, stack, machines, count) for count in (1, 2))
         if not one:
             remarks.append(
-                f"{leg.name} has no runner: no machine here has {leg.targets.replace(',', ' or ')}"
+                f"{leg.name} is tested without a GPU: no machine here has {leg.targets.replace(',', ' or ')}"
             )
         placed.append(
             msgspec.structs.replace(
-                leg, build_runs_on=(leg.platform,), test_runs_on=one, multi_gpu_runs_on=several
+                leg,
+                build_runs_on=(leg.platform,),
+                test_runs_on=one,
+                host_runs_on=() if one else (leg.platform,),
+                multi_gpu_runs_on=several,
             )
         )
     if not placed:

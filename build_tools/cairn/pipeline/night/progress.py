@@ -68,7 +68,7 @@ def _of(store: Store, night: NightPlan, history: History) -> Progress:
         word = f"failed in {last}" if failed else f"after {last}" if last else "waiting"
         counts[word] = counts.get(word, 0) + 1
         if not failed and last != "promote" and leg.id in late:
-            labels = ", ".join(leg.test_runs_on)
+            labels = ", ".join(leg.smoke_runs_on)
             waits = f"; its tests have not ended on a runner ({labels})" if last == "stage" and labels else ""
             waiting.append(f"{leg.name}: {late[leg.id]}{waits}")
     return Progress(plan=night, state="under way", counts=counts, late=tuple(waiting))

@@ -126,6 +126,8 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
         (one, one.reason)
         for one in stood
         if not one.leg.expect_failure and one.state not in ("promoted", "ready", "held")
+        # A leg that stays in staging is not in the channel that a night is released from.
+        if not (one.state == "missing" and one.leg.ends == "staged")
     ]
     for before in () if behind else stood:
         say(f"{before.leg.name}: asking the gate")

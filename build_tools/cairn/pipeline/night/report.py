@@ -165,8 +165,8 @@ def _why(
         return job, reason, results[job] == "failure"
     if stands.state == "missing":
         return stage, "its build left nothing: it failed before it began, or was ended", False
-    if stands.state == "untested" and leg.test_runs_on and (leg.id, "test") not in notes:
-        labels = ", ".join(leg.test_runs_on)
+    if stands.state == "untested" and leg.smoke_runs_on and (leg.id, "test") not in notes:
+        labels = ", ".join(leg.smoke_runs_on)
         return (
             stage,
             f"its tests left no record: no runner ({labels}) took the job yet, or it was ended",

@@ -7,6 +7,7 @@ not work does.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,25 +75,29 @@ def smoke_leg(request: LegTest) -> TestRecord:
     store, stack = run.store, run.stack
     set_id = staged_set(run, leg)
     refuse_other_hardware(run, leg, request.gpus)
+    # A leg that no GPU runner tests is tested without one, also where this machine has some.
+    reaches_gpus = stack.reaches_gpus and bool(leg.test_runs_on)
     with serving(store) as server, console.current().stage(f"smoke tests of {leg.name}") as stage:
         result = smoke.run_smoke(
-            smoke.SmokeRequest(
-                wheel_set=read_set(store, set_id),
-                work_dir=request.work_dir,
-                index_url=keys.set_url(server.url, set_id),
-                python=interpreters.find(leg.python).path,
-                timeout=request.timeout,
-                gpus=request.gpus,
-                hanging=hanging.nodes_here(store, run.plan.night),
-            ).of_stack(shards.demanding(stack, leg)),
+            dataclasses.replace(
+                smoke.SmokeRequest(
+                    wheel_set=read_set(store, set_id),
+                    work_dir=request.work_dir,
+                    index_url=keys.set_url(server.url, set_id),
+                    python=interpreters.find(leg.python).path,
+                    environment={} if leg.test_runs_on else {"ROCR_VISIBLE_DEVICES": "-1"},
+                    timeout=request.timeout,
+                    gpus=request.gpus,
+                    hanging=hanging.nodes_here(store, run.plan.night),
+                ).of_stack(shards.demanding(stack, leg)),
+                devices=reaches_gpus,
+            ),
             on_line=stage.update,
         )
     if not request.later:
         keep(run, leg, request.work_dir, request.signer)
-    # Where the stack's ROCm reaches no GPU, as the sample's, this is as far as tests can go: it is up to the
-    # matrix (bypass_tests) whether that is enough.
-    smoke.require_passed(result, or_untested=not stack.reaches_gpus)
-    if leg.compat:
+    smoke.require_passed(result, or_untested=not reaches_gpus)
+    if leg.compat and leg.test_runs_on:
         folder = request.work_dir / "compat"
         measured = measure_leg(run, leg, result, folder)
         if not request.later:
@@ -129,7 +134,7 @@ def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
         PrerequisiteError: the machine has no GPU that programs may use, or all have hung in this night.
         TestsFailedError: it has others.
     """
-    if plan.targets_of(leg) == (CPU,) or not run.stack.reaches_gpus:
+    if plan.targets_of(leg) == (CPU,) or not (run.stack.reaches_gpus and leg.test_runs_on):
         return
     gpu_names, known = kernel.gpu_names(nodes), hanging.nodes_here(run.store, run.plan.night)
     visible = visible_gpus(kernel.read(nodes), os.environ.get("ROCR_VISIBLE_DEVICES"))

@@ -32,7 +32,7 @@ class Standing:
     Attributes:
         leg: which.
         state: `missing` has no staged set, `untested` lacks records of tests, `failed` has some against it,
-            `ready` may go to the gate, `held` might if the matrix did not hold it back, `promoted` is in
+            `ready` may go to the gate, `held` stays in staging by the matrix, `promoted` is in
             the index, `yanked` was taken back, `unclear` is what the store does not answer.
         reason: why it is not further, in one sentence; empty for one that is promoted.
         set_id: its set; None while it is missing.
@@ -89,10 +89,12 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         stack=shards.demanding(run.stack, leg),
         set_records=records.read(run.store, staged.set_id, trust=run.trust),
     )
-    state, reason, bypass = _weigh(leg, gate.weigh(case))
+    evidence = gate.weigh(case)
+    state, reason, bypass = _weigh(leg, evidence)
     if night.is_open and state in ("ready", "held"):  # it is where it goes
-        caveat = bypass.reason if bypass else None
-        return Standing(leg=leg, state="promoted", set_id=staged.set_id, caveat=caveat, is_tested=not bypass)
+        is_tested = not (evidence.missing or evidence.host_missing)
+        caveat = None if is_tested else bypass.reason if bypass else reason
+        return Standing(leg=leg, state="promoted", set_id=staged.set_id, caveat=caveat, is_tested=is_tested)
     if state == "ready" and bypass is not None:
         # Such a set may not replace one of the night's channel that was tested.
         elsewhere = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
@@ -121,11 +123,14 @@ def _weigh(leg: Leg, evidence: Evidence) -> tuple[State, str, Bypass | None]:
     if evidence.open_failures:
         return "failed", "; ".join(evidence.open_failures), None
     bypass = None
-    if evidence.missing:
-        # The matrix vouches for hardware that nobody has. Where there is a runner, its tests must have passed
-        # all the same: a job that was killed is not a runner without a GPU.
-        if leg.test_runs_on and not (leg.bypass_tests and evidence.ran):
-            return "untested", "; ".join(evidence.missing), None
+    if evidence.host_missing and not leg.smoke_runs_on:
+        name = f"platforms.{leg.platform}.host_test"
+        return "held", f"no machine tests {leg.platform}: name one in the matrix.toml, {name}", None
+    if missing := dict.fromkeys((*evidence.missing, *evidence.host_missing)):
+        # The matrix vouches for hardware that nobody has, and for nothing else. Where there is a runner, its
+        # tests must have passed all the same: a job that was killed is not a runner without a GPU.
+        if evidence.host_missing or (leg.test_runs_on and not (leg.bypass_tests and evidence.ran)):
+            return "untested", "; ".join(missing), None
         reason = "no GPU was used for its tests" if leg.test_runs_on else "no runner has its hardware"
         bypass = Bypass(who="matrix.toml", reason=reason)
     if not leg.push_on_success:

@@ -178,8 +178,8 @@ class _Steps:
         )
 
     def _tests(self, leg: Leg) -> Iterator[NightStep]:
-        if leg.test_runs_on:
-            yield self._test(leg, demand_of(leg, leg.test_runs_on))
+        if leg.smoke_runs_on:
+            yield self._test(leg, demand_of(leg, leg.smoke_runs_on))
         suites = list(shards.expected(self._stack, leg))
         for shard in suites:
             yield self._test(leg, demand_of(leg, shard.runs_on), shard)

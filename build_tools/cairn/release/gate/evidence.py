@@ -1,8 +1,10 @@
 """Whether a set was tested: by records of exactly its bytes, or bypassed by a named user.
 
+What needs no hardware must have run and passed, in one record that counts it: every package imported, the smoke
+tests, and those of the stack. No bypass stands in for that: a bypass is for hardware that nobody has.
+
 A failure stands against the set, however many other tests have passed, until a later record of the same kind
-has passed on the same hardware, or somebody has answered it by name. No bypass overrides a failure: a bypass
-is for tests that could not run.
+has passed on the same hardware, or somebody has answered it by name. No bypass overrides a failure.
 """
 
 from __future__ import annotations
@@ -16,16 +18,17 @@ from cairn import datafile
 from cairn.output.safe_text import require_lines, visible
 from cairn.output.wording import short_id
 from cairn.release import records as test_records
+from cairn.release.publish.compatibility import Platform
 from cairn.release.records import SKEW, SetRecords, StoredRecord
 from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU, in_order
 from cairn.testing.gpus.gpu import covers, matches
-from cairn.testing.record import TestRecord
+from cairn.testing.record import HostTests, TestRecord
 from cairn.wheels.wheelset import WheelSet
 
 
 class Bypass(datafile.Value):
-    """A user's word in place of a test record; the pages then show the set as untested.
+    """A user's word in place of a test on hardware; the pages then show the set as untested.
 
     Attributes:
         who: the user to ask about it.
@@ -55,6 +58,8 @@ class RecordRequirements:
         records: kinds of record, each with its floor; every target must have a passed one of each.
         installed: project to its files in the set, for what is installed in any case: each must be in a
             record.
+        imports: the distributions of the set whose modules must have been imported.
+        own_tests: the stack has tests of its own, of which some must have passed.
         since: when the set was staged, since no test of it can have begun earlier; None where that is not
             known.
         moment: now.
@@ -64,6 +69,8 @@ class RecordRequirements:
     records: Mapping[RecordKind, Floor]
     moment: datetime
     installed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    imports: tuple[str, ...] = ()
+    own_tests: bool = False
     since: datetime | None = None
 
 
@@ -78,6 +85,8 @@ class Evidence:
             a set without targets.
         answered: who answered a failed record, and why, a sentence each.
         passed: what was tested on what.
+        host: what ran and passed without hardware, counted, in one sentence; empty where no record shows it.
+        host_missing: why none does, a sentence each; no bypass overrides them.
         on_hardware: records that were made on the hardware of a target which counts as untested, and do not
             count, a sentence each; what may be bypassed is that nobody has the hardware.
         ran: for each kind of record there is one whose only fault is that it was made without the hardware.
@@ -89,6 +98,8 @@ class Evidence:
     untested: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
+    host: str = ""
+    host_missing: tuple[str, ...] = ()
     on_hardware: tuple[str, ...] = ()
     ran: bool = False
     ineffective: Mapping[str, str] = field(default_factory=dict)
@@ -165,6 +176,7 @@ def weigh(requirements: RecordRequirements, set_records: SetRecords) -> Evidence
         missing += [
             f"{kinds[digest]} record {short_id(digest)}: {why}" for digest, why in ineffective.items()
         ]
+    host, host_missing = _weigh_host(requirements, set_records)
     passed = (
         f"{record.kind} passed on {', '.join(dict.fromkeys(_computed_on(record))) or 'a CPU'}"
         for passed in by_demand.values()
@@ -178,9 +190,46 @@ def weigh(requirements: RecordRequirements, set_records: SetRecords) -> Evidence
         on_hardware=tuple(map(visible, on_hardware)),
         untested=left,
         answered=tuple(map(visible, answered)),
+        host=visible(host),
+        host_missing=tuple(map(visible, host_missing)),
         passed=tuple(map(visible, passed)),
         ineffective={digest: visible(why) for digest, why in ineffective.items()},
     )
+
+
+def _weigh_host(requirements: RecordRequirements, set_records: SetRecords) -> tuple[str, list[str]]:
+    """Return what a record shows of the tests that need no hardware; or why none shows that they passed."""
+    wheel_set, problems = requirements.wheel_set, []
+    for item in set_records.records:
+        host = item.record.host
+        if host is None:
+            continue
+        objections = (*_objections(requirements, item, on_host=True), *_host_objections(requirements, host))
+        if not objections:
+            tests, count = item.record.counts.passed, sum(host.imported.values())
+            where = f"Python {host.python}, {host.platform}"
+            return f"{count} modules imported and {tests} tests passed on {where}", []
+        problems.append(f"smoke record {short_id(item.digest)}: {objections[0]}")
+    if not set_records.records:
+        return "", ["there is no test record"]
+    return "", [
+        "no record shows that every package imports and the smoke tests pass, which needs no GPU, on "
+        f"Python {wheel_set.python}, {wheel_set.platform}",
+        *problems,
+    ]
+
+
+def _host_objections(requirements: RecordRequirements, host: HostTests) -> Iterator[str]:
+    wheel_set = requirements.wheel_set
+    place, here = (
+        Platform(python=wheel_set.python, tag=tag) for tag in (wheel_set.platform, host.platform)
+    )
+    if host.python != wheel_set.python or not here.is_same_machine(place):
+        yield f"it was made with Python {host.python} on {host.platform}, and the set is for {place}"
+    if left := [name for name in requirements.imports if not host.imported.get(name)]:
+        yield f"no module of {', '.join(left)} was imported"
+    if requirements.own_tests and not host.own_tests:
+        yield "none of the stack's own tests passed"
 
 
 def _against(

@@ -67,17 +67,12 @@ def check(case: Case) -> GateReport:
 
 
 def refusal_without_record(case: Case) -> GateReport | None:
-    """The refusal of a set without any test record or bypass, without reading its files; otherwise None.
+    """The refusal of a set without any test record, without reading its files; otherwise None.
 
     Verifying and installing gigabytes would only delay it. The report has only the demands that were checked.
     """
     weighed = weigh(case)
-    if (
-        case.set_records.records
-        or case.set_records.unusable
-        or case.bypass is not None
-        or not weighed.missing
-    ):
+    if case.set_records.records or case.set_records.unusable:
         return None
     replaced = _replaced(case, weighed)
     demands = [_tested(case, weighed, replaced), *_by_version(case)]
@@ -112,12 +107,16 @@ def weigh(case: Case) -> Evidence:
             wheel_set=case.wheel_set,
             records=case.stack.gate.records,
             installed=_always_installed(case),
+            imports=tuple(
+                wheel.distribution for wheel in case.wheel_set.wheels if case.processor_of(wheel) is None
+            ),
+            own_tests=bool(case.stack.smoke_tests),
             since=datetime.fromisoformat(case.staged) if case.staged else None,
             moment=case.moment,
         )
         return evidence.weigh(requirements, case.set_records)
     except (CairnError, ValueError) as error:  # a time that is none
-        return Evidence(open_failures=(str(error),), untested=case.wheel_set.targets)
+        return Evidence(open_failures=(str(error),), untested=case.wheel_set.targets, host_missing=(str(error),))
 
 
 def _policy(case: Case) -> Policy:
@@ -228,20 +227,27 @@ def _demand(name: str, problems: Sequence[str], good: str) -> Demand:
 
 
 def _tested(case: Case, weighed: Evidence, replaced: Mapping[str, str]) -> Demand:
-    # A bypass stands for tests that could not run, and the pages then say untested. Where tests of these very
-    # bytes failed, or ran on the hardware and do not count, or where users have what was tested, none helps.
-    problems = (*weighed.open_failures, *weighed.missing)
+    # A bypass stands for hardware that nobody has, and the pages then say untested. Where tests of these very
+    # bytes failed, or ran on the hardware and do not count, where those that need none did not run, or where
+    # users have what was tested, none helps.
+    problems = (*weighed.open_failures, *weighed.host_missing, *weighed.missing)
     alike = Ledger(case.store).failing_alike(case.wheel_set)
-    against = (*weighed.open_failures, *weighed.on_hardware, *dict.fromkeys(replaced.values()), *alike)
+    against = (
+        *weighed.open_failures,
+        *weighed.host_missing,
+        *(weighed.missing if case.wheel_set.for_cpu else ()),
+        *weighed.on_hardware,
+        *dict.fromkeys(replaced.values()),
+        *alike,
+    )
     bypass = case.bypass if problems and not against else None
     problems = tuple(dict.fromkeys((*problems, *against))) if problems else ()
+    reasons = [*(problems or weighed.passed), *weighed.answered, *([weighed.host] if weighed.host else [])]
     return Demand(
         number=DEMANDS.index(TESTED),
         name=TESTED,
         outcome="bypassed" if bypass else "not met" if problems else "met",
-        reason="; ".join(
-            (*problems, *weighed.answered) if problems else (*weighed.passed, *weighed.answered)
-        ),
+        reason="; ".join(reasons),
         bypass=bypass,
     )
 

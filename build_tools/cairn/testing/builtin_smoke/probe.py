@@ -18,7 +18,7 @@ from pathlib import Path
 def main(request_path: str, answer_path: str) -> None:
     """Import the modules, load the libraries, and write the results to the answer file."""
     request = json.loads(Path(request_path).read_text(encoding="utf-8"))
-    answer: dict[str, object] = {"versions": {}, "import_errors": {}}
+    answer: dict[str, object] = {"imported": [], "versions": {}, "import_errors": {}}
     for name in request["modules"]:
         _import(name, answer)
     answer["library_errors"] = _load(request["libraries"])
@@ -37,6 +37,7 @@ def _import(name: str, answer: dict) -> None:  # type: ignore[type-arg]
         summary = traceback.format_exception_only(error)[-1].strip()
         answer["import_errors"][name] = f"import {name}: {summary}\n{traceback.format_exc(limit=-3)}"
     else:
+        answer["imported"].append(name)
         version = getattr(module, "__version__", None)
         if "." not in name and version is not None:
             answer["versions"][name] = str(version)

@@ -36,6 +36,8 @@ def test_imports(wheel: WheelFacts) -> None:
     require(wheel.modules or [*archives(wheel)], f"nothing to import is known of {wheel.distribution}")
     errors = probed(wheel)["import_errors"]
     require(not errors, "\n".join(errors.values()))
+    left = set(wheel.modules) - set(probed(wheel)["imported"])
+    require(not left, f"the process that imports {', '.join(sorted(left))} ended before it said how")
 
 
 def test_versions_agree(wheel: WheelFacts) -> None:

@@ -28,7 +28,8 @@ def test_a_leg_is_tested_where_one_of_its_gpus_is(stack: Stack) -> None:
     legs, remarks = place((A, B), stack, (machine(), machine(gfx1101=1)))
     assert [(leg.test_runs_on, leg.multi_gpu_runs_on) for leg in legs] == [((), ()), (("gfx1101",), ())]
     assert [leg.ends for leg in legs] == ["untested", "tested"]
-    assert remarks == [f"{A.name} has no runner: no machine here has gfx942"]
+    assert [leg.host_runs_on for leg in legs] == [(LINUX,), ()]
+    assert remarks == [f"{A.name} is tested without a GPU: no machine here has gfx942"]
     assert demand_of(legs[1], legs[1].test_runs_on) == Demand(platform=LINUX, gpu="gfx1101", gpus=1)
 
 

@@ -21,7 +21,7 @@ from cairn.release.index.snapshot import Change, read_set
 from cairn.release.pages.view import Night as NightStatus
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts
-from helpers.night import FROZEN, MakeNight, Night, leg_of, plan_of
+from helpers.night import FROZEN, HOST, MakeNight, Night, leg_of, plan_of
 from helpers.release import commit, contents
 
 DAY = timedelta(days=1)
@@ -186,7 +186,7 @@ def test_a_failure_whose_day_has_passed_is_bad_again_and_says_so(night_of: MakeN
 def test_each_end_that_the_matrix_names_makes_no_bad_night(night_of: MakeNight) -> None:
     held = leg_of("gfx110X-all", test_runs_on=(), push_on_success=False)
     night = night_of(leg_of("gfx94X-dcgpu", test_runs_on=()), held)
-    night.built_and_staged(0, 1)
+    night.tested_on_host(0, 1)
     promote.promote_night(night.run)
     ended = report.of_night(night.run)
     assert [one.outcome for one in ended] == ["untested", "held"]
@@ -246,7 +246,7 @@ def test_since_when_a_leg_fails(
 def test_a_leg_that_is_held_is_no_expected_failure(night_of: MakeNight) -> None:
     held = leg_of("gfx110X-all", test_runs_on=(), push_on_success=False, expect_failure=True)
     night = night_of(held)
-    night.built_and_staged(0)
+    night.tested_on_host(0)
     assert [one.outcome for one in report.of_night(night.run)] == ["held"]
 
 
@@ -267,7 +267,7 @@ def test_a_set_of_which_a_failure_was_answered_is_tested(night_of: MakeNight) ->
 def test_what_is_higher_in_untested_holds_up_no_whole_night(night_of: MakeNight) -> None:
     """A nightly's sets lie there beside those of releases."""
     night = night_of(GOOD, leg_of("gfx110X-all", test_runs_on=()))
-    night.built_and_staged(0, 1)
+    night.tested_on_host(0, 1)
     name = "torch-2.9.9-cp311-cp311-linux_x86_64.whl"
     file = FileEntry(filename=name, sha256="a" * 64, size=1, version="2.9.9", build="e" * 64)
     state = ProjectState(name="torch", files=()).with_files((file,))
@@ -317,13 +317,13 @@ GOOD = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
 
 def test_a_night_that_goes_whole_leaves_aside_what_is_expected_to_fail(night_of: MakeNight) -> None:
     night = night_of(GOOD, leg_of("gfx110X-all", expect_failure=True))
-    night.built_and_staged()
+    night.tested_on_host()
     assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [True, False]
 
 
 def test_what_has_no_runner_holds_up_no_whole_night_and_goes_to_untested(night_of: MakeNight) -> None:
     night = night_of(GOOD, leg_of("gfx110X-all", test_runs_on=()))
-    night.built_and_staged(0, 1)
+    night.tested_on_host(0, 1)
     assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [True, True]
     names = ("release", "untested")
     there = [len(night.run.index(night.leg(n), name).load().set_ids) for n in (0, 1) for name in names]
@@ -337,7 +337,9 @@ def test_a_night_that_goes_whole_waits_for_each_leg_that_may_come(night_of: Make
         with pytest.raises(GateError) as refused:
             promote.promote_night(run, whole=True)
         assert any("no set of it was staged" in reason for reason in refused.value.reasons)
-        night.built_and_staged(number)
+        made = night.built_and_staged(number)
+        if number == 0:
+            night.record(made, **HOST)
     with pytest.raises(GateError) as refused:
         promote.promote_night(run, whole=True)
     assert refused.value.reasons == (f"{run.plan.legs[1].name}: there is no test record",)
@@ -347,7 +349,7 @@ def test_a_night_that_goes_whole_waits_for_each_leg_that_may_come(night_of: Make
 
 def test_the_gate_is_asked_of_each_leg_before_one_goes(night_of: MakeNight) -> None:
     night = night_of(GOOD, leg_of("gfx110X-all", test_runs_on=(), bypass_tests=True))
-    run, wheel = night.run, night.built_and_staged(0, 1).wheels[0]
+    run, wheel = night.run, night.tested_on_host(0, 1).wheels[0]
     run.store.delete(keys.file_key(wheel.sha256, wheel.file_name))
     with pytest.raises(GateError, match="1 of 2 legs") as refused:
         promote.promote_night(run, whole=True)
@@ -447,12 +449,12 @@ def test_a_night_is_released_as_the_bytes_that_were_tested_whole_or_not_at_all(n
     other = leg_of("gfx110X-all", test_runs_on=(), bypass_tests=True)
     night = night_of(GOOD, other)
     run = night.run
-    night.built_and_staged(0)
+    night.tested_on_host(0)
     assert [one.promoted for one in promote.promote_night(run).legs] == [True, False]
     with pytest.raises(GateError, match="1 of 2 legs") as refused:
         promote.release_night(run, "prerelease")
     assert "no set of it was staged" in refused.value.reasons[0]
-    night.built_and_staged(1)
+    night.tested_on_host(1)
     promote.promote_night(run)
     files = set(run.store.folders("files/"))
     tried = promote.release_night(dataclasses.replace(run, dry_run=True), "prerelease")

@@ -16,11 +16,10 @@ from cairn.release.index import listing
 from cairn.release.index.snapshot import Change, read_set
 from cairn.release.publish import stage
 from cairn.testing.record import Counts
-from helpers.night import FROZEN, MakeNight, Night, leg_of
+from helpers.night import FROZEN, HOST, MakeNight, Night, leg_of
 from helpers.release import commit, make_set, make_wheel, statement_of
 
 ON_GPU = {"hardware": ("gfx942",)}
-HOST = {"verdict": "untested", "reason": "none on a GPU"}
 UNTESTED = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
 
 
@@ -60,7 +59,9 @@ def test_only_one_that_has_passed_on_its_gpu_is_ready(night: Night, said: dict[s
         ({}, [{"verdict": "failed", "reason": "1 failed", **ON_GPU}], "failed"),
         ({}, [ON_GPU], "promoted"),
         ({"push_on_success": False}, [ON_GPU], "promoted"),  # there is nowhere to push it
-        ({"test_runs_on": ()}, [], "promoted"),  # nor is there a channel of the untested
+        ({"test_runs_on": ()}, [], "untested"),
+        ({"test_runs_on": ()}, [HOST], "promoted"),  # nor is there a channel of the untested
+        ({"test_runs_on": (), "host_runs_on": ()}, [], "promoted"),
     ],
 )
 def test_what_is_staged_where_it_goes_is_there_once_it_is_tested(
@@ -74,11 +75,12 @@ def test_what_is_staged_where_it_goes_is_there_once_it_is_tested(
     for changes in said:
         night.record(read_set(night.run.store, str(staged.set_id)), **changes)
     standing = night.standing()
-    assert (standing.state, standing.is_tested) == (state, bool(said) or state == "untested")
+    on_gpu = ON_GPU in said
+    assert (standing.state, standing.is_tested) == (state, on_gpu or state != "promoted")
     (ended,) = promote.promote_night(night.run).legs
     assert ended.promoted is (state == "promoted")
     (shown,) = report.of_night(night.run)
-    outcomes = {"promoted": "good" if said else "untested"}
+    outcomes = {"promoted": "good" if on_gpu else "untested"}
     assert shown.outcome == outcomes.get(state, "failed")
 
 
@@ -109,7 +111,7 @@ def test_the_matrix_vouches_for_the_gpu_alone(
 
 
 def test_the_matrix_vouches_for_hardware_that_no_runner_has(night_of: MakeNight) -> None:
-    found = look(night_of(UNTESTED))
+    found = look(night_of(UNTESTED), HOST)
     assert found.state == "ready"
     assert found.bypass is not None
     assert found.bypass.reason == "no runner has its hardware"
@@ -117,7 +119,7 @@ def test_the_matrix_vouches_for_hardware_that_no_runner_has(night_of: MakeNight)
 
 def test_a_family_without_a_runner_goes_to_untested(night_of: MakeNight) -> None:
     night = night_of(leg_of("gfx94X-dcgpu", test_runs_on=()))
-    assert look(night).state == "ready"
+    assert look(night, HOST).state == "ready"
     (done,) = promote.promote_night(night.run).legs
     assert done.promoted
     assert done.reason.startswith("in untested/gfx94X-dcgpu; untested on hardware: gfx942")
@@ -135,6 +137,49 @@ def test_without_a_runner_what_failed_goes_nowhere(night_of: MakeNight) -> None:
     assert night.run.index(night.leg(), "untested").load().set_ids == ()
 
 
+@pytest.mark.parametrize("bypass_tests", [True, False])
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ([], "there is no test record"),
+        ([{**HOST, "host": None}], "no record shows that every package imports"),
+        ([{**HOST, "pytest_args": ("-k", "one")}], "pytest was given -k one"),
+        ([{**HOST, "translated": "torchdevice 0.1"}], "untested: none on a GPU"),
+    ],
+)
+def test_what_did_not_run_without_a_gpu_goes_to_no_channel(
+    night_of: MakeNight, said: list[dict[str, Any]], why: str, *, bypass_tests: bool
+) -> None:
+    night = night_of(leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=bypass_tests))
+    found = look(night, *said)
+    assert (found.state, found.bypass) == ("untested", None)
+    assert why in found.reason
+    assert [one.promoted for one in promote.promote_night(night.run).legs] == [False]
+    for channel in ("release", "untested"):
+        assert night.run.index(night.leg(), channel).load().set_ids == ()
+
+
+def test_a_leg_that_no_machine_tests_stays_in_staging_and_says_so(night_of: MakeNight) -> None:
+    good = leg_of("gfx110X-all", test_runs_on=(), bypass_tests=True)
+    night = night_of(leg_of("gfx94X-dcgpu", test_runs_on=(), host_runs_on=(), bypass_tests=True), good)
+    night.built_and_staged(0)
+    night.tested_on_host(1)
+    found = night.standing()
+    assert found.state == "held"
+    assert found.reason == (
+        "no machine tests linux_x86_64: name one in the matrix.toml, platforms.linux_x86_64.host_test"
+    )
+    # It holds up no other leg, neither here nor where the night is released.
+    assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [False, True]
+    assert [one.promoted for one in promote.release_night(night.run, "prerelease").legs] == [False, True]
+    shown = report.of_night(night.run)
+    assert [(one.outcome, one.stage) for one in shown] == [("held", "promote"), ("untested", None)]
+    assert shown[0].reason == found.reason
+    # Tests by hand, on a machine that no runner is, count as those of a job.
+    night.record(read_set(night.run.store, str(found.set_id)), **HOST)
+    assert night.standing().state == "ready"
+
+
 def test_a_leg_that_the_matrix_holds_back_is_held(night_of: MakeNight) -> None:
     assert look(night_of(leg_of("gfx94X-dcgpu", push_on_success=False)), ON_GPU).state == "held"
 
@@ -150,7 +195,7 @@ def test_what_nobody_tested_goes_to_its_own_channel_where_the_last_was_tested(ni
         judgement="c" * 64,
     )
     commit(run.index(leg, "release"), "promote", lambda _now: Change(sets={tested.set_id: tested}))
-    night.stage()
+    night.tested_on_host()
     (done,) = promote.promote_night(run).legs
     assert done.promoted
     assert done.reason.startswith(
@@ -166,14 +211,14 @@ def test_what_nobody_tested_goes_to_its_own_channel_where_the_last_was_tested(ni
 
 def test_a_weak_policy_is_said_by_the_night_and_by_the_pages(night_of: MakeNight) -> None:
     night = night_of(UNTESTED)
-    night.built_and_staged()
+    night.tested_on_host()
     gate = msgspec.structs.replace(night.run.stack.gate, records={})
     run = dataclasses.replace(night.run, stack=msgspec.structs.replace(night.run.stack, gate=gate))
     (done,) = promote.promote_night(run).legs
     weak = f"the stack {run.stack.name} demands no test record"
     assert f"weak policy: {weak}" in done.reason
     (there,) = run.index(night.leg(), "release").load().sets()
-    assert there.weakened == (weak,)
+    assert weak in there.weakened
     assert f"weak policy: {weak}" in str(Night(run, night.artifacts).standing().caveat)
     for name in ("index.html", "status.html"):
         page = run.store.read(f"release/gfx94X-dcgpu/{name}").data.decode()

@@ -14,6 +14,7 @@ import yaml
 from cairn import __version__
 from cairn.cli.main import make_parser
 from cairn.pipeline.night import step_run, steps
+from cairn.pipeline.night.placing import Demand
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.step_run import StepJob
 from cairn.pipeline.night.steps import Command, Container, NightStep, Settings
@@ -79,9 +80,11 @@ def test_what_fails_is_staged_merged_and_judged_all_the_same(run: NightRun) -> N
     assert f"test {A.id}" in every[f"promote {A.id}"].step.after
 
 
-def test_a_leg_without_a_runner_is_built_and_judged(run: NightRun) -> None:
-    kinds = {name.partition(" ")[0] for name in made(run) if B.id in name}
-    assert kinds == {"build", "stage", "promote"}
+def test_a_leg_without_a_gpu_is_built_tested_once_and_judged(run: NightRun) -> None:
+    every = made(run)
+    kinds = [name.partition(" ")[0] for name in every if B.id in name]
+    assert sorted(kinds) == ["build", "promote", "stage", "test"]
+    assert every[f"test {B.id}"].demand == Demand(platform=B.platform)
 
 
 def test_what_is_built_is_staged_without_a_build(run: NightRun) -> None:
