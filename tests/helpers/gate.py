@@ -23,6 +23,8 @@ from helpers.release import make_set, make_wheel, stage_set
 
 AWAY: dict[str, Any] = {"python": "3.11", "platform": "win_amd64"}
 """Where no test runs: a set for this place is resolved, and not installed."""
+ON_GPU: dict[str, Any] = {"family": "gfx94X-dcgpu", "targets": ("gfx942",)}
+"""What a set for one kind of GPU is made for."""
 
 
 def at(minutes: float) -> str:

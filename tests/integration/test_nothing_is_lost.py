@@ -25,6 +25,7 @@ from cairn import interpreters
 from cairn.sources.manifest import manifest
 from cairn.wheels import build_statement, wheels_to_set, wheelset
 from helpers import stacks
+from helpers.gate import data_of, record_of
 from helpers.packing import backend
 from helpers.release import commit_of, make_wheel
 from helpers.sources import Saved, git
@@ -363,6 +364,12 @@ def staged_set(world: World) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def tested_set(world: World) -> None:
+    staged_set(world)
+    made = wheelset.read(world.folder / "set.json")
+    (world.folder / "record.json").write_bytes(data_of(record_of(made)))
+
+
 def foreign_smoke(world: World) -> None:
     with_set(world)
     world.plant("out/venv/mine.py")
@@ -474,8 +481,8 @@ TABLE: dict[str, Row] = {
     "publish killed": Row(typed("cairn index publish --store store --index dev", WHEEL), kill=6),
     "mirror failed": Row(typed("cairn index mirror --store store --index staging", BROKEN)),
     "promote refused": Row(PROMOTE, staged_set),
-    # Without a bypass the missing record is refused before anything is written.
-    "promote killed": Row((*PROMOTE, "--bypass", "somebody", "--reason", "a try"), staged_set, kill=5),
+    # A missing record is refused before anything is written.
+    "promote killed": Row((*PROMOTE, "--record", "record.json"), tested_set, kill=5),
     "ci run failed": Row(CI, bad_backend),
     "ci run killed early": Row(CI, work_folder, kill=12),
     "ci run killed late": Row(CI, work_folder, kill=70),

@@ -41,10 +41,6 @@ from cairn.stack import Stack
 from cairn.store.protocol import Store, read_named
 
 _FIX = "fix what is named above and promote again; nothing was changed"
-_NO_RECORD = (
-    "test the set and give its record, or --bypass WHO; without one its files were neither verified nor "
-    "installed, and nothing was changed"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,11 +280,26 @@ def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> Ga
         )
     on_step("asking the gate")
     if (refusal := gate.refusal_without_record(case)) is not None:
-        raise RefusedError(refusal, tip=_NO_RECORD)
+        tip = "; without a record its files were neither verified nor installed, and nothing was changed"
+        raise RefusedError(refusal, tip=f"{_how_to_test(case)}{tip}")
     report = gate.check(case)
     if not report.holds:
-        raise RefusedError(report)
+        raise RefusedError(report, tip=_how_to_test(case) if gate.weigh(case).host_missing else _FIX)
     return report
+
+
+def _how_to_test(case: Case) -> str:
+    """Return the lines that make the record of tests without a GPU, and give it to the gate."""
+    made, store = case.wheel_set, case.store
+    file = Path(store.url, keys.set_key(made.id, "set.json"))
+    if not file.is_file():  # a bucket: `cairn index publish --set` has left it beside the wheels
+        file = Path("set.json")
+    test = f"--set {file} --stack {case.stack.folder or case.stack.name}"
+    return (
+        f"on a machine with Python {made.python} for {made.platform}: cairn test smoke {test} "
+        f"--index-url {keys.set_url(store.url, made.id)} --allow-untested --output-dir smoke; "
+        f"then cairn release promote {short_id(made.id)} --record smoke/record.json"
+    )
 
 
 def _index_entry(case: Case, report: GateReport) -> IndexSet:

@@ -220,7 +220,19 @@ def test_the_command_shows_a_bypass_as_one(
     made = stage(family="gfx94X-dcgpu")
     stack = write_stack(tmp_path / "stack", made)
     promotion = ["release", "promote", made.id, "--store", str(store.path), "--stack", str(stack)]
-    assert main([*promotion, "--bypass", "ann", "--reason", "no GPU here"]) == 0
+    bypass = [*promotion, "--bypass", "ann", "--reason", "no GPU here"]
+    # What needs no GPU ran first; the error names the record that is missing, and the line that makes it.
+    assert main(bypass) == 10
+    said = capsys.readouterr().err
+    assert "2. tested on hardware of each target: there is no test record" in said
+    assert (
+        f"cairn test smoke --set {store.path}/sets/{made.id}/set.json --stack {stack.parent} --index-url"
+        in said
+    )
+    assert "--allow-untested --output-dir smoke" in said
+    assert "--record smoke/record.json" in said
+    test_record.write(tmp_path / "record.json", record_of(made, verdict="untested", reason="no GPU"))
+    assert main([*bypass, "--record", str(tmp_path / "record.json")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line[2] for line in lines if line.startswith("  ")] == ["✓", "✓", "!", "✓", "✓", "✓", "✓", "!"]
     assert "  ! untested on hardware: gfx942" in lines

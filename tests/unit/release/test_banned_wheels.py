@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,7 +23,7 @@ from cairn.release.publish.files import publish
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import AWAY, at, data_of, failed_record, given, record_of, stack_of
+from helpers.gate import AWAY, ON_GPU, at, data_of, failed_record, given, record_of, stack_of
 from helpers.release import (
     PROJECTS,
     contents,
@@ -38,9 +39,9 @@ HURRY = Bypass(who="ann", reason="hurry")
 
 
 def staged(
-    store: MemoryStore, *wheels: Path, index: str = "staging", needs: tuple[str, ...] = ()
+    store: MemoryStore, *wheels: Path, index: str = "staging", needs: tuple[str, ...] = (), **place: Any
 ) -> WheelSet:
-    return stage_set(store, index, make_set(wheels, **AWAY), wheels, requirements=needs)
+    return stage_set(store, index, make_set(wheels, **AWAY, **place), wheels, requirements=needs)
 
 
 @pytest.fixture
@@ -116,7 +117,7 @@ def test_a_set_that_shares_a_wheel_with_a_yanked_one_comes_in(store: MemoryStore
     first = staged(store, make_wheel(tmp_path, "torch", "2.9.0"), triton)
     yank(store, first.id, reason="wrong results")
     other = staged(store, make_wheel(tmp_path, "torch", "2.9.1"), triton)
-    promote(store, other.id, stack=stack_of(other), bypass=HURRY)
+    promote(store, other.id, stack=stack_of(other), records=[given(record_of(other))])
     assert other.id in Index(store, "release").load().set_ids
 
 
@@ -130,7 +131,7 @@ def test_what_is_the_same_by_wheels_is_yanked_with_it_wherever_it_is(
     derived = msgspec.structs.replace(make_set([final], **AWAY), derived_from=made.id)
     derived = stage_set(store, "staging", derived, [final])
     other = staged(store, make_wheel(tmp_path, "torch", "2.9.2"), triton)
-    promote(store, more.id, stack=stack_of(more), bypass=HURRY)
+    promote(store, more.id, stack=stack_of(more), records=[given(record_of(more))])
     alike = {made.id, again.id, more.id, derived.id}
 
     def marked(index: str = "staging") -> set[str]:
@@ -171,13 +172,14 @@ def test_what_is_banned_twice_is_lifted_twice(store: MemoryStore, torch: Path) -
 def test_lifting_a_ban_does_not_leave_an_untested_set_above_the_tested_one(
     store: MemoryStore, tmp_path: Path
 ) -> None:
-    tested = staged(store, make_wheel(tmp_path, "torch", "2.9.0"))
-    promote(store, tested.id, stack=stack_of(tested), records=[given(record_of(tested))])
+    tested = staged(store, make_wheel(tmp_path, "torch", "2.9.0"), **ON_GPU)
+    on_gpu = given(record_of(tested, hardware=("gfx942",)))
+    promote(store, tested.id, stack=stack_of(tested), records=[on_gpu])
     yank(store, tested.id, reason="wrong results")
-    newer = staged(store, make_wheel(tmp_path, "torch", "2.9.1"))
-    promote(store, newer.id, stack=stack_of(newer), bypass=HURRY)
+    newer = staged(store, make_wheel(tmp_path, "torch", "2.9.1"), **ON_GPU)
+    promote(store, newer.id, stack=stack_of(newer), records=[given(record_of(newer))], bypass=HURRY)
     before = contents(store)
-    refusal = f"release would offer the set {newer.id[:12]}, not tested on cpu, above {tested.id[:12]}"
+    refusal = f"release would offer the set {newer.id[:12]}, not tested on gfx942, above {tested.id[:12]}"
     for dry_run in (True, False):
         with pytest.raises(GateError, match=refusal):
             lift(store, tested.id, by="ann", reason="it was the driver", dry_run=dry_run)
@@ -205,8 +207,9 @@ def test_a_store_that_is_older_than_its_ledger_knows_the_wheels_too(store: Memor
 def test_a_failure_is_not_forgotten_where_the_set_is_sealed_again(
     store: MemoryStore, torch: Path, tmp_path: Path
 ) -> None:
-    made, triton = staged(store, torch), make_wheel(tmp_path, "triton", "3.5")
-    again, more = staged(store, torch, needs=("alone",)), staged(store, torch, triton)
+    made, triton = staged(store, torch, **ON_GPU), make_wheel(tmp_path, "triton", "3.5")
+    again = staged(store, torch, needs=("alone",), **ON_GPU)
+    more = staged(store, torch, triton, **ON_GPU)
     bad = records.add(store, data_of(failed_record(made, started=at(-1))))
     for one in (again, more):
         with pytest.raises(RefusedError) as caught:
@@ -214,9 +217,11 @@ def test_a_failure_is_not_forgotten_where_the_set_is_sealed_again(
         why = f"the set {made.id[:12]} has the same wheels, and there is against it"
         assert why in str(caught.value.reasons)
         # What its own tests have shown needs nobody's word.
-        own = {"target": "nightly", "records": [given(record_of(one))], "dry_run": True}
+        on_gpu = given(record_of(one, hardware=("gfx942",)))
+        own = {"target": "nightly", "records": [on_gpu], "dry_run": True}
         done = promote(store, one.id, stack=stack_of(one), **own)
         assert done.report is not None
         assert done.report.holds
     records.answer(store, made.id, bad.digest, who="ann", reason="the disk was full")
-    assert promote(store, again.id, stack=stack_of(again), bypass=HURRY).caveat
+    host = [given(record_of(again))]
+    assert promote(store, again.id, stack=stack_of(again), records=host, bypass=HURRY).caveat

@@ -115,7 +115,7 @@ def test_a_failed_record_does_not_go_with_its_set(store: MemoryStore, tmp_path: 
     assert f"the record {bad.digest[:12]}, failed, was given" in caught.value.reasons[0]
     assert "is not in the store any more" in caught.value.reasons[0]
     records.answer(store, made.id, bad.digest, who="ann", reason="the disk was full")
-    assert promote(store, made.id, stack=stack_of(made), bypass=HURRY).caveat
+    assert promote(store, made.id, stack=stack_of(made), records=[given(record_of(made))]).caveat
 
 
 def test_a_night_is_yanked_whole_with_what_is_yet_to_be_staged(store: MemoryStore, tmp_path: Path) -> None:

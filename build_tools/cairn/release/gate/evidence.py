@@ -1,7 +1,7 @@
 """Whether a set was tested: by records of exactly its bytes, or bypassed by a named user.
 
-What needs no hardware must have run and passed, in one record that counts it: every package imported, the smoke
-tests, and those of the stack. No bypass stands in for that: a bypass is for hardware that nobody has.
+What needs no hardware must have run and passed, in one record that counts it: every package imported, the
+smoke tests, and those of the stack. No bypass stands in for that: it covers hardware that nobody has.
 
 A failure stands against the set, however many other tests have passed, until a later record of the same kind
 has passed on the same hardware, or somebody has answered it by name. No bypass overrides a failure.
@@ -212,18 +212,14 @@ def _weigh_host(requirements: RecordRequirements, set_records: SetRecords) -> tu
         problems.append(f"smoke record {short_id(item.digest)}: {objections[0]}")
     if not set_records.records:
         return "", ["there is no test record"]
-    return "", [
-        "no record shows that every package imports and the smoke tests pass, which needs no GPU, on "
-        f"Python {wheel_set.python}, {wheel_set.platform}",
-        *problems,
-    ]
+    place = f"Python {wheel_set.python}, {wheel_set.platform}"
+    what = f"no record shows that every package imports and the smoke tests pass without a GPU on {place}"
+    return "", [what, *problems]
 
 
 def _host_objections(requirements: RecordRequirements, host: HostTests) -> Iterator[str]:
     wheel_set = requirements.wheel_set
-    place, here = (
-        Platform(python=wheel_set.python, tag=tag) for tag in (wheel_set.platform, host.platform)
-    )
+    place, here = (Platform(python=wheel_set.python, tag=tag) for tag in (wheel_set.platform, host.platform))
     if host.python != wheel_set.python or not here.is_same_machine(place):
         yield f"it was made with Python {host.python} on {host.platform}, and the set is for {place}"
     if left := [name for name in requirements.imports if not host.imported.get(name)]:

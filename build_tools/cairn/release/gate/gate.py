@@ -116,7 +116,9 @@ def weigh(case: Case) -> Evidence:
         )
         return evidence.weigh(requirements, case.set_records)
     except (CairnError, ValueError) as error:  # a time that is none
-        return Evidence(open_failures=(str(error),), untested=case.wheel_set.targets, host_missing=(str(error),))
+        return Evidence(
+            open_failures=(str(error),), untested=case.wheel_set.targets, host_missing=(str(error),)
+        )
 
 
 def _policy(case: Case) -> Policy:

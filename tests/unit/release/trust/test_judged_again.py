@@ -25,7 +25,7 @@ from cairn.release.trust.client import SignedStore
 from cairn.release.trust.metadata import MetadataError
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import data_of, failed_record, given, record_of, stack_of, stage_torch
+from helpers.gate import ON_GPU, data_of, failed_record, given, record_of, stack_of, stage_torch
 from helpers.release import commit, stage_set
 from helpers.trust import BUILDER, PROMOTER, TESTER, acting_as, rooted
 
@@ -55,7 +55,7 @@ class Early:
         if listed_past_the_gate:
             self.list()
         else:
-            tested = [] if bypass else [given(self.passed)]
+            tested = [given(self.passed)]
             promote(self.store, self.made.id, stack=stack_of(self.made), records=tested, bypass=bypass)
 
     def list(self) -> None:
@@ -200,8 +200,7 @@ def test_a_set_without_the_word_of_builder_and_tester_is_refused(
 @pytest.mark.parametrize(
     "place",
     [
-        {},
-        {"targets": ("gfx942",), "family": "gfx94X-dcgpu"},
+        ON_GPU,
         {"targets": ("gfx942", "gfx1100"), "family": "gfx942-gfx1100"},
     ],
 )
@@ -209,7 +208,7 @@ def test_what_was_let_in_by_somebodys_word_verifies_and_says_so(
     tmp_path: Path, place: dict[str, object]
 ) -> None:
     early = Early(tmp_path, bypass=Bypass(who="bob", reason="no GPU"), **place)
-    early.sign(tester=False)
+    early.sign()
     early.promote(bypass=Bypass(who="ann", reason="still none"))
     report = early.report()
     assert report.broken == ()
@@ -221,8 +220,8 @@ def test_what_was_let_in_by_somebodys_word_verifies_and_says_so(
 
 
 def test_no_bypass_stands_for_the_builder(tmp_path: Path) -> None:
-    early = Early(tmp_path, listed_past_the_gate=True)
-    early.sign(builder=False, tester=False)
+    early = Early(tmp_path, listed_past_the_gate=True, **ON_GPU)
+    early.sign(builder=False)
     word = Bypass(who="ann", reason="no GPU here")
     assert "the builder's statement is not signed" in early.refused(bypass=word)
 
