@@ -37,7 +37,7 @@ from cairn.sources.worktree import contents
 from cairn.stack import Project
 from cairn.wheels.metadata import wheel_info
 
-POSTPROCESS_VERSION = 3
+POSTPROCESS_VERSION = 4
 """Counted up with each change of what `cairn.build.postprocess` makes of a wheel: it is in every key, and not
 among the settings that tell build folders apart. So wheels are made again, and nothing is compiled for it."""
 

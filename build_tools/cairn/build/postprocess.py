@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +25,7 @@ from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep
 from cairn.errors import WheelError
 from cairn.output import console
+from cairn.sources.git.repository import root_at
 from cairn.venv import VirtualEnvironment
 from cairn.wheels import repair, sbom
 from cairn.wheels.metadata import rocm_version, wheel_info
@@ -31,6 +34,7 @@ from cairn.wheels.verify import Expectation, verify
 from cairn.wheels.verify.findings import apply_allowed, read_allowed
 
 _SHOWN = 5  # findings named in the error
+_VERSION_MODULE = re.compile(r"[^/]+/_?version\.py")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +76,7 @@ def finish(wheel: Path, context: Context, output_dir: Path, *, sources: Sequence
     output_dir.mkdir(parents=True, exist_ok=True)
     provided = provided_libraries(context)
     _require_version(wheel, context)
-    edited = _edit(wheel, context, output_dir / "edited")
+    edited = _edit(wheel, context, output_dir / "edited", commit=sources[0].commit)
     installed = context.request.sdk
     sdk = venv.describe(installed.environment).site_packages if installed else None
     # Repair may graft libraries into the wheel; the bill of materials lists what is there in the end.
@@ -127,8 +131,8 @@ def _require_version(wheel: Path, context: Context) -> None:
     )
 
 
-def _edit(wheel: Path, context: Context, output_dir: Path) -> Path:
-    """Add the version and exact pins that the stack asks for to a wheel, if its backend did not."""
+def _edit(wheel: Path, context: Context, output_dir: Path, *, commit: str) -> Path:
+    """Write into a wheel what its backend did not: version, exact pins, upstream's commit."""
     info = wheel_info.read(wheel)
     project, suffix, version = context.step.project, context.request.suffix_of(context.step.project), None
     # A backend that takes the whole version from a variable has written the suffix already.
@@ -143,16 +147,33 @@ def _edit(wheel: Path, context: Context, output_dir: Path) -> Path:
     missing = {
         canonicalize_name(Requirement(pin).name): pin for pin in pins if Requirement(pin) not in requirements
     }
-    if version is None and not missing:
+    modules = _version_modules(wheel, root_at(context.step.checkout).head() or commit, commit)
+    if version is None and not missing and not modules:
         return wheel
     present = {canonicalize_name(requirement.name) for requirement in requirements}
     change = rewrite_wheel.Edit(
         version=version,
         replace_requirements={name: pin for name, pin in missing.items() if name in present},
         add_requirements=tuple(pin for name, pin in missing.items() if name not in present),
+        replace_files=modules,
     )
     output_dir.mkdir()
     return rewrite_wheel.edit_wheel(wheel, change, output_dir)
+
+
+def _version_modules(wheel: Path, head: str, commit: str) -> dict[str, bytes]:
+    """Return the version modules of a wheel that name HEAD, with upstream's commit in its place.
+
+    torch, vision and audio write HEAD there, as `git_version` (their setup.py). Hipify's commit, or that of a
+    developer, exists nowhere else.
+    """
+    if head == commit:
+        return {}
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if _VERSION_MODULE.fullmatch(name)]
+        texts = {name: archive.read(name) for name in names}
+    old, new = head.encode(), commit.encode()
+    return {name: text.replace(old, new) for name, text in texts.items() if old in text}
 
 
 def texts_of(folders: Iterable[Path]) -> tuple[str, ...]:

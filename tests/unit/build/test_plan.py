@@ -151,5 +151,5 @@ def test_the_same_inputs_have_the_key_that_they_always_had(request_for: MakeRequ
     assert of_this_machine.keys() <= inputs.keys()
     assert (
         cache.key_of({**inputs, **of_this_machine})
-        == "f624371a1b97eca1a088c9fa9449ad1dbad38e83ee3675492ead1a98843669e0"
+        == "0b3f0dba64754c365f5fa7049780c2ddc527493595da65b7dbdda8772c005b0c"
     )

@@ -1,3 +1,4 @@
+import zipfile
 from pathlib import Path
 
 import msgspec
@@ -5,6 +6,7 @@ import pytest
 
 from cairn.build import execution, plan, postprocess
 from cairn.errors import WheelError
+from cairn.sources.git.repository import HIPIFY_SUBJECT, UPSTREAM_TAG, root_at
 from cairn.wheels.verify import Expectation, verify
 from helpers.build import MakeRequest, with_project, with_stack
 from helpers.wheels import build_wheel
@@ -78,3 +80,25 @@ def test_a_build_lets_through_what_the_gate_does_and_nothing_else(
     with pytest.raises(WheelError, match="forbidden-text demo/code") as caught:
         build(request_for, wheel, allow=allow)
     assert "Config.cmake" not in str(caught.value)
+
+
+def test_a_wheel_names_the_commit_of_upstream_and_none_of_this_machine(
+    request_for: MakeRequest, tmp_path: Path
+) -> None:
+    """torch, vision and audio write HEAD into their version module, which may be hipify's commit."""
+    request = request_for(demo=COPYING.format(wheel=str(tmp_path / "demo-1.0-py3-none-any.whl")))
+    root = root_at(request.checkouts["demo"])
+    upstream = root.head() or ""
+    root.run("tag", UPSTREAM_TAG)
+    root.run("commit", "--quiet", "--allow-empty", "-m", HIPIFY_SUBJECT)
+    head = root.head() or ""
+    text = f"__version__ = '1.0'\ngit_version = '{head}'\n".encode()
+    files = {"demo/version.py": text, "demo/data/version.py": text, "demo/_version.py": b"a = 1\n"}
+    build_wheel(tmp_path, name="demo", requires=(), files=files)
+    (built,) = execution.run(plan.make(request))
+    with zipfile.ZipFile(built.wheel) as archive:
+        assert archive.read("demo/version.py") == text.replace(head.encode(), upstream.encode())
+        assert archive.read("demo/data/version.py") == text
+        (bill,) = (name for name in archive.namelist() if name.endswith("sboms/cairn.cdx.json"))
+        assert upstream in archive.read(bill).decode()
+    assert head != upstream
