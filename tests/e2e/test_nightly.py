@@ -103,6 +103,7 @@ def make(
             "CAIRN_WORK_DIR": str(cache / "work"),
         },
     )
+    # Not the shipped sample: one Python, and its suite where a test is of that. Each leg costs minutes.
     shutil.copytree(SAMPLE, folder / "stack é", dirs_exist_ok=True)
     made = Nightly(runner, opening.open_store(f"s3://{bucket}/store", endpoint_url=server.endpoint))
     toml = f"pythons = [{', '.join(json.dumps(python) for python in pythons)}]"

@@ -118,6 +118,7 @@ def stack_of(made: WheelSet, *, device_code: Sequence[str] = (), **gate_fields: 
 
 def write_stack(folder: Path, made: WheelSet, more: str = "") -> Path:
     """The `stack.toml` of `stack_of`, with `more` before its projects."""
+    # Not a shipped stack: its projects are those of a set that a test made up.
     lines = ['schema = "cairn.stack/1"', f'name = "{made.stack}"', f'line = "{made.line}"']
     lines += [f"targets = {list(made.targets)}", more]
     for wheel in made.wheels:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 
+# Not a shipped stack: each has the one project that its test is of.
 def stack(*projects: str, name: str = "small", line: str = "main", more: str = "") -> str:
     """A stack for the CPU; `projects` are texts of `project`, `more` has further keys of the stack itself."""
     head = f'schema = "cairn.stack/1"\nname = "{name}"\nline = "{line}"\ntargets = ["cpu"]\n{more}\n'

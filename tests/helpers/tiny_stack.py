@@ -12,6 +12,7 @@ from helpers.trail import cairn
 
 HERE = interpreters.own()
 
+# Not a shipped stack: outages, schedulers and full disks are tried on nights of seconds.
 _FILES = {
     "stack.toml": """schema = "cairn.stack/1"
 name = "tiny"

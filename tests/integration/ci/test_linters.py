@@ -127,6 +127,7 @@ def _repository(tmp_path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     for name in ("actionlint.yaml", "zizmor.yml"):
         shutil.copy(GITHUB / name, tmp_path / ".github" / name)
+    # Not changed: the shipped sample, where the workflows look for it.
     shutil.copytree(ROOT / "external-builds" / "sample", tmp_path / "external-builds" / "sample")
     (tmp_path / ".git").mkdir()  # how actionlint finds the root
     return path

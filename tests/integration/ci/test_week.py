@@ -45,6 +45,7 @@ for _module in pkgutil.iter_modules(cairn.pipeline.night.__path__, "cairn.pipeli
     importlib.import_module(_module.name)  # what a command would import while the clock is set
 
 MI300, RX7000, RX9000 = "gfx94X-dcgpu", "gfx110X-all", "gfx120X-all"
+# Not a shipped stack: seven nights whose builds leave small wheels at once.
 _STACK = """schema = "cairn.stack/1"
 name = "torch"
 line = "nightly"

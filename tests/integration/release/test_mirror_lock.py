@@ -55,6 +55,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     wheels += [make_wheel(folder, "deep", "1.1"), make_wheel(folder, "new", "1.0", python=">=3.12")]
     wheels += [make_wheel(folder, "opt", "1.0"), make_wheel(folder, "unasked", "1.0")]
     publish(LocalStore(base / "upstream"), "dev", wheels)
+    # Not the shipped sample: it names Pythons and platforms, which its own lock would be for.
     shutil.copytree(SAMPLE, stack_file.parent)
     text = stack_file.read_text(encoding="utf-8")
     places = f"pythons = {json.dumps(PYTHONS)}\nplatforms = {json.dumps(PLATFORMS)}\n"

@@ -43,6 +43,7 @@ pytestmark = pytest.mark.slow
 
 HERE = interpreters.own()
 FAMILIES = ("gfx94X-dcgpu", "gfx110X-all")
+# Not a shipped stack: one project, of which the SDK is all that matters.
 STACK = f"""schema = "cairn.stack/1"
 name = "sample"
 line = "main"

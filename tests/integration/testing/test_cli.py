@@ -67,6 +67,7 @@ def trial(
     (tmp_path / "stack" / "checks" / "test_it.py").write_text(
         "import alpha\ndef test_one():\n    pass\ndef test_two():\n    assert alpha.__version__ == '2'\n"
     )
+    # Not a shipped stack: its checks are of a wheel that the test makes.
     (tmp_path / "stack" / "stack.toml").write_text(
         'schema = "cairn.stack/1"\nname = "trial"\nline = "x"\ntargets = ["cpu"]\nsmoke_tests = ["checks"]\n'
         '[[projects]]\nname = "alpha"\ndistribution = "alpha"\ncheckout_dir = "alpha"\nhashtag = "main"\n'

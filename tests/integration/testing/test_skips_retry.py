@@ -9,6 +9,7 @@ import pytest
 from cairn.cli.main import main
 from helpers.suites import write_tests
 
+# Not the shipped suite: its tests are written here, and need no torch.
 SUITE = """
 schema = "cairn.suite/1"
 project = "pytest"

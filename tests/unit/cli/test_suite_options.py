@@ -9,6 +9,7 @@ from cairn.cli import binder, main
 from cairn.cli.test.suite import RunSuite
 from cairn.stack import load, policy
 
+# Not the shipped files: which of two files an option prefers is seen by their content.
 SKIPS = """\
 schema = "cairn.skips/1"
 [[skips]]

@@ -11,6 +11,7 @@ from helpers.suites import outcomes_of, request_of, write_tests
 
 ROOT = Path(__file__).resolve().parents[4]
 SCRIPT = ROOT / "external-builds" / "pytorch" / "run_pytorch_tests.py"
+# Not the shipped suite: its tests are written here, and need no torch.
 SUITE = """
 schema = "cairn.suite/1"
 project = "pytest"

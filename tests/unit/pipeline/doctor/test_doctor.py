@@ -367,6 +367,7 @@ def test_debian_without_its_package_for_environments() -> None:
 def test_the_stack_has_a_say(tmp_path: Path, doctor: Doctor) -> None:
     stack = tmp_path / "stack.toml"
     stack.write_text(
+        # Not a shipped stack: no machine has the disk that it wants.
         'schema = "cairn.stack/1"\nname = "s"\nline = "l"\ntargets = ["cpu"]\npythons = ["3.11"]\n'
         "disk = 900000000000\nprojects = []\n"
     )
