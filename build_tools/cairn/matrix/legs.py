@@ -26,7 +26,7 @@ End = Literal["tested", "untested", "staged"]
 """How far a leg comes: promoted as tested; promoted as untested on hardware; left in staging."""
 _ENDS: Mapping[End, str] = {
     "tested": "promoted when its tests have passed",
-    "untested": "goes to untested when its tests without a GPU have passed",
+    "untested": "goes to untested",
     "staged": "stays in staging",
 }
 
@@ -313,7 +313,7 @@ def notes(leg: Leg) -> list[str]:
     if not leg.smoke_runs_on:
         remarks = [f"stays in staging: no machine tests {leg.platform} (host_test)"]
     elif leg.bypass_tests and leg.push_on_success:
-        remarks = ["may be promoted untested on hardware"]
+        remarks = ["may be promoted untested"]
     if leg.known_failure:
         remarks.append(f"{'expected' if leg.expect_failure else 'was expected'} to fail {leg.known_failure}")
     return remarks

@@ -38,7 +38,7 @@ from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels import build_statement, sbom, wheelset
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import AWAY, at, data_of, record_of, stack_of
+from helpers.gate import AWAY, at, data_of, host_tests, record_of, stack_of
 from helpers.release import contents, make_set, make_wheel, manifest_of, put, stage_set, statement_of
 
 pytestmark = pytest.mark.slow
@@ -283,6 +283,85 @@ def untested_over_tested(scene: Scene) -> None:
     stage_next(scene, numpy="2.0")
     scene.records.pop()
     scene.asked["bypass"] = Bypass(who="me", reason="nobody has this GPU")
+
+
+def tested_on_host(scene: Scene, **host: Any) -> None:
+    """A bypass, and a record of tests that passed without a GPU; what it counts says `host`."""
+    counted = host_tests(scene.made, **host)
+    record = scene.record(hardware=(), verdict="untested", reason="none on a GPU", host=counted)
+    scene.records = [data_of(record)]
+    scene.asked["bypass"] = Bypass(who="me", reason="nobody has these GPUs")
+
+
+def bypass_without_a_record(scene: Scene) -> None:
+    scene.records.clear()
+    scene.asked["bypass"] = Bypass(who="me", reason="nobody has these GPUs")
+
+
+def bypass_of_a_suite_alone(scene: Scene) -> None:
+    tested_on_host(scene)
+    scene.replace_first(hardware=(), verdict="untested", reason="none on a GPU", host=None)
+
+
+def bypass_of_another_python(scene: Scene) -> None:
+    tested_on_host(scene, python="3.12")
+
+
+def bypass_of_another_platform(scene: Scene) -> None:
+    tested_on_host(scene, platform="linux_x86_64")
+
+
+def bypass_of_a_package_not_imported(scene: Scene) -> None:
+    tested_on_host(scene, imported={"torch": 9})
+
+
+def bypass_of_a_package_without_a_module(scene: Scene) -> None:
+    tested_on_host(scene, imported={"torch": 9, "torchvision": 0})
+
+
+def bypass_of_the_stacks_own_tests(scene: Scene) -> None:
+    tested_on_host(scene, own_tests=0)
+    scene.stack = msgspec.structs.replace(scene.stack, smoke_tests=("smoke-tests",))
+
+
+def bypass_of_selected_tests(scene: Scene) -> None:
+    tested_on_host(scene)
+    scene.replace_first(hardware=(), verdict="untested", pytest_args=("-k", "one"))
+
+
+def bypass_of_translated_tests(scene: Scene) -> None:
+    tested_on_host(scene)
+    scene.replace_first(hardware=(), verdict="untested", reason="on no GPU", translated="torchdevice 0.1")
+
+
+def bypass_of_too_few_tests(scene: Scene) -> None:
+    tested_on_host(scene)
+    counts = Counts(passed=4, skipped=900)
+    scene.replace_first(hardware=(), verdict="untested", reason="on no GPU", counts=counts)
+
+
+def bypass_of_an_answered_failure(scene: Scene) -> None:
+    key = scene.put_by_hand(scene.record(hardware=(), verdict="failed", reason="torch does not import"))
+    digest = key.rpartition("/")[2].removesuffix(".json")
+    records.answer(scene.store, scene.made.id, digest, who="me", reason="hurry")
+    scene.records.clear()
+    scene.asked["bypass"] = Bypass(who="me", reason="nobody has these GPUs")
+
+
+def bypass_in_untested(scene: Scene) -> None:
+    bypass_of_a_suite_alone(scene)
+    scene.asked["target"] = "untested"
+
+
+def own_tests_counted_beyond_what_passed(scene: Scene) -> None:
+    tested_on_host(scene, own_tests=6)
+
+
+def bypass_of_a_set_for_the_cpu(scene: Scene) -> None:
+    stage_again(scene, family="cpu", targets=("cpu",))
+    scene.stack = stack_of(scene.made)
+    scene.records = [data_of(record_of(scene.made, verdict="untested", reason="later"))]
+    scene.asked["bypass"] = Bypass(who="me", reason="hurry")
 
 
 def kind_not_demanded(scene: Scene) -> None:
@@ -655,6 +734,70 @@ ATTACKS = (
         2,
         "no bypass helps",
     ),
+    Attack(bypass_without_a_record, "A bypass, and no record", 2, "there is no test record"),
+    Attack(
+        bypass_of_a_suite_alone,
+        "A bypass, and a record that does not count the imports",
+        2,
+        "no record shows that every package imports",
+    ),
+    Attack(bypass_in_untested, "The same, to the channel `untested`", 2, "that every package imports"),
+    Attack(
+        bypass_of_another_python,
+        "A bypass, and imports of another Python",
+        2,
+        "it was made with Python 3.12 on win_amd64",
+    ),
+    Attack(
+        bypass_of_another_platform,
+        "A bypass, and imports on another platform",
+        2,
+        "it was made with Python 3.11 on linux_x86_64",
+    ),
+    Attack(
+        bypass_of_a_package_not_imported,
+        "A bypass, and one package that was not imported",
+        2,
+        "no module of torchvision was imported",
+    ),
+    Attack(
+        bypass_of_a_package_without_a_module,
+        "A bypass, and one package with no module to import",
+        2,
+        "no module of torchvision was imported",
+    ),
+    Attack(
+        bypass_of_the_stacks_own_tests,
+        "A bypass, and every test of the stack skipped",
+        2,
+        "none of the stack's own tests passed",
+    ),
+    Attack(
+        bypass_of_selected_tests,
+        "A bypass, and selected tests without a GPU",
+        2,
+        "perhaps not every test ran",
+    ),
+    Attack(bypass_of_translated_tests, "A bypass, and tests of a translated device", 2, "on no GPU"),
+    Attack(
+        bypass_of_too_few_tests,
+        "A bypass, and too few tests without a GPU",
+        2,
+        "4 tests ran, fewer than the floor of 5",
+    ),
+    Attack(
+        bypass_of_an_answered_failure,
+        "A bypass, and a failure without a GPU that somebody answered",
+        2,
+        "no record shows that every package imports",
+    ),
+    Attack(
+        own_tests_counted_beyond_what_passed,
+        "A record that counts more tests of the stack than passed",
+        None,
+        "more of the stack's tests than passed",
+    ),
+    Attack(bypass_of_a_set_for_the_cpu, "A bypass of tests on a CPU", 2, "no smoke record has passed on cpu"),
     Attack(
         untested_over_tested,
         "An untested set, by a bypass, over one that was tested",

@@ -10,19 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from cairn import interpreters
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release import records as kept_records
 from cairn.release.gate import evidence
 from cairn.release.gate.evidence import Bypass
-from cairn.release.index.snapshot import Index
-from cairn.release.promote import promote
+from cairn.release.index import keys
+from cairn.release.index.snapshot import Index, existing
+from cairn.release.promote import RefusedError, promote
 from cairn.release.publish.files import publish
 from cairn.store.folder import LocalStore
 from cairn.testing import record as test_record
+from cairn.testing.smoke import SmokeRequest, run_smoke
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import data_of, demand, given, judge, record_of, stack_of, write_stack
+from helpers.gate import ON_GPU, data_of, demand, given, judge, record_of, stack_of, write_stack
 from helpers.release import (
     MANIFEST,
     audit,
@@ -240,6 +243,38 @@ def test_the_command_shows_a_bypass_as_one(
     assert "and not again" in capsys.readouterr().out
     with pytest.raises(UsageError, match="name and a reason"):
         Bypass(who="ann", reason=" ")
+
+
+@pytest.mark.parametrize("content", ["raise ImportError('no libamdhip64.so')", "import os\nos._exit(0)"])
+def test_a_package_that_does_not_import_is_promoted_by_nobody(
+    store: LocalStore, tmp_path: Path, content: str
+) -> None:
+    wheel = make_wheel(tmp_path / "dist", "torch", "2.9.0", content=content)
+    made = stage_set(store, "staging", make_set([wheel], **ON_GPU), [wheel])
+    result = run_smoke(
+        SmokeRequest(
+            wheel_set=made,
+            work_dir=tmp_path / "smoke",
+            index_url=keys.set_url(store.path.as_uri(), made.id),
+            python=interpreters.find(made.python).path,
+        )
+    )
+    assert any("test_imports[torch]" in line for line in result.failures)
+    assert result.record.host is not None
+    assert result.record.host.imported == {}
+    word = {"bypass": Bypass(who="ann", reason="no GPU here")}
+    bad = kept_records.add_file(store, result.record_path, name="the record")
+    with pytest.raises(RefusedError) as refused:
+        promote(store, made.id, stack=stack_of(made), **word)
+    assert "smoke record" in refused.value.reasons[0]
+    assert "tests failed" in refused.value.reasons[0]
+    # Nor where somebody answers the failure: what is missing is a record that it imports.
+    kept_records.answer(store, made.id, bad.digest, who="ann", reason="in a hurry")
+    for target in ("release", "untested"):
+        with pytest.raises(RefusedError) as refused:
+            promote(store, made.id, stack=stack_of(made), target=target, **word)
+        assert "no record shows that every package imports" in refused.value.reasons[0]
+        assert existing(store) == ("staging",)
 
 
 def test_the_commands_publish_judge_promote_and_check(

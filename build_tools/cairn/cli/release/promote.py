@@ -49,7 +49,7 @@ class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
         "a test record to add first (`cairn release record add`)", convert=converters.file
     )
     trust: tuple[str, ...] = signing.trust("whose signature each test record must have to count")
-    bypass: str | None = option("promote without a passed record; WHO vouches for it", metavar="WHO")
+    bypass: str | None = option("promote without a test on hardware; WHO vouches for it", metavar="WHO")
     again: str | None = option(
         "promote what a rollback took off, or have the gate judge again what is there and nobody signed for; "
         "WHO says that it is right after all",
