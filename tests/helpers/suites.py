@@ -1,4 +1,4 @@
-"""A project with a small test suite, run as PyTorch's is, on the interpreter that runs the tests."""
+"""A project with a small test suite, run as PyTorch's is."""
 
 from __future__ import annotations
 
@@ -22,29 +22,6 @@ from cairn.testing.suite.suite_results import ShardResult
 from cairn.testing.suite.suite_toml import Config, Group, Suite
 from cairn.testing.testing_options import Limits
 from helpers.sources import git
-
-# As pytest-rerunfailures does it: a failed attempt is reported as "rerun", which counts nowhere.
-RERUNS = """
-import pytest
-from _pytest.runner import runtestprotocol
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item, nextitem):
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    for attempt in range(3):
-        reports = runtestprotocol(item, nextitem=nextitem, log=False)
-        again = attempt < 2 and any(report.failed for report in reports)
-        for report in reports:
-            if again and report.failed:
-                report.outcome = "rerun"
-            item.ihook.pytest_runtest_logreport(report=report)
-            if report.outcome == "rerun":
-                break
-        if not again:
-            break
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
-"""
 
 
 def suite_of(*modules: str, **more: Any) -> Suite:
@@ -77,8 +54,10 @@ def commit_all(checkout: Path) -> str:
     return git(checkout, "rev-parse", "HEAD").strip()
 
 
-def request_of(tmp_path: Path, tests: Mapping[str, str], **more: Any) -> SuiteRequest:
-    """A request to run these tests in `tmp_path`, with short limits."""
+def request_of(
+    tmp_path: Path, tests: Mapping[str, str], *, python: Path | None = None, **more: Any
+) -> SuiteRequest:
+    """A request to run these tests in `tmp_path`, with short limits; on our own interpreter by default."""
     # What the pytest around this one has set must not reach the one inside.
     variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     values: dict[str, Any] = {
@@ -86,7 +65,8 @@ def request_of(tmp_path: Path, tests: Mapping[str, str], **more: Any) -> SuiteRe
         "config": "default",
         "checkout": write_tests(tmp_path / "checkout", tests),
         "tested": Tested(
-            python=Path(sys.executable), variables={**variables, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+            python=python or Path(sys.executable),
+            variables={**variables, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         ),
         "work_dir": tmp_path / "results",
         "limits": Limits(test=30.0, collection=30.0),

@@ -65,6 +65,8 @@ class Counter:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        # Not `config.hook`: before pytest 9 that is a proxy whose hooks that take paths are plain functions.
+        self._hooks = config.pluginmanager.hook
         self._top = os.path.realpath(config.rootpath)
         self._collected: dict[int, pytest.Item] = {}  # held, so that no other object gets an id of theirs
         self._taken: dict[int, _By] = {}
@@ -112,7 +114,8 @@ class Counter:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Write the answer, if `CAIRN_COLLECTION` names a file for it."""
         if path := os.environ.get(VARIABLE):
-            Path(path).write_text(json.dumps(self.answer(session.items)), encoding="utf-8")
+            answer = {"pytest": pytest.__version__, **self.answer(session.items)}
+            Path(path).write_text(json.dumps(answer), encoding="utf-8")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
@@ -143,7 +146,7 @@ class Counter:
         }
 
     def _watch(self, hook: str, look: Callable[[Any], Callable[..., Any]]) -> None:
-        for plugin in getattr(self._config.hook, hook).get_hookimpls():
+        for plugin in getattr(self._hooks, hook).get_hookimpls():
             # What a wrapper does lies on both sides of all others, so that it cannot be told from theirs.
             if id(plugin) not in self._watched and not (plugin.hookwrapper or plugin.wrapper):
                 self._watched[id(plugin)] = plugin
@@ -211,7 +214,7 @@ class Counter:
 
     def _whoever(self, hooks: Iterable[str]) -> _By:
         """Return all plugins that may have deselected tests, if it cannot be told which one did."""
-        plugins = [plugin for hook in hooks for plugin in getattr(self._config.hook, hook).get_hookimpls()]
+        plugins = [plugin for hook in hooks for plugin in getattr(self._hooks, hook).get_hookimpls()]
         unknown = [
             plugin for plugin in plugins if id(plugin) not in self._watched and plugin.plugin is not self
         ]

@@ -96,6 +96,7 @@ class Run:
         problem: why there are none, or why it was killed; empty otherwise.
         junit: its JUnit XML.
         deselected: the tests that were collected and did not run.
+        pytest: its version; empty if it did not get to know its tests.
         tests_sha256: of the test files as they were before they ran.
     """
 
@@ -104,6 +105,7 @@ class Run:
     problem: str
     junit: Path
     deselected: tuple[Deselected, ...] = ()
+    pytest: str = ""
     tests_sha256: str | None = None
 
 
@@ -154,9 +156,9 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
             check=False,
         )
         exit_code, problem = completed.returncode, ""
-    outcome, gone = None, tuple[Deselected, ...]()
+    outcome, collection = None, _Collection()
     try:
-        outcome, gone = junit.read(session.junit), datafile.read(counts, _Collection).gone
+        outcome, collection = junit.read(session.junit), datafile.read(counts, _Collection)
     except (TestsFailedError, UsageError) as error:
         outcome, problem = None, problem or str(error)
     return Run(
@@ -164,7 +166,8 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
         outcome=outcome,
         problem=problem,
         junit=session.junit,
-        deselected=record.with_origins(gone, session.arguments),
+        deselected=record.with_origins(collection.gone, session.arguments),
+        pytest=collection.pytest,
         tests_sha256=tests_sha256,
     )
 
@@ -172,8 +175,9 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
 class _Collection(datafile.Value):
     """The answer of `collection_plugin`."""
 
-    collected: int
-    gone: tuple[Deselected, ...]
+    pytest: str = ""
+    collected: int = 0
+    gone: tuple[Deselected, ...] = ()
 
 
 def copy_pytest(target: Path) -> None:

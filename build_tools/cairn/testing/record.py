@@ -173,6 +173,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         hanging: GPUs of the machine that did not answer, before the tests or in them, and were left out.
         import_seconds: how long its modules took to import, in the checks of a smoke test; 0 where unknown.
         host: what of a smoke test needs no GPU and passed; None in records of other kinds.
+        pytest: name and version of pytest and of the plugins that ran the tests, such as `pytest 8.4.2`.
     """
 
     __test__ = False  # pytest would collect the name
@@ -201,6 +202,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     hanging: tuple[Gpu, ...] = ()
     import_seconds: float = 0.0
     host: HostTests | None = None
+    pytest: tuple[str, ...] = ()
 
     @property
     def not_covered(self) -> tuple[str, ...]:

@@ -407,6 +407,7 @@ def _record(
         deselected=_deselected(runs),
         flaky=tuple(case.name for case in results.cases if case.flaky),
         translated=pytest_runs.translation_name(request.translate),
+        pytest=tuple(dict.fromkeys(f"pytest {run.pytest}" for run in runs if run.pytest)),
         policy=msgspec.structs.replace(
             request.policy or TestPolicy.of(None),
             floor=_floor(request, attested),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cairn.testing.skips.retry import Solved
     from cairn.testing.skips.skip_files import Listed
     from cairn.testing.suite.run import SuiteRequest
+    from cairn.testing.suite.suite_toml import Suite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ def _run_suite(request: RunSuite) -> Answer:
     suite = suite_toml.load(request.suite_file())
     values = request.request_values(request.sources_dir.absolute())
     if request.set is not None:
-        tested = _install(request, request.set, suite.requires)
+        tested = _install(request, request.set, suite)
     elif request.index_url or request.find_links:
         raise UsageError("an index was named, but no set to install", tip="name it with --set")
     else:
@@ -64,7 +65,7 @@ def _run_suite(request: RunSuite) -> Answer:
     return suite_options.run(fill(SuiteRequest, request, suite=suite, tested=tested, **values), request)
 
 
-def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Tested:
+def _install(request: RunSuite, set_file: Path, suite: Suite) -> Tested:
     from cairn.testing import install_set
     from cairn.venv import PackageSource
     from cairn.wheels import wheelset
@@ -72,13 +73,13 @@ def _install(request: RunSuite, set_file: Path, requires: tuple[str, ...]) -> Te
     index_url, links = request.index_url, request.find_links
     if index_url is None and not links:
         raise UsageError("no index to install from", tip="name one with --index-url")
-    own = request.own_stack()
+    own, wheel_set = request.own_stack(), wheelset.read(set_file)
     set_request = install_set.SuiteSetRequest(
-        wheel_set=wheelset.read(set_file),
+        wheel_set=wheel_set,
         work_dir=request.output_dir.absolute(),
         source=PackageSource(index_url=index_url, find_links=links, no_index=index_url is None),
         extra_wheels=own.extra_wheels if own else (),
-        requires=requires,
+        requires=suite.requires_with(wheel_set),
         requires_source=PackageSource(find_links=links),
         python=request.python,
         environment=request.variables_by_name(),

@@ -88,14 +88,15 @@ def run_shard(request: ShardTest) -> Merged:
     show = console.current()
     with show.stage(f"check out the tests of {suite.project}") as stage:
         folder, commits = _sources(request, suite.project, stage.update)
+    wheel_set = read_set(run.store, set_id)
     with serving(run.store) as server, show.stage(f"install the set of {shard.leg.name}") as stage:
         tested = install_set.install_for_suite(
             install_set.SuiteSetRequest(
-                wheel_set=read_set(run.store, set_id),
+                wheel_set=wheel_set,
                 work_dir=request.results,
                 source=PackageSource(index_url=keys.set_url(server.url, set_id)),
                 extra_wheels=stack.extra_wheels,
-                requires=suite.requires,
+                requires=suite.requires_with(wheel_set),
                 python=interpreters.find(shard.leg.python).path,
             ),
             on_line=stage.update,

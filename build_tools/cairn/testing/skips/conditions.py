@@ -67,14 +67,23 @@ def check(when: When) -> None:
             raise UsageError(f"unknown family {name!r}", tip=tip)
     _expand(when.target)
     for text in (when.torch, when.python):
-        try:
-            specifiers = SpecifierSet(text)
-        except InvalidSpecifier as error:
-            raise UsageError(f"{text!r} is not a range of versions", tip=_RANGE) from error
-        if any(specifier.operator == "===" for specifier in specifiers):
-            raise UsageError(f"{text!r} compares texts, not versions", tip=_RANGE)
-        if not _ranges_meet(text, ""):
-            raise UsageError(f"no version is in {text!r}", tip=_RANGE)
+        check_range(text)
+
+
+def check_range(versions: str) -> None:
+    """Refuse a range of versions that is malformed or empty.
+
+    Raises:
+        UsageError: it is.
+    """
+    try:
+        specifiers = SpecifierSet(versions)
+    except InvalidSpecifier as error:
+        raise UsageError(f"{versions!r} is not a range of versions", tip=_RANGE) from error
+    if any(specifier.operator == "===" for specifier in specifiers):
+        raise UsageError(f"{versions!r} compares texts, not versions", tip=_RANGE)
+    if not _ranges_meet(versions, ""):
+        raise UsageError(f"no version is in {versions!r}", tip=_RANGE)
 
 
 def applies(when: When, facts: RunFacts) -> bool:
@@ -83,8 +92,8 @@ def applies(when: When, facts: RunFacts) -> bool:
     return (
         (processors is None or all(not of_one.isdisjoint(processors) for of_one in _conditions_on_gpus(when)))
         and (facts.platform is None or not when.platform or facts.platform in when.platform)
-        and (facts.torch is None or _contains(when.torch, facts.torch))
-        and (facts.python is None or _contains(when.python, facts.python))
+        and (facts.torch is None or contains(when.torch, facts.torch))
+        and (facts.python is None or contains(when.python, facts.python))
     )
 
 
@@ -132,7 +141,12 @@ def _processors(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.partition(":")[0] for name in names)
 
 
-def _contains(versions: str, version: str) -> bool:
+def contains(versions: str, version: str) -> bool:
+    """Whether the release of a version is in a range.
+
+    Raises:
+        UsageError: it is not a version.
+    """
     return SpecifierSet(versions).contains(release_of(version), prereleases=True)
 
 

@@ -66,6 +66,7 @@ class _Event(datafile.Value, forbid_unknown_fields=False):
     failed: int = 0
     stopped: str = ""
     pid: int = 0
+    pytest: tuple[str, ...] = ()
 
 
 class Journal:
@@ -84,6 +85,7 @@ class Journal:
         failures: how many of its tests failed as pytest counts them.
         stopped: why pytest ended before its last test, such as for `-x`.
         pid: of pytest; 0 until it has begun.
+        pytest: name and version of pytest and of the plugins that it loaded.
         events: how many were read; it grows as long as something happens.
         every: each end of a test or module, those of one that ran again too.
         text: all that was read.
@@ -102,6 +104,7 @@ class Journal:
         self.failures = 0
         self.stopped = ""
         self.pid = 0
+        self.pytest: tuple[str, ...] = ()
         self.events = 0
         self.every: list[TestOutcome] = []
         self.text = bytearray()
@@ -127,7 +130,10 @@ class Journal:
 
     def _take(self, event: _Event) -> None:
         self.events += 1
-        self.pid = event.pid or self.pid  # "start" says nothing else
+        self.pid, self.pytest = (
+            event.pid or self.pid,
+            event.pytest or self.pytest,
+        )  # "start" says nothing else
         match event.event:
             case "collected":
                 self.selected = tuple(dict.fromkeys(event.tests))
@@ -190,7 +196,7 @@ class Setup:
         work_dir: holds the journals and the results of each process.
         plugins: the folder with the plugins, and further ones that hold what pytest needs; they come last on
             the path.
-        plugin_names: modules in `plugins`, besides our own.
+        plugin_names: further plugins of pytest, by their modules in `plugins` or their entry points.
         variables: the whole environment.
         arguments: the user's, for pytest.
         limits: of time.

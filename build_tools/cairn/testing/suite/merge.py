@@ -296,6 +296,7 @@ def _record(
         deselected=_deselected(results),
         policy=first.policy and msgspec.structs.replace(first.policy, floor=floor),
         hanging=tuple(dict.fromkeys(gpu for result in results for gpu in result.hanging)),
+        pytest=tuple(dict.fromkeys(name for result in results for name in result.pytest)),
     )
 
 

@@ -43,6 +43,7 @@ class ModuleRun:
         timed_out: a test ran out of time.
         journals: the journal of each process.
         results: the JUnit XML of each process that can be read.
+        pytest: name and version of pytest and of the plugins that it loaded.
     """
 
     outcomes: dict[str, TestOutcome] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class ModuleRun:
     timed_out: bool = False
     journals: list[bytes] = field(default_factory=list)
     results: list[bytes] = field(default_factory=list)
+    pytest: tuple[str, ...] = ()
 
 
 def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
@@ -115,7 +117,7 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
         result.collected = result.collected or journal.selected or ()
         result.whole = result.whole or journal.collected
         result.gone = result.gone or record.with_origins(journal.gone, setup.arguments)
-        result.stuck = ended.stuck
+        result.stuck, result.pytest = ended.stuck, journal.pytest or result.pytest
         result.journals.append(bytes(journal.text))
         result.results += _readable(ended.junit)
         before = len(result.outcomes)

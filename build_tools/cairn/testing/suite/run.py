@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
+from packaging.utils import canonicalize_name
 
 from cairn import datafile, files, owned, platforms
-from cairn.errors import TestsFailedError, UsageError
+from cairn.errors import PrerequisiteError, TestsFailedError, UsageError
 from cairn.output import Progress, silent, wording
 from cairn.stack import policy
 from cairn.targets import CPU
@@ -122,7 +123,7 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
 
     Raises:
         UsageError: there is no such configuration, module or shard, or the tests are of a different commit.
-        PrerequisiteError: the interpreter does not have what is tested.
+        PrerequisiteError: the interpreter does not have what is tested, or a pytest that the suite asks for.
         TestsFailedError: the machine has GPUs, and none that the wheels are for.
     """
     with ExitStack() as held:
@@ -175,6 +176,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         pytest_args=_chosen_by_the_user(request, mismatch=bool(prepared.unlike)),
         policy=prepared.policy,
         hanging=hanging,
+        pytest=tuple(dict.fromkeys(name for _, run in runs for name in run.pytest)),
     )
     datafile.write(work_dir / suite_results.SHARD, result)
     return work_dir
@@ -250,7 +252,10 @@ def _prepare(
         config=pytest_ini,
         work_dir=work_dir / "processes",
         plugins=(plugins, *tested.tools),
-        plugin_names=(select.PLUGIN, pytest_runs.COUNTER),
+        plugin_names=(
+            *(name for _, names in wheel.beside.values() for name in names),
+            *(select.PLUGIN, pytest_runs.COUNTER),
+        ),
         variables=_variables(request, visible, selection, tests),
         arguments=request.pytest_args,
         limits=request.limits,
@@ -285,7 +290,14 @@ def _check(request: SuiteRequest, say: Progress) -> tuple[WheelVersion, str]:
         )
     suite, tested = request.suite, request.tested
     sources.tests_of(request.checkout, suite)
-    wheel = sources.installed(tested.python, suite, tested.variables)
+    wheel = sources.installed(tested, suite)
+    if missing := sources.unmet(suite, wheel):
+        words = " ".join(f"'{requirement}'" for requirement in missing)
+        lacks = f"{tested.python} lacks what the tests of {suite.project} {wheel.version} need: {words}"
+        # Under another pytest nothing runs; without another package some tests fail by themselves.
+        if any(canonicalize_name(requirement.name) == "pytest" for requirement in missing):
+            raise PrerequisiteError(lacks, tip=f"install it: {tested.python} -m pip install {words}")
+        say(lacks)
     problem = sources.mismatch(request.checkout, request.commits, suite, wheel, edits=request.edits)
     if problem is not None and not request.allow_mismatch:
         raise UsageError(

@@ -6,24 +6,27 @@ runs inside a source tree imports the tree, not the wheel.
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
 from cairn import datafile, files, isolation, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.output import wording
 from cairn.output.wording import short_id
+from cairn.testing.install_set import Tested
 from cairn.testing.suite.suite_toml import Suite
 
 _ASK_TIMEOUT = 60.0  # seconds
 
 # Finding a module does not import it: importing torch takes seconds, and makes it look at the GPUs.
 _ASK = """
-import importlib.util, json, runpy, sys
+import importlib.metadata, importlib.util, json, runpy, sys
 package, _, rest = sys.argv[1].partition("/")
 found = importlib.util.find_spec(package)
 if found is None or not found.submodule_search_locations:
@@ -33,31 +36,60 @@ version, commit = values.get("__version__"), values.get("git_version")
 python = ".".join(map(str, sys.version_info[:3]))
 platform = "windows" if sys.platform == "win32" else sys.platform
 said = {"version": version, "commit": commit, "python": python, "platform": platform}
-print(json.dumps({name: str(value or "") for name, value in said.items()}))
+said = {name: str(value or "") for name, value in said.items()}
+sys.path += json.loads(sys.argv[2])
+beside = {}
+for name in sys.argv[3:]:
+    try:
+        distribution = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        continue
+    plugins = [entry.name for entry in distribution.entry_points if entry.group == "pytest11"]
+    beside[name] = distribution.version, plugins
+print(json.dumps({**said, "beside": beside}))
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class WheelVersion:
-    """The version and commit of an installed wheel, and its interpreter; empty if the wheel does not say."""
+    """An installed wheel, and what the interpreter that has it has beside.
+
+    Attributes:
+        version: of the wheel; empty if it does not say.
+        commit: that it was built from, likewise.
+        python: the version of the interpreter.
+        platform: `linux`, `windows`, or what Python calls it.
+        beside: of the packages that the suite requires, the version of each that is installed, and the names
+            of its plugins for pytest.
+    """
 
     version: str
     commit: str
     python: str
     platform: str
+    beside: Mapping[str, tuple[str, Sequence[str]]] = field(default_factory=dict)
 
 
-def installed(python: Path, suite: Suite, variables: Mapping[str, str]) -> WheelVersion:
-    """Ask an interpreter, run with these variables, for the version of its installed wheel.
+def installed(tested: Tested, suite: Suite) -> WheelVersion:
+    """Ask the tested interpreter for the version of its installed wheel, and for what the suite requires.
 
     Raises:
-        PrerequisiteError: it has none.
+        PrerequisiteError: it has no such wheel.
     """
+    python, names = tested.python, dict.fromkeys(Requirement(text).name for text in suite.requires_of(""))
     try:
         # -I: not what lies in our working folder, which may be the source tree.
         completed = process.run(
-            [python, "-I", "-c", _ASK, suite.version_module],
-            env=variables,
+            [
+                python,
+                "-I",
+                "-c",
+                _ASK,
+                suite.version_module,
+                json.dumps(list(map(str, tested.tools))),
+                *names,
+            ],
+            env=tested.variables,
             timeout=_ASK_TIMEOUT,
             separate_stderr=True,
             hidden=isolation.credential_files(),
@@ -69,6 +101,17 @@ def installed(python: Path, suite: Suite, variables: Mapping[str, str]) -> Wheel
             f"{python} has no {suite.project} to test: {''.join(why) or error}",
             tip="install the wheel, or name the interpreter that has it with --python",
         ) from error
+
+
+def unmet(suite: Suite, wheel: WheelVersion) -> list[Requirement]:
+    """Return the requirements of the tests that are not installed."""
+    missing = []
+    for requirement in map(Requirement, suite.requires_of(wheel.version)):
+        version, _ = wheel.beside.get(requirement.name, ("", ()))
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if applies and not (version and requirement.specifier.contains(version, prereleases=True)):
+            missing.append(requirement)
+    return missing
 
 
 def mismatch(

@@ -131,6 +131,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         pytest_args: what the user gave to pytest, or chose other tests by than the configuration's.
         policy: by what the tests were chosen; None of a shard that an older Cairn ran.
         hanging: GPUs of the machine that did not answer, before the tests or in them, and were left out.
+        pytest: name and version of pytest and of the plugins that it loaded.
     """
 
     config: str
@@ -156,6 +157,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
     pytest_args: tuple[str, ...] = ()
     policy: TestPolicy | None = None
     hanging: tuple[Gpu, ...] = ()
+    pytest: tuple[str, ...] = ()
 
     @property
     def hardware(self) -> tuple[str, ...]:

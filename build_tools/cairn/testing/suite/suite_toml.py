@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import InvalidRequirement, Requirement
+
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.output import wording
+from cairn.testing.skips import conditions
 from cairn.testing.testing_options import Choice
+from cairn.wheels.wheelset import WheelSet
 
 FILE = "suite.toml"
 
@@ -63,7 +68,10 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
             and `__version__`; it is executed by itself, and must import nothing.
         version_file: the file with the version in the sources, to compare where there is no commit.
         configs: by name; `default` runs unless another is named.
-        requires: what the tests need besides the wheel, installed where nothing else is.
+        requires: what the tests need besides the wheel, installed where nothing else is. pytest's plugins
+            among it are loaded, and no others.
+        requires_for: further requirements by a range of the project's versions, such as `"<2.8"`. Versions
+            are compared by their release alone, as in skip-tests.
         environment: variables of every run.
         gpu_environment: those of a run for GPUs besides; `{scratch}` is a folder for the run.
     """
@@ -75,8 +83,27 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
     version_file: str
     config_file: str = ""
     requires: tuple[str, ...] = ()
+    requires_for: Mapping[str, tuple[str, ...]] = {}
     environment: Mapping[str, str] = {}
     gpu_environment: Mapping[str, str] = {}
+
+    def requires_of(self, version: str) -> tuple[str, ...]:
+        """Return all requirements of the tests of a version of the project; those of any for an empty one.
+
+        Raises:
+            UsageError: it is not a version.
+        """
+        more = [
+            requirements
+            for versions, requirements in self.requires_for.items()
+            if not version or conditions.contains(versions, version)
+        ]
+        return tuple(itertools.chain(self.requires, *more))
+
+    def requires_with(self, wheel_set: WheelSet) -> tuple[str, ...]:
+        """Return all requirements of the tests of a set's wheel of the project."""
+        versions = (wheel.version for wheel in wheel_set.wheels if wheel.distribution == self.project)
+        return self.requires_of(next(versions, ""))
 
     def config(self, name: str) -> Config:
         """The configuration called `name`.
@@ -97,7 +124,15 @@ def load(path: Path) -> Suite:
         UsageError: there is none, or it is wrong.
     """
     file = path / FILE if path.is_dir() else path
-    return datafile.read(file, Suite, tip="name the suite.toml with --suite")
+    suite = datafile.read(file, Suite, tip="name the suite.toml with --suite")
+    for versions in suite.requires_for:
+        conditions.check_range(versions)
+    try:
+        for text in itertools.chain(suite.requires, *suite.requires_for.values()):
+            Requirement(text)
+    except InvalidRequirement as error:
+        raise UsageError(f"{file}: {text!r} is not a requirement: {error}", tip="see PEP 508") from error
+    return suite
 
 
 def choose(

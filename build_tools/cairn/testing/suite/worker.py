@@ -67,11 +67,14 @@ def place(test: str) -> float:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the worker, if the runner has set `CAIRN_SUITE_WORKER`."""
     if path := os.environ.get(VARIABLE):
+        import pytest  # noqa: PLC0415 - it runs this
+
         # pytest would call each test passed, and run none.
         if config.getoption("setuponly"):
-            import pytest  # noqa: PLC0415 - it runs this
-
             raise pytest.UsageError("--setup-only and --setup-plan run no test")
+        # Set by an ini file or PYTEST_ADDOPTS; the options of the command line are refused before.
+        if config.getoption("dist", "no") != "no":
+            raise pytest.UsageError("pytest-xdist would run tests in processes that are not watched")
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as plain as a plugin of others can be
             config.pluginmanager.register(Worker(json.load(file)), "cairn-suite-worker")
 
@@ -87,11 +90,16 @@ class Worker:
         self._piece = piece and {**piece, **{key: frozenset(piece[key]) for key in ("tests", "others")}}
         self._pid, self._parent = _pid_of(), _parent_of()
         self._test: dict[str, Any] = {}
+        self._awaits_report = False
         self._device: dict[int, int] = {}
 
-    def pytest_sessionstart(self) -> None:
-        """Write this process's id to the journal, since it may have to be ended."""
-        self._tell(event="start", pid=self._pid)
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Write this process's id, since it may have to be ended, and the pytest and plugins that run."""
+        loaded = (item[1] for item in session.config.pluginmanager.list_plugin_distinfo())
+        plugins = sorted({f"{item.project_name} {item.version}" for item in loaded})
+        self._tell(
+            event="start", pid=self._pid, pytest=[f"pytest {sys.modules['pytest'].__version__}", *plugins]
+        )
 
     @_hook(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -118,10 +126,13 @@ class Worker:
             self._tell(event="absent", test=report.nodeid, **_why(report))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Write which test begins."""
-        self._device = _allocations()
-        self._test = {"test": nodeid, "outcome": "", "reason": "", "detail": "", "seconds": 0.0}
-        self._test |= {"runs": 0, "first": ""}
+        """Write which test begins; each attempt of a test that a plugin reruns may begin anew."""
+        if nodeid != self._test.get("test"):
+            self._end()
+            self._device = _allocations()
+            self._test = {"test": nodeid, "outcome": "", "reason": "", "detail": "", "seconds": 0.0}
+            self._test |= {"runs": 0, "first": ""}
+        self._awaits_report = False
         self._tell(event="begin", test=nodeid)
 
     @_hook(tryfirst=True)
@@ -140,23 +151,37 @@ class Worker:
             test["first"] = test["first"] or _why(report)["reason"]
             return
         test["seconds"] += report.duration
+        if outcome == "passed" and report.when != "call":  # a test passes by what it did itself
+            return
         if not test["outcome"] or _RANK.index(outcome) > _RANK.index(test["outcome"]):
             test["outcome"] = outcome
             test |= _why(report) if outcome != "passed" else {"reason": "", "detail": ""}
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Write the outcome of the test, and its device."""
-        device = _used(self._device, _allocations())
-        if not self._test["outcome"]:  # a plugin of others took the test away without a report
-            self._test |= {"outcome": "error", "reason": "the test ended without a report"}
-        self._tell(event="end", device=device, **self._test)
+        # flaky, and pytest-rerunfailures from 16.6.1, finish each attempt, and report the last one alone.
+        self._awaits_report = not self._test.get("outcome")
+        if not self._awaits_report:
+            self._end()
         if _parent_of() != self._parent and _pid_of() == self._pid:
             self._parent = _parent_of()
             self._tell(event="orphaned", test=nodeid)
 
+    def _end(self) -> None:
+        """Write the end of the test that was begun, if there is one."""
+        if not self._test:
+            return
+        device = _used(self._device, _allocations())
+        if not self._test["outcome"]:  # a plugin of others took the test away without a report
+            self._test |= {"outcome": "error", "reason": "the test ended without a report"}
+        self._tell(event="end", device=device, **self._test)
+        self._test = {}
+
     @_hook(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """Write that pytest finished, after all other plugins have run."""
+        if self._awaits_report:
+            self._end()
         failed = session.testsfailed
         result = yield
         self._tell(

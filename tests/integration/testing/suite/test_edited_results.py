@@ -1,6 +1,7 @@
 """A failure that somebody edits out of a shard's results is found, by the name of the test."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from cairn.errors import TestsFailedError
 from cairn.testing.suite import merge, run, suite_results
 from helpers.suites import request_of
 
+Edit = Callable[[Path], None]
 TESTS = {"test_a.py": "def test_good():\n    pass\n\ndef test_bad():\n    raise AssertionError\n"}
 
 
@@ -59,8 +61,10 @@ def nothing(_path: Path) -> None:
         (leave_out, leave_out, "was to run 2 tests"),
     ],
 )
-def test_an_edit_is_found_by_the_other_accounts(tmp_path: Path, outcome, journal, said: str) -> None:  # type: ignore[no-untyped-def] # noqa: ANN001
-    folder = run.run_suite(request_of(tmp_path, TESTS))
+def test_an_edit_is_found_by_the_other_accounts(
+    tmp_path: Path, python: Path, outcome: Edit, journal: Edit, said: str
+) -> None:
+    folder = run.run_suite(request_of(tmp_path, python=python, tests=TESTS))
     assert merge.merge([folder], folder).judgement.verdict == "failed"
     outcome(folder / suite_results.OUTCOMES)
     journal(folder / suite_results.JOURNAL)

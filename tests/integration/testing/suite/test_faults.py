@@ -65,8 +65,9 @@ def test_behind():
 """
 
 
-def test_a_test_that_ends_its_process_costs_itself(tmp_path: Path) -> None:
-    merged = run_and_judge(request_of(tmp_path, {"test_it.py": ENDS_ITS_PROCESS}))
+@pytest.mark.every_pytest
+def test_a_test_that_ends_its_process_costs_itself(tmp_path: Path, python: Path) -> None:
+    merged = run_and_judge(request_of(tmp_path, python=python, tests={"test_it.py": ENDS_ITS_PROCESS}))
     assert {name: outcome.reason for name, outcome in by_test(merged).items() if outcome.failed} == {
         "test_segfault": "it ended its process: signal 11 (SIGSEGV)",
         "test_kills_its_parent": "it ended the process above it",
@@ -81,17 +82,20 @@ def test_a_test_that_ends_its_process_costs_itself(tmp_path: Path) -> None:
     assert merged.problems == ()
 
 
-def test_what_tests_do_to_clocks_and_children_moves_nothing(tmp_path: Path) -> None:
-    merged = run_and_judge(request_of(tmp_path, {"test_it.py": ODD_BUT_HARMLESS}))
+def test_what_tests_do_to_clocks_and_children_moves_nothing(tmp_path: Path, python: Path) -> None:
+    merged = run_and_judge(request_of(tmp_path, python=python, tests={"test_it.py": ODD_BUT_HARMLESS}))
     assert len(merged.outcomes) == 3
     assert merged.judgement.verdict == "passed", merged.judgement.reason
     assert 0 <= merged.results[0].duration_seconds < 600
     assert all(0 <= outcome.seconds < 600 for outcome in merged.outcomes)
 
 
-def test_a_test_that_hangs_in_c_is_ended_and_says_where_it_was(tmp_path: Path) -> None:
+def test_a_test_that_hangs_in_c_is_ended_and_says_where_it_was(tmp_path: Path, python: Path) -> None:
     request = request_of(
-        tmp_path, {"test_it.py": GOOD.format(HANGS_IN_C)}, limits=Limits(test=2.0, collection=30.0)
+        tmp_path,
+        python=python,
+        tests={"test_it.py": GOOD.format(HANGS_IN_C)},
+        limits=Limits(test=2.0, collection=30.0),
     )
     merged = run_and_judge(request)
     found = by_test(merged)
@@ -102,7 +106,7 @@ def test_a_test_that_hangs_in_c_is_ended_and_says_where_it_was(tmp_path: Path) -
 
 
 def test_a_gpu_that_hangs_in_a_test_is_named_and_the_next_tests_run_on_the_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hangs, "LIMIT", 2.0)
     machine, dead = Machine(tmp_path), tmp_path / "dead"
@@ -121,7 +125,9 @@ def test_bad():
 """,
         "test_b.py": f"import os\ndef test_behind():\n    assert ({shown}) == ('1', '0')\n",
     }
-    request = request_of(tmp_path, tests, nodes=machine.nodes, limits=Limits(test=2.0, collection=30.0))
+    request = request_of(
+        tmp_path, python=python, tests=tests, nodes=machine.nodes, limits=Limits(test=2.0, collection=30.0)
+    )
     tested = dataclasses.replace(
         request.tested, variables={**request.tested.variables, "PATH": str(machine.programs)}
     )
@@ -133,7 +139,7 @@ def test_bad():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
-def test_a_test_that_has_left_our_process_group_is_ended_too(tmp_path: Path) -> None:
+def test_a_test_that_has_left_our_process_group_is_ended_too(tmp_path: Path, python: Path) -> None:
     hangs = """
 import os, pathlib, time
 
@@ -142,24 +148,29 @@ def test_bad():
     pathlib.Path("pid").write_text(str(os.getpid()))
     time.sleep(3600)
 """
-    request = request_of(tmp_path, {"test_it.py": hangs}, limits=Limits(test=1.0, collection=30.0))
+    request = request_of(
+        tmp_path, python=python, tests={"test_it.py": hangs}, limits=Limits(test=1.0, collection=30.0)
+    )
     assert by_test(run_and_judge(request))["test_bad"].reason == "did not end within 1 seconds"
     (pid,) = request.work_dir.rglob("pid")
     status = Path("/proc", pid.read_text(), "status")
     assert not status.exists() or "State:\tZ" in status.read_text()  # nobody may have waited for it yet
 
 
-def test_pytest_that_is_told_to_run_no_test_has_passed_none(tmp_path: Path) -> None:
+def test_pytest_that_is_told_to_run_no_test_has_passed_none(tmp_path: Path, python: Path) -> None:
     tests = {"test_it.py": "def test_a():\n    pass\n"}
-    merged = run_and_judge(request_of(tmp_path, tests, pytest_args=("--setup-plan",)))
+    merged = run_and_judge(request_of(tmp_path, python=python, tests=tests, pytest_args=("--setup-plan",)))
     assert merged.judgement.verdict == "failed"
     assert "run no test" in merged.outcomes[0].detail
 
 
-def test_the_time_of_the_whole_run_ends_it(tmp_path: Path) -> None:
+def test_the_time_of_the_whole_run_ends_it(tmp_path: Path, python: Path) -> None:
     slow = "import time\n\ndef test_slow():\n    time.sleep(3600)\n\ndef test_behind():\n    pass\n"
     request = request_of(
-        tmp_path, {"test_a.py": slow, "test_b.py": slow}, limits=Limits(test=3600.0, collection=60.0, all=4.0)
+        tmp_path,
+        python=python,
+        tests={"test_a.py": slow, "test_b.py": slow},
+        limits=Limits(test=3600.0, collection=60.0, all=4.0),
     )
     began = time.monotonic()
     merged = run_and_judge(request)
@@ -172,7 +183,7 @@ def test_the_time_of_the_whole_run_ends_it(tmp_path: Path) -> None:
     assert merged.judgement.verdict == "failed"
 
 
-def test_texts_that_are_no_unicode_are_spelled_out(tmp_path: Path) -> None:
+def test_texts_that_are_no_unicode_are_spelled_out(tmp_path: Path, python: Path) -> None:
     odd = r"""
 import pytest
 
@@ -189,7 +200,12 @@ def test_id(x):
     # Half of a surrogate pair is what Python makes of a byte that is not UTF-8, as in the name of a file.
     raw = "disable_test_id_escaping_and_forfeit_all_rights_to_community_support=true"
     merged = run_and_judge(
-        request_of(tmp_path, {"test_it.py": odd}, pytest_args=("-p", "no:cacheprovider", "-o", raw))
+        request_of(
+            tmp_path,
+            python=python,
+            tests={"test_it.py": odd},
+            pytest_args=("-p", "no:cacheprovider", "-o", raw),
+        )
     )
     assert merged.problems == ()
     assert {outcome.test.partition("::")[2]: outcome.outcome for outcome in merged.outcomes} == {
@@ -203,7 +219,7 @@ def test_id(x):
     assert by_test(merged)["test_skipped"].reason == r"no \udcff"
 
 
-def test_a_test_that_clears_our_folder_takes_no_result_with_it(tmp_path: Path) -> None:
+def test_a_test_that_clears_our_folder_takes_no_result_with_it(tmp_path: Path, python: Path) -> None:
     clears = """
 import pathlib
 
@@ -212,7 +228,7 @@ def test_clears():
         path.write_bytes(b"")
 """
     tests = {"test_a.py": "def test_bad():\n    assert False\n", "test_b.py": clears}
-    merged = run_and_judge(request_of(tmp_path, tests))
+    merged = run_and_judge(request_of(tmp_path, python=python, tests=tests))
     assert by_test(merged).keys() == {"test_bad", "test_clears"}
     assert merged.judgement.verdict == "failed"
 
@@ -235,10 +251,14 @@ def pytest_unconfigure(config):
     assert merged.judgement.verdict == "failed"
 
 
-def test_an_exit_code_that_lies_is_found_out(tmp_path: Path) -> None:
+def test_an_exit_code_that_lies_is_found_out(tmp_path: Path, python: Path) -> None:
     conftest = "def pytest_sessionfinish(session):\n    session.exitstatus = 0\n"
     merged = run_and_judge(
-        request_of(tmp_path, {"conftest.py": conftest, "test_it.py": "def test_a():\n    assert False\n"})
+        request_of(
+            tmp_path,
+            python=python,
+            tests={"conftest.py": conftest, "test_it.py": "def test_a():\n    assert False\n"},
+        )
     )
     assert merged.problems == ("test_it.py: pytest ended with exit code 0, and 1 of its tests failed",)
     assert merged.judgement.verdict == "failed"
@@ -258,14 +278,16 @@ def test_an_exit_code_that_lies_is_found_out(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_nothing_that_ran_is_not_passed(tmp_path: Path, tests: dict[str, str], reason: str) -> None:
-    merged = run_and_judge(request_of(tmp_path, tests))
+def test_nothing_that_ran_is_not_passed(
+    tmp_path: Path, python: Path, tests: dict[str, str], reason: str
+) -> None:
+    merged = run_and_judge(request_of(tmp_path, python=python, tests=tests))
     assert (merged.judgement.verdict, merged.judgement.reason) == ("failed", reason)
 
 
-def test_a_module_that_does_not_import_fails_as_a_module(tmp_path: Path) -> None:
+def test_a_module_that_does_not_import_fails_as_a_module(tmp_path: Path, python: Path) -> None:
     tests = {"test_a.py": "import nothing_like_this\n", "test_b.py": "def test_b():\n    pass\n"}
-    merged = run_and_judge(request_of(tmp_path, tests))
+    merged = run_and_judge(request_of(tmp_path, python=python, tests=tests))
     found = {outcome.test: outcome for outcome in merged.outcomes}
     assert found["test_a.py"].outcome == "error"
     assert "nothing_like_this" in found["test_a.py"].reason
@@ -273,9 +295,12 @@ def test_a_module_that_does_not_import_fails_as_a_module(tmp_path: Path) -> None
     assert merged.judgement.verdict == "failed"
 
 
-def test_a_plugin_that_does_not_import_fails_the_run(tmp_path: Path) -> None:
+def test_a_plugin_that_does_not_import_fails_the_run(tmp_path: Path, python: Path) -> None:
     request = request_of(
-        tmp_path, {"test_it.py": "def test_a():\n    pass\n"}, pytest_args=("-p", "nothing_like_this")
+        tmp_path,
+        python=python,
+        tests={"test_it.py": "def test_a():\n    pass\n"},
+        pytest_args=("-p", "nothing_like_this"),
     )
     merged = run_and_judge(request)
     (only,) = merged.outcomes
@@ -286,16 +311,18 @@ def test_a_plugin_that_does_not_import_fails_the_run(tmp_path: Path) -> None:
     assert merged.judgement.verdict == "failed"
 
 
-def test_a_module_that_hangs_while_it_is_imported_is_ended(tmp_path: Path) -> None:
+def test_a_module_that_hangs_while_it_is_imported_is_ended(tmp_path: Path, python: Path) -> None:
     tests = {"test_a.py": "import time\n\ntime.sleep(3600)\n", "test_b.py": "def test_b():\n    pass\n"}
-    merged = run_and_judge(request_of(tmp_path, tests, limits=Limits(test=30.0, collection=3.0)))
+    merged = run_and_judge(
+        request_of(tmp_path, python=python, tests=tests, limits=Limits(test=30.0, collection=3.0))
+    )
     found = {outcome.test: outcome for outcome in merged.outcomes}
     assert found["test_a.py"].reason == "did not end within 3 seconds, before its tests were collected"
     assert found["test_b.py::test_b"].outcome == "passed"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on the size of files")
-def test_a_full_disk_ends_the_run_and_is_not_passed(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_run_and_is_not_passed(tmp_path: Path, python: Path) -> None:
     # To a process, files that may not grow are a disk that is full.
     full = """
 import resource, signal
@@ -304,23 +331,23 @@ def test_bad():
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 """
-    merged = run_and_judge(request_of(tmp_path, {"test_it.py": GOOD.format(full)}))
+    merged = run_and_judge(request_of(tmp_path, python=python, tests={"test_it.py": GOOD.format(full)}))
     found = by_test(merged)
     assert (found["test_before"].outcome, found["test_bad"].outcome) == ("passed", "error")
     assert found["test_behind"].outcome == "passed"  # in the next process, which has no such limit
     assert merged.judgement.verdict == "failed"
 
 
-def test_a_process_that_crashes_after_its_last_test_is_not_passed(tmp_path: Path) -> None:
+def test_a_process_that_crashes_after_its_last_test_is_not_passed(tmp_path: Path, python: Path) -> None:
     crash = f"import atexit, os\n\natexit.register(os.kill, os.getpid(), {int(signal.SIGSEGV)})\n"
     text = f"{crash}\ndef test_a():\n    pass\n"
-    merged = run_and_judge(request_of(tmp_path, {"test_it.py": text}))
+    merged = run_and_judge(request_of(tmp_path, python=python, tests={"test_it.py": text}))
     found = {outcome.test: outcome.reason for outcome in merged.outcomes if outcome.failed}
     assert found == {"test_it.py": "pytest ended with signal 11 (SIGSEGV) outside of any test"}
     assert merged.judgement.verdict == "failed"
 
 
-def test_a_failure_that_passes_when_it_is_tried_again_is_flaky(tmp_path: Path) -> None:
+def test_a_failure_that_passes_when_it_is_tried_again_is_flaky(tmp_path: Path, python: Path) -> None:
     text = f"""
 import pathlib
 
@@ -337,7 +364,7 @@ def test_bad():
 def test_good():
     pass
 """
-    merged = run_and_judge(request_of(tmp_path, {"test_it.py": text}, retries=2))
+    merged = run_and_judge(request_of(tmp_path, python=python, tests={"test_it.py": text}, retries=2))
     found = by_test(merged)
     assert {name: (o.outcome, o.attempts, o.flaky) for name, o in found.items()} == {
         "test_flaky": ("passed", 2, True),
@@ -349,7 +376,7 @@ def test_good():
     assert merged.judgement.reason == "1 of 3 tests failed; the first is test_it::test_bad: assert False"
 
 
-def test_a_test_that_is_no_longer_collected_behind_a_crash_is_missed(tmp_path: Path) -> None:
+def test_a_test_that_is_no_longer_collected_behind_a_crash_is_missed(tmp_path: Path, python: Path) -> None:
     vanishing = f"""
 import os, pathlib, pytest
 
@@ -366,7 +393,9 @@ def test_vanishes(number):
 """
     absent = 'import pytest\npytest.skip("not here", allow_module_level=True)\n'
     merged = run_and_judge(
-        request_of(tmp_path, {"test_it.py": vanishing, "test_absent.py": absent}, retries=1)
+        request_of(
+            tmp_path, python=python, tests={"test_it.py": vanishing, "test_absent.py": absent}, retries=1
+        )
     )
     assert by_test(merged)["test_crashes_once"].flaky
     assert merged.judgement.verdict == "failed"

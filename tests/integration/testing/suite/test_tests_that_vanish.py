@@ -9,7 +9,7 @@ from cairn.testing.record import Deselected
 from cairn.testing.suite import merge
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.run import SuiteRequest
-from helpers.suites import RERUNS, by_test, request_of, run_and_judge, suite_of
+from helpers.suites import by_test, request_of, run_and_judge, suite_of
 
 TESTS = "def test_ok():\n    pass\n\n\ndef test_bad():\n    raise AssertionError\n"
 TAKES = (
@@ -52,6 +52,7 @@ def gone(merged: Merged) -> tuple[Deselected, ...]:
     return merged.results[0].modules[0].gone
 
 
+@pytest.mark.every_pytest
 @pytest.mark.parametrize(
     ("conftest", "by"),
     [
@@ -61,8 +62,12 @@ def gone(merged: Merged) -> tuple[Deselected, ...]:
         (AS_IT_IS_READ, "conftest.py"),
     ],
 )
-def test_what_a_conftest_takes_is_in_the_verdict(tmp_path: Path, conftest: str, by: str) -> None:
-    merged = run_and_judge(request_of(tmp_path, {"test_a.py": TESTS, "conftest.py": conftest}))
+def test_what_a_conftest_takes_is_in_the_verdict(
+    tmp_path: Path, python: Path, conftest: str, by: str
+) -> None:
+    merged = run_and_judge(
+        request_of(tmp_path, python=python, tests={"test_a.py": TESTS, "conftest.py": conftest})
+    )
     assert gone(merged) == (Deselected(by=by, origin="tests", tests=1),)
     assert merged.judgement.verdict == "passed"
     assert merged.judgement.reason == f"1 tests passed; left out: 1 by {by}"
@@ -70,8 +75,10 @@ def test_what_a_conftest_takes_is_in_the_verdict(tmp_path: Path, conftest: str, 
     assert merge.merge([results], results, floor=2).judgement.verdict == "failed"
 
 
-def test_what_goes_after_the_collection_has_failed_to_run(tmp_path: Path) -> None:
-    merged = run_and_judge(request_of(tmp_path, {"test_a.py": TESTS, "conftest.py": AT_THE_END}))
+def test_what_goes_after_the_collection_has_failed_to_run(tmp_path: Path, python: Path) -> None:
+    merged = run_and_judge(
+        request_of(tmp_path, python=python, tests={"test_a.py": TESTS, "conftest.py": AT_THE_END})
+    )
     assert merged.problems == ("test_a.py: 1 tests did not run: pytest ended with exit code 0",)
     assert merged.judgement.verdict == "failed"
 
@@ -84,17 +91,23 @@ def test_what_goes_after_the_collection_has_failed_to_run(tmp_path: Path) -> Non
         ("python_functions = test_ok*", "python_functions = test_ok*"),
     ],
 )
-def test_what_the_ini_of_the_tests_takes_is_in_the_verdict(tmp_path: Path, ini: str, by: str) -> None:
+def test_what_the_ini_of_the_tests_takes_is_in_the_verdict(
+    tmp_path: Path, python: Path, ini: str, by: str
+) -> None:
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout" / "pytest.ini").write_text(f"[pytest]\n{ini}\n", encoding="utf-8")
-    request = request_of(tmp_path, {"test_a.py": TESTS}, suite=suite_of(config_file="pytest.ini"))
+    request = request_of(
+        tmp_path, python=python, tests={"test_a.py": TESTS}, suite=suite_of(config_file="pytest.ini")
+    )
     merged = run_and_judge(request)
     assert gone(merged) == (Deselected(by=by, origin="tests", tests=1),)
     assert merged.judgement.reason.endswith(f"left out: 1 by {by}")
 
 
-def test_what_the_user_asked_for_is_named_and_no_whole_suite(tmp_path: Path) -> None:
-    merged = run_and_judge(request_of(tmp_path, {"test_a.py": TESTS}, pytest_args=("-k", "ok")))
+def test_what_the_user_asked_for_is_named_and_no_whole_suite(tmp_path: Path, python: Path) -> None:
+    merged = run_and_judge(
+        request_of(tmp_path, python=python, tests={"test_a.py": TESTS}, pytest_args=("-k", "ok"))
+    )
     assert gone(merged) == (Deselected(by="-k ok", origin="command line", tests=1),)
     assert merged.judgement.verdict == "passed"
     assert merged.results[0].pytest_args[:2] == ("-k", "ok")
@@ -114,7 +127,7 @@ def test_what_the_user_asked_for_is_named_and_no_whole_suite(tmp_path: Path) -> 
     ids=str,
 )
 def test_a_suite_from_which_somebody_else_took_tests_has_failed(
-    tmp_path: Path, variables: dict[str, str]
+    tmp_path: Path, python: Path, variables: dict[str, str]
 ) -> None:
     beside = tmp_path / "beside"
     beside.mkdir()
@@ -123,24 +136,19 @@ def test_a_suite_from_which_somebody_else_took_tests_has_failed(
     if not variables:
         text = "import sys\nif 'worker' in sys.argv:\n    sys.argv += ['-k', 'ok']\n"
         (beside / "sitecustomize.py").write_text(text, encoding="utf-8")
-    request = request_of(tmp_path, {"test_a.py": TESTS})
+    request = request_of(tmp_path, python=python, tests={"test_a.py": TESTS})
     request = with_variables(request, PYTHONPATH=str(beside), **variables)
     merged = run_and_judge(request)
     assert merged.judgement.verdict == "failed", gone(merged)
 
 
-def test_a_test_that_a_plugin_runs_until_it_passes_is_flaky(tmp_path: Path) -> None:
-    tests = "CALLS = []\n\ndef test_a():\n    CALLS.append(1)\n    assert len(CALLS) > 2\n"
-    merged = run_and_judge(request_of(tmp_path, {"test_a.py": tests, "conftest.py": RERUNS}))
-    found = by_test(merged)["test_a"]
-    assert (found.outcome, found.attempts, found.flaky) == ("passed", 3, True)
-    assert "assert" in found.reason
-    assert merged.judgement.reason == "1 tests passed; 1 flaky"
-
-
-def test_a_test_that_is_in_the_list_twice_is_no_better_than_its_worse_run(tmp_path: Path) -> None:
+def test_a_test_that_is_in_the_list_twice_is_no_better_than_its_worse_run(
+    tmp_path: Path, python: Path
+) -> None:
     tests = "CALLS = []\n\ndef test_a():\n    CALLS.append(1)\n    assert len(CALLS) == 2\n"
     doubles = "def pytest_collection_modifyitems(items):\n    items += items\n"
-    merged = run_and_judge(request_of(tmp_path, {"test_a.py": tests, "conftest.py": doubles}))
+    merged = run_and_judge(
+        request_of(tmp_path, python=python, tests={"test_a.py": tests, "conftest.py": doubles})
+    )
     assert merged.judgement.verdict == "failed"
     assert by_test(merged)["test_a"].attempts == 2

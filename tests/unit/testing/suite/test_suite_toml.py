@@ -46,6 +46,30 @@ def test_the_suite_of_pytorch_is_read() -> None:
     assert caught.value.tip == "did you mean inductor?"
 
 
+@pytest.mark.parametrize(
+    ("version", "pinned"),
+    [("2.7.1+rocm7.10.0", True), ("2.7.0a0", True), ("2.8.0", False), ("2.13.0", False), ("", True)],
+)
+def test_pytest_is_below_9_where_torch_needs_that_alone(version: str, pinned: bool) -> None:  # noqa: FBT001
+    requires = suite_toml.load(PYTORCH).requires_of(version)
+    assert ("pytest<9" in requires, "pytest>=8" in requires) == (pinned, True)
+
+
+@pytest.mark.parametrize(
+    ("field", "message"),
+    [
+        ('requires_for = { "2.8" = ["pytest<9"] }', "'2.8' is not a range of versions"),
+        ('requires_for = { "<2.8" = ["pytest<<9"] }', "'pytest<<9' is not a requirement"),
+        ('requires = ["pytest 9"]', "'pytest 9' is not a requirement"),
+    ],
+)
+def test_a_requirement_that_cannot_be_read_is_refused(tmp_path: Path, field: str, message: str) -> None:
+    head = 'schema = "cairn.suite/1"\nproject = "a"\ntests = "a"\nversion_module = "a"\nversion_file = "a"\n'
+    (tmp_path / "suite.toml").write_text(f"{head}{field}\n[configs]\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=message):
+        suite_toml.load(tmp_path)
+
+
 def test_modules_come_with_the_variables_of_their_group(tests: Path) -> None:
     assert suite_toml.choose(CONFIG, tests, Choice()) == {
         "test_nn.py": {"A": "1"},
