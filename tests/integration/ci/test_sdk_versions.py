@@ -10,7 +10,8 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.errors import NetworkError
-from cairn.pipeline.night.freeze import FreezeRequest, _sdk_version
+from cairn.pipeline.night import needs
+from cairn.pipeline.night.needs import FreezeRequest
 from cairn.stack import Sdk
 from helpers.night import leg_of
 from helpers.serving import serving
@@ -48,17 +49,17 @@ def test_the_newest_that_every_family_has(offer: Offer) -> None:
         gfx1151=["7.9.0", "7.10.0a20261120", "7.10.0a20261121"],
     )
     lines: list[str] = []
-    assert _sdk_version(request, lines.append) == "7.10.0a20261121"
+    assert needs.version_of_sdk(request, lines.append) == "7.10.0a20261121"
     assert any("gfx906 has ROCm 7.10.0a20261122, which gfx1151 lacks" in line for line in lines)
 
 
 def test_families_without_a_version_in_common_are_named(offer: Offer) -> None:
     request = offer(gfx906=["7.10.0"], gfx1151=["7.9.0"])
     with pytest.raises(NetworkError, match=r"gfx906 has 7.10.0, gfx1151 has 7.9.0"):
-        _sdk_version(request, lambda _line: None)
+        needs.version_of_sdk(request, lambda _line: None)
 
 
 def test_a_family_without_the_package_is_named_by_its_index(offer: Offer) -> None:
     request = offer(gfx906=["7.10.0"], gfx1151=[])
     with pytest.raises(NetworkError, match=r"pip finds no rocm package at .*/gfx1151/"):
-        _sdk_version(request, lambda _line: None)
+        needs.version_of_sdk(request, lambda _line: None)

@@ -24,9 +24,9 @@ from cairn.build import rocm_sdk
 from cairn.build.model import InstalledSdk, Job, SdkRequest
 from cairn.cli.main import main
 from cairn.errors import CairnError, UsageError
-from cairn.pipeline.night import signed
+from cairn.pipeline.night import needs, signed
 from cairn.pipeline.night.build import LegBuild, _install_sdk, _job
-from cairn.pipeline.night.freeze import FreezeRequest, _reviewed, _sdk_version
+from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightRun
 from cairn.release.publish import mirror_lock
 from cairn.release.publish.mirror_lock import MirrorLock
@@ -250,24 +250,24 @@ def test_an_index_that_cannot_be_locked_is_named(
 
 def test_a_night_takes_the_newest_that_was_reviewed_and_is_not_begun_without(place: Place) -> None:
     store = MemoryStore()
-    assert _reviewed(store, place.freezing()) is None  # nobody signs there
+    assert needs.reviewed(store, place.freezing()) is None  # nobody signs there
     with anchor.acting(root=rooted(store).fingerprint):
         with pytest.raises(
             UsageError, match=r"the ROCm SDK of builds is reviewed, and .* has no \[sdk\]"
         ) as no:
-            _reviewed(store, place.freezing())
+            needs.reviewed(store, place.freezing())
         assert "cairn index mirror lock --stack STACK --rocm-index-url URL" in str(no.value.tip)
         assert place.locks() == 0
         both = place.folder / "both"
         shutil.copytree(place.folder / "7.10.0", both)
         shutil.copytree(place.folder / "7.11.0", both, dirs_exist_ok=True)
         place.offer(both)
-        reviewed = _reviewed(store, place.freezing())
-    assert _sdk_version(place.freezing(), print) == "7.11.0"
-    assert _sdk_version(place.freezing(), print, reviewed) == "7.10.0"
+        reviewed = needs.reviewed(store, place.freezing())
+    assert needs.version_of_sdk(place.freezing(), print) == "7.11.0"
+    assert needs.version_of_sdk(place.freezing(), print, reviewed) == "7.10.0"
     place.offer(place.folder / "7.11.0")
     with pytest.raises(CairnError, match="has no version of ROCm that was reviewed"):
-        _sdk_version(place.freezing(), print, reviewed)
+        needs.version_of_sdk(place.freezing(), print, reviewed)
 
 
 def test_a_build_installs_what_was_reviewed_and_runs_nothing_else_of_the_index(

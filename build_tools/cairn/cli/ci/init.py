@@ -112,7 +112,7 @@ def _init(request: Init) -> Answer:
     wheel = Path(request.cairn) if request.cairn and choices.cairn.startswith("./") else None
     made = init.contents(choices, root, wheel=wheel)
     planned = init.plan(root, made, force=request.force)
-    stack, lines = init.nights_of(choices, root)
+    stack, _, lines = init.nights_of(choices, root)
     commands = tuple(init.settings(choices, made, lines).commands())
     if request.apply:
         chosen.refuse_incomplete(choices)

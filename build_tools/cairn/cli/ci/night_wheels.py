@@ -70,7 +70,8 @@ class Build(night_options.BuildIdOptions):
 def _freeze(request: Freeze) -> Answer:
     from cairn.output import github
     from cairn.pipeline.night import plan, standing
-    from cairn.pipeline.night.freeze import FreezeRequest, freeze
+    from cairn.pipeline.night.freeze import freeze
+    from cairn.pipeline.night.needs import FreezeRequest
 
     (stack, legs, others), store = _stack_and_legs(request), request.open_store()
     freeze_request = FreezeRequest(

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 from packaging.version import Version
 
 from cairn.build.inputs import variables
 from cairn.errors import SourceError, StoreError, UsageError
-from cairn.matrix.legs import MOST_LEGS, Leg, builds_of
+from cairn.matrix.legs import Leg
 from cairn.output import Progress, console, github, silent, wording
-from cairn.pipeline.night import plan, sdk_version, shards, versions
+from cairn.pipeline.night import needs, plan, versions
+from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightPlan
-from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release import night_names
 from cairn.release.index import keys
 from cairn.release.index.generation import now
-from cairn.release.publish import mirror_lock, sdk_index
 from cairn.release.trust import anchor
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
@@ -33,27 +31,6 @@ from cairn.stack import Stack
 from cairn.store.protocol import Store
 from cairn.targets import in_order
 
-_BY_DIGEST = re.compile(r"[^\s@]+@sha256:[0-9a-f]{64}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class FreezeRequest(FreezeOptions):
-    """A night to begin.
-
-    Attributes:
-        night: its id; an existing night with that id continues with its manifest. In a store with a root, one
-            that is there goes on by its id with its digest alone, and so is `like` named.
-        stack: the stack, on the night's line.
-        legs: the expected legs; those of other lines are refused.
-        others: the other legs of its line and trigger, which the manifest is for, too: the next night of all
-            legs has the same, and takes over what this one has made. Theirs is no say in the newest SDK.
-    """
-
-    night: str
-    stack: Stack
-    legs: tuple[Leg, ...]
-    others: tuple[Leg, ...] = ()
-
 
 def freeze(
     store: Store, request: FreezeRequest, *, dry_run: bool = False, say: Progress = silent
@@ -65,18 +42,12 @@ def freeze(
             the gate asks for.
         SourceError: a checkout has what its origin does not.
     """
-    refs, reviewed = _refs(request), _reviewed(store, request)
+    refs, reviewed = _refs(request), needs.reviewed(store, request)
     if (night := plan.find(store, request.night)) is not None:
         night_names.refuse_unnamed(store, request.night)
         _refuse_other(night, request)
         return night
-    _refuse_legs(request)
-    _refuse_tests(request)
-    keys.checked_index(request.release)
-    if request.image and not _BY_DIGEST.fullmatch(request.image):
-        raise UsageError(
-            f"the image {request.image} may be another one tomorrow", tip="name it by its digest: …@sha256:…"
-        )
+    needs.refuse(store, request, say)
     frozen = _manifest(store, request, refs, reviewed, dry_run=dry_run, say=say)
     if reviewed is not None and frozen.sdk_version and Version(frozen.sdk_version) not in reviewed:
         raise UsageError(
@@ -108,18 +79,6 @@ def freeze(
         _refuse_other(night, request)
         return night
     return new_plan
-
-
-def _reviewed(store: Store, request: FreezeRequest) -> frozenset[Version] | None:
-    """Return the versions of the ROCm SDK that were reviewed; None where any will do.
-
-    Raises:
-        UsageError: the store has a root, ROCm is taken from an index, and none was reviewed.
-    """
-    stack = request.stack
-    if not (stack.takes_sdk and sdk_version.with_rocm(request.legs)) or anchor.anchor(store) is None:
-        return None
-    return sdk_index.versions(mirror_lock.of_root(stack))
 
 
 def _manifest(
@@ -213,49 +172,6 @@ def _refuse_other_refs(night: str, refs: Sequence[str], request: FreezeRequest) 
             f"the night {night} is of {', '.join((request.stack.line, *refs))}",
             tip="leave out --refs, or begin one under another id",
         )
-
-
-def _refuse_legs(request: FreezeRequest) -> None:
-    if not request.legs:
-        raise UsageError(
-            "the matrix is empty: a night without a leg would build nothing and look like a good one",
-            tip="see what `cairn matrix` leaves, and why",
-        )
-    if len({leg.id for leg in request.legs}) != len(request.legs):
-        raise UsageError("the matrix has a leg twice", tip="each id stands for one line, family and Python")
-    if other := [leg for leg in request.legs if leg.line != request.stack.line]:
-        raise UsageError(
-            f"{other[0].name} is of the line {other[0].line}, and the night of {request.stack.line}",
-            tip="a night has one line: cairn matrix --lines LINE",
-        )
-
-
-def _refuse_tests(request: FreezeRequest) -> None:
-    """Refuse a night whose jobs cannot all run, or whose sets could never be promoted."""
-    matrices = {
-        "builds": len(builds_of(request.legs)),
-        "smoke tests": sum(bool(leg.smoke_runs_on) for leg in request.legs),
-        "shards of suites": sum(len(shards.expected(request.stack, leg)) for leg in request.legs),
-    }
-    for what, count in matrices.items():
-        if count > MOST_LEGS:
-            raise UsageError(
-                f"the night has {count} {what}, and GitHub takes {MOST_LEGS} jobs of a matrix",
-                tip="run it in parts, with --families or --pythons of cairn matrix, or with fewer shards",
-            )
-    untestable = Counter(leg.platform for leg in request.legs if not leg.smoke_runs_on)
-    for platform, count in untestable.items():
-        console.current().warn(
-            f"{count} legs stay in staging: no machine tests {platform}; name one in the matrix.toml: "
-            f'platforms.{platform}.host_test = ["LABEL"]'
-        )
-    for leg in request.legs:
-        kinds = {"smoke", *(["suite"] if leg.suites else []), *(["compat"] if leg.compat else [])}
-        if lacking := [kind for kind in request.stack.gate.records if kind not in kinds]:
-            raise UsageError(
-                f"the gate asks for {lacking[0]} records, and no job makes one of {leg.name}",
-                tip=f"name suites, or compat, at the trigger {leg.trigger} in the matrix.toml",
-            )
 
 
 def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
@@ -360,7 +276,7 @@ def _freeze(
         pythons=tuple(sorted({leg.python for leg in legs}, key=Version)),
         platform=platforms[0],
         platforms=platforms if len(platforms) > 1 else (),
-        sdk_version=_sdk_version(request, say, reviewed),
+        sdk_version=needs.version_of_sdk(request, say, reviewed),
         rocm_index_url=_sdk_place(request),
         build_env=variables.parse_build_env(request.build_env, stack),
         # The compilers of each leg are those of its image: what one runner has says nothing of the others.
@@ -381,25 +297,6 @@ def _show_ref(checkout: Checkout) -> None:
             f"{name}: a host such as GitHub gives out the commits of forks by their ids, too: see whose "
             f"{commit} is"
         )
-
-
-def _sdk_version(
-    request: FreezeRequest, say: Progress, reviewed: frozenset[Version] | None = None
-) -> str | None:
-    """Return the version of the ROCm SDK that all legs are built with, one of those that were reviewed."""
-    sdk = request.stack.sdk
-    if sdk is None:
-        return None
-    version = request.rocm_version or sdk.version
-    builds = sdk_version.with_rocm(request.legs) or sdk_version.with_rocm(request.others)
-    if request.stack.makes_sdk or not builds:
-        return version
-    if not request.rocm_index_url:
-        raise UsageError(
-            f"nothing says where the ROCm SDK of the stack {request.stack.name} comes from",
-            tip="name the index of its packages: --rocm-index-url URL, with {family} for the family",
-        )
-    return version or sdk_version.newest(builds, request.rocm_index_url, say, reviewed)
 
 
 def _sdk_place(request: FreezeRequest) -> str | None:

@@ -10,19 +10,24 @@ from typing import Any
 
 import cairn
 from cairn.errors import CairnError
+from cairn.matrix import legs
+from cairn.matrix.matrix_options import Choice
 from cairn.matrix.matrix_toml import FILE as MATRIX
-from cairn.matrix.matrix_toml import MatrixToml, load_matrix_toml, usable
+from cairn.matrix.matrix_toml import MatrixToml, usable
 from cairn.output import wording
 from cairn.pipeline.doctor.model import Finding, missing, note, ok, warning
+from cairn.pipeline.night import needs
+from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.repository import aws, github, init, pinned, workflows
 from cairn.pipeline.repository.choices import Choices, Lock
 from cairn.pipeline.repository.github import Unanswered
 from cairn.release.trust import anchor
 from cairn.release.trust.metadata import key_of
 from cairn.stack import Stack
-from cairn.stack.read import load
 from cairn.store import opening
 from cairn.store.folder import LocalStore
+from cairn.store.memory import MemoryStore
+from cairn.store.protocol import Store
 
 AGAIN = "cairn ci init"
 _APPLY = "cairn ci init --apply"
@@ -45,6 +50,7 @@ class Repository:
         files: the workflows and policies as they are there, by path.
         expected: the settings that it is to have on GitHub.
         stack: that of its nights, or why it cannot be read.
+        matrix: its matrix.toml; None where it is not there, or cannot be read.
         lines: those of its nights, beginning with the scheduled one.
     """
 
@@ -53,6 +59,7 @@ class Repository:
     files: Mapping[str, bytes]
     expected: github.Settings
     stack: Stack | CairnError
+    matrix: MatrixToml | None
     lines: tuple[str, ...]
 
     @property
@@ -67,11 +74,13 @@ def look(root: Path, lock: Lock) -> Repository:
     files = {path.relative_to(root).as_posix(): path.read_bytes() for path in paths}
     stack: Stack | CairnError
     try:
-        stack, lines = init.nights_of(lock.choices, root)
+        stack, matrix, lines = init.nights_of(lock.choices, root)
     except CairnError as error:
-        stack, lines = error, ()
+        stack, matrix, lines = error, None, ()
     expected = init.settings(lock.choices, files, lines)
-    return Repository(root=root, lock=lock, files=files, expected=expected, stack=stack, lines=lines)
+    return Repository(
+        root=root, lock=lock, files=files, expected=expected, stack=stack, matrix=matrix, lines=lines
+    )
 
 
 def check(repository: Repository) -> Iterator[Finding]:
@@ -161,9 +170,57 @@ def _nights(repository: Repository, values: Mapping[str, str]) -> Iterator[Findi
         text = f"the workflows ask for it, and the stack {stack.name} has {' and '.join(stack.line_names())}"
         fix = f"gh variable set {name} --repo {repository.expected.repository} --body {body}"
         yield missing(f"line {line}", text, fix=AGAIN if line == default else fix)
-    if stack.takes_sdk and not {**repository.expected.variables, **values}.get(workflows.ROCM_INDEX_URL):
+    values = {**repository.expected.variables, **values}
+    if stack.takes_sdk and not values.get(workflows.ROCM_INDEX_URL):
         text = f"nothing says where {stack.name} takes its ROCm SDK from"
         yield missing("ROCm SDK", text, fix=f"{AGAIN} --rocm-index-url URL, and --apply")
+    elif repository.matrix is None:
+        text = f"{repository.choices.stack_folder} has none: it names families, Pythons and runners"
+        yield missing(MATRIX, text, fix=f"write {repository.choices.stack_folder}/{MATRIX}")
+    elif scheduled in stack.line_names():
+        yield from _ending(repository, stack.for_line(scheduled), repository.matrix, values)
+
+
+def _ending(
+    repository: Repository, stack: Stack, matrix: MatrixToml, values: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Ask what freeze asks of the scheduled night, and tell how far its legs come."""
+    owner, folder = repository.expected.repository.partition("/")[0], Path(stack.folder)
+    choice = Choice(lines=(stack.line,), owner=owner if repository.choices.repository else None)
+    try:
+        made = legs.make(stack, matrix, choice, stack_path=folder)
+        request = FreezeRequest(
+            night="check",
+            stack=stack,
+            legs=made.legs,
+            others=made.others,
+            release=values.get("CAIRN_CHANNEL") or "nightly",
+            image=values.get("CAIRN_BUILD_IMAGE", ""),
+            rocm_index_url=values.get(workflows.ROCM_INDEX_URL, ""),
+            work_dir=repository.root,
+        )
+        problems: tuple[CairnError, ...] = needs.lacking(_readable(values, repository), request)
+    except CairnError as error:
+        problems = (error,)
+    for problem in problems:
+        yield missing("the night's end", str(problem), fix=problem.tip)
+    if not problems:
+        yield ok("the night's end", f"{wording.count(made.legs, 'leg')} of the line {stack.line}")
+        for leg in made.legs:
+            if not leg.test_runs_on:
+                yield note("the night's end", f"{leg.name} {', '.join(legs.notes(leg))}: it has no runner")
+
+
+def _readable(values: Mapping[str, str], repository: Repository) -> Store:
+    """Return the store; an empty one where `_store` says what is wrong with it."""
+    try:
+        store = opening.open_store(
+            values.get("CAIRN_STORE", ""), endpoint_url=repository.choices.endpoint_url
+        )
+        anchor.anchor(store)
+    except CairnError:
+        return MemoryStore()
+    return store
 
 
 def _store(
@@ -328,11 +385,8 @@ def _secrets(
 
 def _runners(repository: Repository) -> Iterator[Finding]:
     """Look for a runner with the labels of each job."""
-    folder = repository.root / repository.choices.stack_folder
-    try:
-        matrix = load_matrix_toml(folder / MATRIX, load(folder))
-    except CairnError as error:
-        yield missing(MATRIX, str(error), fix=error.tip)
+    matrix = repository.matrix
+    if matrix is None:  # `_nights` has said so
         return
     owner = repository.expected.repository.partition("/")[0]
     own = [labels for labels in _label_sets(matrix, owner, repository) if not usable(labels, at_home=False)]

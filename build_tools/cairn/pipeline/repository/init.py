@@ -14,7 +14,7 @@ import cairn
 from cairn import datafile, files, shipped
 from cairn.errors import UsageError
 from cairn.matrix.matrix_toml import FILE as MATRIX
-from cairn.matrix.matrix_toml import load_matrix_toml, usable
+from cairn.matrix.matrix_toml import MatrixToml, load_matrix_toml, usable
 from cairn.pipeline.repository import aws, github, guide, pinned, workflows
 from cairn.pipeline.repository.choices import LOCK, STACK, Choices, Lock, read_lock
 from cairn.pipeline.repository.workflows import Terms
@@ -43,7 +43,7 @@ def contents(choices: Choices, root: Path, *, wheel: Path | None = None) -> Mapp
         root: the repository.
         wheel: of Cairn, to be copied into the repository.
     """
-    _, lines = nights_of(choices, root)
+    _, _, lines = nights_of(choices, root)
     terms = Terms(
         stack=choices.stack_folder,
         line=lines[0],
@@ -74,8 +74,8 @@ def contents(choices: Choices, root: Path, *, wheel: Path | None = None) -> Mapp
     return made
 
 
-def nights_of(choices: Choices, root: Path) -> tuple[Stack, tuple[str, ...]]:
-    """Return the stack, and the lines of its nights, beginning with the scheduled one.
+def nights_of(choices: Choices, root: Path) -> tuple[Stack, MatrixToml | None, tuple[str, ...]]:
+    """Return the stack, its matrix.toml if there is one, and its nights' lines, the scheduled one first.
 
     Raises:
         UsageError: its stack.toml or matrix.toml cannot be read.
@@ -85,8 +85,9 @@ def nights_of(choices: Choices, root: Path) -> tuple[Stack, tuple[str, ...]]:
         folder = shipped.folder(f"stacks/{choices.stack}")
     stack = load(folder)
     if not (folder / MATRIX).is_file():  # which `check` names
-        return stack, (stack.line,)
-    return stack, load_matrix_toml(folder / MATRIX, stack).lines_of("nightly", stack)
+        return stack, None, (stack.line,)
+    matrix = load_matrix_toml(folder / MATRIX, stack)
+    return stack, matrix, matrix.lines_of("nightly", stack)
 
 
 def settings(choices: Choices, made: Mapping[str, bytes], lines: tuple[str, ...]) -> github.Settings:

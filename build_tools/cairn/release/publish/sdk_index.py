@@ -57,6 +57,32 @@ def _links_of(index_url: str, projects: Iterable[str], *, may_lack: bool = False
     return {_last(link): link for page in pages for link in page}
 
 
+def lacking(index_url: str, version: str, *, place: Platform, families: Sequence[str]) -> tuple[str, ...]:
+    """Return the packages of an SDK of this version that an index lacks: builds install them all.
+
+    Args:
+        index_url: the index.
+        version: of ROCm.
+        place: the Python and platform that it is installed on.
+        families: of GPUs; each has libraries of its own where those for all are not there.
+    """
+    root = f"{index_url.rstrip('/')}/"
+
+    def has(name: str) -> bool:
+        try:
+            links = map(_last, _links(f"{root}{name}/"))
+            return any(
+                Version(version_of(file)) == Version(version) and place.takes(file, None) for file in links
+            )
+        except NetworkError:  # no page of it
+            return False
+
+    names = ["rocm", "rocm-sdk-core", "rocm-sdk-devel"]
+    if not has("rocm-sdk-libraries"):
+        names += [f"rocm-sdk-libraries-{family.lower()}" for family in families]
+    return tuple(name for name in names if not has(name))
+
+
 def to_lock(
     urls: Sequence[str], version: str | None, *, places: Sequence[Platform], families: Collection[str]
 ) -> dict[str, dict[str, str]]:

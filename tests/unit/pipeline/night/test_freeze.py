@@ -13,8 +13,9 @@ import pytest
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.pipeline.night import freeze as freezing
-from cairn.pipeline.night import plan, standing
-from cairn.pipeline.night.freeze import FreezeRequest, freeze
+from cairn.pipeline.night import needs, plan, standing
+from cairn.pipeline.night.freeze import freeze
+from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index.generation import FileEntry, ProjectState, now
 from cairn.release.index.snapshot import Change
@@ -134,7 +135,7 @@ def test_a_build_for_all_families_takes_no_index_of_one(run: NightRun, request_:
     urls = "https://example.org/{family}/"
     request = dataclasses.replace(request_, stack=stack, legs=legs, rocm_index_url=urls)
     with pytest.raises(UsageError, match=r"is the index of one family, and main Python 3.99 linux_x86_64, 2"):
-        freezing._sdk_version(request, lambda _line: None)
+        needs.version_of_sdk(request, lambda _line: None)
 
 
 class BegunMeanwhile(MemoryStore):
@@ -211,11 +212,11 @@ def test_a_night_for_the_cpu_alone_asks_for_no_rocm(run: NightRun, request_: Fre
     request = dataclasses.replace(request_, stack=stack, legs=(cpu,))
     for url in ("", "https://example.org/{family}/"):
         alone = dataclasses.replace(request, rocm_index_url=url)
-        assert freezing._sdk_version(alone, lambda _line: None) is None
+        assert needs.version_of_sdk(alone, lambda _line: None) is None
     # The manifest is for the other legs of the trigger, too.
     beside_others = dataclasses.replace(alone, others=(cpu, *legs))
     with pytest.raises(UsageError, match="is the index of one family"):
-        freezing._sdk_version(beside_others, lambda _line: None)
+        needs.version_of_sdk(beside_others, lambda _line: None)
 
 
 @pytest.mark.parametrize("damage", [b"{", None], ids=["damaged", "gone"])

@@ -29,7 +29,8 @@ from cairn.build.cache.entry import Vouch, entry_key
 from cairn.errors import CairnError
 from cairn.pipeline import install
 from cairn.pipeline.night import handover, plan, signed
-from cairn.pipeline.night.freeze import FreezeRequest, freeze
+from cairn.pipeline.night.freeze import freeze
+from cairn.pipeline.night.needs import FreezeRequest
 from cairn.release import records
 from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
