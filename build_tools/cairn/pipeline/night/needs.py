@@ -53,6 +53,7 @@ def lacking(store: Store, request: FreezeRequest, say: Progress = silent) -> tup
     problems: list[CairnError] = []
     for question in (
         _of_words(request),
+        _of_allow(request),
         _of_legs(request),
         _of_smoke_tests(request),
         _of_suites(request),
@@ -101,9 +102,16 @@ def _of_words(request: FreezeRequest) -> Iterator[CairnError]:
     if request.image and not _BY_DIGEST.fullmatch(request.image):
         text = f"the image {request.image} may be another one tomorrow"
         yield UsageError(text, tip="name it by its digest: …@sha256:…")
-    allow = request.stack.gate.allow
-    read_allowed([Path(allow)] if allow else [])
     keys.checked_index(request.release)
+
+
+def _of_allow(request: FreezeRequest) -> Iterator[CairnError]:
+    if (allow := request.stack.gate.allow) is None:
+        return
+    if Path(allow).is_file():
+        read_allowed([Path(allow)])
+    else:
+        yield UsageError(f"{allow} is not there", tip="write it, or take `allow` out of the stack.toml's gate")
 
 
 def _of_legs(request: FreezeRequest) -> Iterator[CairnError]:
