@@ -1,4 +1,4 @@
-"""What a night needs at its end is asked by freeze and by `cairn ci check`, before anything is checked out."""
+"""What a night needs at its end is asked by freeze and by `cairn ci check`, before anything is built."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def _of_allow(request: FreezeRequest) -> Iterator[CairnError]:
     if Path(allow).is_file():
         read_allowed([Path(allow)])
     else:
-        yield UsageError(f"{allow} is not there", tip="write it, or take `allow` out of the stack.toml's gate")
+        yield UsageError(f"{allow} is not there", tip="write it, or leave `allow` out of the stack.toml")
 
 
 def _of_legs(request: FreezeRequest) -> Iterator[CairnError]:

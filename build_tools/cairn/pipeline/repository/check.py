@@ -206,9 +206,10 @@ def _ending(
         yield missing("the night's end", str(problem), fix=problem.tip)
     if not problems:
         yield ok("the night's end", f"{wording.count(made.legs, 'leg')} of the line {stack.line}")
+        yield from (warning("the night's end", remark) for remark in needs.remarks(request))
         for leg in made.legs:
             if not leg.test_runs_on:
-                yield note("the night's end", f"{leg.name} {', '.join(legs.notes(leg))}: it has no runner")
+                yield note("the night's end", f"{leg.name} has no GPU runner: {', '.join(legs.notes(leg))}")
 
 
 def _readable(values: Mapping[str, str], repository: Repository) -> Store:
