@@ -29,7 +29,7 @@ from cairn.pipeline import bisect
 from cairn.pipeline.doctor import model
 from cairn.pipeline.night import plan as night_plan
 from cairn.pipeline.repository.choices import Lock
-from cairn.release import ledger_entries, records
+from cairn.release import ledger_entries, weighing
 from cairn.release.audit import inventory
 from cairn.release.gate import judgement
 from cairn.release.index import generation
@@ -250,7 +250,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield "judgement.json", judgement.GateReport, "`cairn release promote` keeps it beside the set."
     yield (
         "answer.json",
-        records.Answer,
+        weighing.Answer,
         "`cairn release record answer` keeps it beside the set; the gate reads it.",
     )
     yield (

@@ -13,7 +13,8 @@ from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.index.snapshot import Index
-from cairn.release.records import NewRecord, SetRecords, StoredRecord
+from cairn.release.records import NewRecord
+from cairn.release.weighing import SetRecords, StoredRecord
 from cairn.stack import Gate, Origin, Project, Stack
 from cairn.store.protocol import Store
 from cairn.testing.gpus.gpu import Gpu, covers

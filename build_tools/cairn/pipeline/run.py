@@ -24,9 +24,9 @@ from cairn.errors import StoreError, SystemFailureError
 from cairn.output import console
 from cairn.pipeline import staging, trail, verdict_cache
 from cairn.pipeline.trail import StageSpan, TrailRequest, TrailResult
-from cairn.release import promote
+from cairn.release import promote, weighing
 from cairn.release import records as kept_records
-from cairn.release.gate import evidence, installation
+from cairn.release.gate import installation
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index
 from cairn.release.ledger import NameTakenError
@@ -260,7 +260,7 @@ class _Stages:
         if wheel_set.targets != (gpu.CPU,) and not record.counts.device_passed:
             # The record is untested, since device tests were skipped: everything must say so.
             reason = "no GPU was used: the smoke tests passed, and their device tests were skipped"
-            bypass = evidence.Bypass(who="cairn ci run", reason=reason)
+            bypass = weighing.Bypass(who="cairn ci run", reason=reason)
         with self._stage("pass the gate and promote") as stage:
             path = request.work_dir / "smoke" / records.FILE
             kept_records.add_file(

@@ -16,12 +16,10 @@ import msgspec
 from cairn import datafile
 from cairn.errors import GateError, UsageError
 from cairn.output import Progress, silent
-from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
 from cairn.release import records as test_records
 from cairn.release.gate import gate
 from cairn.release.gate.case import Case
-from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import GateReport
 from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.commit import attempts
@@ -34,9 +32,10 @@ from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.evidence import of_builder
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
-from cairn.release.records import NewRecord, StoredRecord
+from cairn.release.records import NewRecord
 from cairn.release.trust import anchor
 from cairn.release.trust.signers import Trust
+from cairn.release.weighing import Bypass, NamedReason, StoredRecord, disagreement
 from cairn.stack import Stack
 from cairn.store.protocol import Store, read_named
 
@@ -70,27 +69,14 @@ class Promotion:
     late_objections: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Readmission:
-    """A named user's word that a set is right in an index after all.
+class Readmission(NamedReason):
+    """A reason why a set is right in an index after all.
 
     A rollback took it off; or it is there, such as from before anybody signed: then, in a store with a root,
     it is judged by what builders and testers have signed by now, and vouched for.
-
-    Attributes:
-        who: whom to ask.
-        reason: why it is right there after all.
-
-    Raises:
-        UsageError: either is blank, or cannot be shown.
     """
 
-    who: str
-    reason: str
-
-    def __post_init__(self) -> None:
-        what, tip = "--again needs a name and a reason", "--again WHO --reason WHY"
-        require_lines(self.who, self.reason, what=what, tip=tip)
+    WHAT, TIP = "--again", "--again WHO --reason WHY"
 
     def __str__(self) -> str:
         return f"let in again by {self.who}: {self.reason}"
@@ -305,11 +291,7 @@ def _how_to_test(case: Case) -> str:
 def _index_entry(case: Case, report: GateReport) -> IndexSet:
     """The set's entry in the target, with the evidence that let it in."""
     # What was made of other files has no part in it.
-    of_set = (
-        one.digest
-        for one in case.set_records.records
-        if not test_records.disagreement(one.record, case.wheel_set)
-    )
+    of_set = (one.digest for one in case.set_records.records if not disagreement(one.record, case.wheel_set))
     entry, listed = index_set(case.wheel_set), _listed(case)
     return msgspec.structs.replace(
         entry,

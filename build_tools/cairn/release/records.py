@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
-from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
+from cairn.release import weighing
 from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.generation import DamagedIndexError, now, who
 from cairn.release.index.snapshot import Index, existing, read_set
@@ -26,40 +26,13 @@ from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, with_wheels
 from cairn.release.provenance import evidence
 from cairn.release.trust.signers import Signer, Trust
+from cairn.release.weighing import Answer, SetRecords, StoredRecord
 from cairn.store.protocol import MissingKeyError, Store, read_named
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
 from cairn.wheels.wheelset import WheelSet
 
-SKEW = timedelta(minutes=5)
-"""How far the clocks of two machines may differ."""
-
 _FEWEST = 4  # digits of a digest that stand for it
-
-
-class Answer(datafile.Value, tag_field="schema", tag="cairn.answer/1"):
-    """A named user's answer to a failed record: why the set may be released all the same.
-
-    Attributes:
-        set_id: the set.
-        record: digest of the record.
-        who: whom to ask.
-        reason: why the failure does not count.
-        when: RFC 3339 in UTC.
-
-    Raises:
-        UsageError: who or why is blank, or has what a page or a terminal would not show as it is.
-    """
-
-    set_id: str
-    record: str
-    who: str
-    reason: str
-    when: str
-
-    def __post_init__(self) -> None:
-        what, tip = "an answer needs a name and a reason", "--who WHO --reason WHY"
-        require_lines(self.who, self.reason, what=what, tip=tip)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,51 +48,6 @@ class NewRecord:
     data: bytes
     name: str = "the record"
     results: tuple[bytes, ...] = ()
-
-
-class StoredRecord(datafile.Value):
-    """A test record in a store.
-
-    Attributes:
-        digest: of its bytes.
-        record: what it says.
-        doubt: why its signature does not prove where it comes from; None where it does, or none was asked.
-    """
-
-    digest: str
-    record: TestRecord
-    doubt: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetRecords:
-    """All test records and answers that a store has on a set.
-
-    Attributes:
-        records: those that can be read, by digest.
-        answers: those that can be read, each with the digest of its own bytes.
-        unusable: the digest in the name of what cannot be read or was changed, and what is wrong with it.
-        arrivals: digest of a record to its place among those that came, as the ledger has them.
-    """
-
-    records: tuple[StoredRecord, ...] = ()
-    answers: tuple[tuple[str, Answer], ...] = ()
-    unusable: tuple[tuple[str, str], ...] = ()
-    arrivals: Mapping[str, int] = field(default_factory=dict)
-
-    def having(self, given: Sequence[StoredRecord]) -> SetRecords:
-        """A copy with records that are not in the store yet."""
-        known = {one.digest for one in self.records}
-        new = [one for one in given if one.digest not in known]
-        last = 1 + max(self.arrivals.values(), default=0)
-        arrivals = {**self.arrivals, **dict.fromkeys((one.digest for one in new), last)}
-        return replace(self, records=(*self.records, *new), arrivals=arrivals)
-
-    @property
-    def digests(self) -> frozenset[str]:
-        """The digests of all records and answers, to tell whether any were added."""
-        records = (one.digest for one in self.records)
-        return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 
 
 def read_given(path: Path) -> NewRecord:
@@ -206,12 +134,12 @@ def add(  # noqa: PLR0913 - each says one thing of the record, or of how it is k
             tip="seal the set with cairn index publish --set, and test that one",
         )
     wheel_set = _set(store, set_id or record.set_id)
-    if problem := disagreement(record, wheel_set):
+    if problem := weighing.disagreement(record, wheel_set):
         raise UsageError(
             f"{name} is not of the set {short_id(wheel_set.id)}: {problem}",
             tip=f"test that set from its own index: {keys.set_url(store.url, wheel_set.id)}",
         )
-    if record.verdict == "passed" and (problem := from_the_future(record, datetime.now(UTC))):
+    if record.verdict == "passed" and (problem := weighing.from_the_future(record, datetime.now(UTC))):
         raise UsageError(f"{name}: {problem}", tip="set the clock of the machine that tests, and test again")
     digest = hashlib.sha256(data).hexdigest()
     by_key = {_result_key(wheel_set.id, record, result, name): result for result in results}
@@ -388,21 +316,6 @@ def _answers(
     return tuple(answers), damaged
 
 
-def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:
-    """Why a record does not belong to a set, or None."""
-    if record.set_id != wheel_set.id:
-        return f"it is of the set {short_id(str(record.set_id))}"
-    own = [wheel.file_name for wheel in wheel_set.wheels]
-    return test_record.disagreement(record, wheel_set.sha256s, own)
-
-
-def from_the_future(record: TestRecord, moment: datetime) -> str | None:
-    """Why a record's time is impossible, because it lies in the future; None if it is not."""
-    if record.ended <= moment + SKEW:
-        return None
-    return f"it ended at {record.ended.astimezone(UTC):%Y-%m-%d %H:%M} UTC, which is yet to come"
-
-
 def _tell(store: Store, set_id: str) -> None:
     """Record the current failures of a set in the ledger, and update its marks in every index."""
     ledger = Ledger(store)
@@ -420,10 +333,7 @@ def _tell(store: Store, set_id: str) -> None:
 
 def standing(store: Store, set_id: str) -> str:
     """The failures that stand against a set, in words, whatever a stack demands; empty for none."""
-    # It weighs what is read here, so neither can be loaded first.
-    from cairn.release.gate import evidence  # noqa: PLC0415
-
-    return "; ".join(evidence.failures(_set(store, set_id), read(store, set_id)))
+    return "; ".join(weighing.failures(_set(store, set_id), read(store, set_id)))
 
 
 def publish_late(store: Store) -> None:

@@ -22,7 +22,6 @@ from cairn.errors import CairnError, GateError
 from cairn.formats import cyclonedx
 from cairn.release import records
 from cairn.release.audit.audit import audit
-from cairn.release.gate.evidence import Bypass
 from cairn.release.history.yank import yank
 from cairn.release.index import keys, listing, write
 from cairn.release.index.generation import MIRRORED
@@ -32,6 +31,7 @@ from cairn.release.publish import distribution, locks, stage
 from cairn.release.publish.files import offer_of, publish, publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.release.trust.signers import Trust
+from cairn.release.weighing import Bypass
 from cairn.stack import Floor, Stack
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts, TestedWheel, TestRecord

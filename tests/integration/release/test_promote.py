@@ -14,12 +14,12 @@ from cairn import interpreters
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release import records as kept_records
-from cairn.release.gate import evidence
-from cairn.release.gate.evidence import Bypass
+from cairn.release import weighing
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index, existing
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish.files import publish
+from cairn.release.weighing import Bypass
 from cairn.store.folder import LocalStore
 from cairn.testing import record as test_record
 from cairn.testing.smoke import SmokeRequest, run_smoke
@@ -103,7 +103,7 @@ def test_what_was_tested_goes_on_from_channel_to_channel(
     store: LocalStore, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its tests are older than its promotion to the first, but not than its staging."""
-    monkeypatch.setattr(evidence, "SKEW", timedelta())
+    monkeypatch.setattr(weighing, "SKEW", timedelta())
     made = stage()
     record = given(record_of(made, started=datetime.now(UTC).isoformat()))
     promote(store, made.id, stack=stack_of(made), target="nightly", records=[record])

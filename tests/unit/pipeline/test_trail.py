@@ -16,9 +16,9 @@ from cairn.build.engine.events import CacheStatistics
 from cairn.build.model import BuiltWheel
 from cairn.pipeline import trail
 from cairn.pipeline.trail import Link, StageSpan, TrailRequest, TrailResult, lay_out
-from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.promote import Promotion
+from cairn.release.weighing import Bypass
 from cairn.sources.checkout.describe import Checkout
 from cairn.stack import Stack
 from cairn.testing.record import Counts, Skip, TestRecord

@@ -12,7 +12,6 @@ import pytest
 from cairn.errors import GateError, UsageError
 from cairn.release import records
 from cairn.release.audit.audit import audit
-from cairn.release.gate.evidence import Bypass
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, manifest_of, yank
 from cairn.release.index.snapshot import Index
@@ -20,6 +19,7 @@ from cairn.release.new_version import next_stage
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish import stage
 from cairn.release.publish.files import publish
+from cairn.release.weighing import Bypass
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet

@@ -12,7 +12,6 @@ import pytest
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release import records
 from cairn.release.audit.audit import audit
-from cairn.release.gate.evidence import Bypass
 from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
@@ -24,6 +23,7 @@ from cairn.release.ledger import Ledger, NameTakenError
 from cairn.release.ledger_entries import Event
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish.files import publish
+from cairn.release.weighing import Bypass
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.faults import FaultyStore, Plan

@@ -24,7 +24,6 @@ from cairn.errors import CairnError, GateError
 from cairn.release import records
 from cairn.release.audit.audit import audit
 from cairn.release.gate import installation
-from cairn.release.gate.evidence import Bypass
 from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
@@ -35,6 +34,7 @@ from cairn.release.index.snapshot import Index, existing
 from cairn.release.ledger import NameTakenError
 from cairn.release.promote import Readmission, promote
 from cairn.release.publish import stage
+from cairn.release.weighing import Bypass
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts
 from cairn.wheels.wheelset import WheelSet

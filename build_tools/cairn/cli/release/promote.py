@@ -72,9 +72,9 @@ class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
 
 def _promote(request: Promote) -> Answer:
     from cairn.release import records
-    from cairn.release.gate.evidence import Bypass
     from cairn.release.promote import Readmission, RefusedError, promote
     from cairn.release.publish import mirror_lock
+    from cairn.release.weighing import Bypass
 
     if request.reason is not None and request.bypass is None and request.again is None:
         raise UsageError("--reason belongs to --bypass or --again", tip="say who vouches: --bypass WHO")

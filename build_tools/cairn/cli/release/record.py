@@ -17,8 +17,7 @@ from cairn.options import argument, option
 from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
-    from cairn.release.gate.evidence import Evidence
-    from cairn.release.records import SetRecords
+    from cairn.release.weighing import Evidence, SetRecords
     from cairn.store.protocol import Store
 
 

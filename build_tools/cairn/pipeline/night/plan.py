@@ -26,8 +26,8 @@ from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance.attest import Attester
-from cairn.release.records import SKEW
 from cairn.release.trust.signers import Trust
+from cairn.release.weighing import SKEW
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
 from cairn.store.protocol import MissingKeyError, Store

@@ -27,6 +27,7 @@ from cairn.release.pages import night_history, nights
 from cairn.release.pages.night_history import History, LegName, PastNight
 from cairn.release.pages.trends import Point, Trends, leg_of
 from cairn.release.pages.view import Night, Outcome, troubles
+from cairn.release.weighing import SKEW
 from cairn.stack import Stack
 from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none, replace
 
@@ -424,7 +425,7 @@ def overdue(
     for one in sorted(nights, key=lambda one: one.frozen):
         stack = f"{one.stack}, " if several else ""
         # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
-        if _age(one.frozen) < -records.SKEW:
+        if _age(one.frozen) < -SKEW:
             texts.append(f"{stack}{one.line}: the night {one.night} began at {one.frozen}")
         elif not one.refs and one.line in (lines or (one.line,)):
             newest.setdefault(one.line, {})[stack] = one

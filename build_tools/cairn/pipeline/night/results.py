@@ -18,8 +18,8 @@ from cairn.release.index.generation import now
 from cairn.release.index.listing import index_set
 from cairn.release.index.people import lock_name
 from cairn.release.index.snapshot import Index, read_set
-from cairn.release.records import StoredRecord
 from cairn.release.trust.signers import Signer
+from cairn.release.weighing import StoredRecord
 from cairn.store.protocol import Store
 from cairn.testing import junit
 from cairn.testing import record as test_record

@@ -17,10 +17,10 @@ from cairn.pipeline.night.plan import NightRun
 from cairn.release import records
 from cairn.release.gate import gate
 from cairn.release.gate.case import Case
-from cairn.release.gate.evidence import Bypass, Evidence
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
 from cairn.release.index.snapshot import read_set
+from cairn.release.weighing import Bypass, Evidence
 
 State = Literal["missing", "untested", "failed", "ready", "held", "promoted", "yanked", "unclear"]
 

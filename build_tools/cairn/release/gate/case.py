@@ -11,14 +11,13 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn.release.gate.evidence import Bypass
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef
 from cairn.release.index.listing import change_to_promote, index_set
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish.mirror_lock import MirrorLock
-from cairn.release.records import SetRecords
 from cairn.release.trust.signers import Trust
+from cairn.release.weighing import Bypass, SetRecords
 from cairn.stack import Project, Stack
 from cairn.store import transfer
 from cairn.store.protocol import Store

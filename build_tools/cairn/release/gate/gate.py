@@ -19,10 +19,9 @@ from packaging.utils import canonicalize_name
 import cairn
 from cairn.errors import CairnError
 from cairn.output.wording import short_id
-from cairn.release import rebuilds
-from cairn.release.gate import evidence, files_of_set, installation, users
+from cairn.release import rebuilds, weighing
+from cairn.release.gate import files_of_set, installation, users
 from cairn.release.gate.case import Case, Files, opened, ref
-from cairn.release.gate.evidence import Evidence, RecordRequirements
 from cairn.release.gate.installation import Installation
 from cairn.release.gate.judgement import Demand, GateReport, Outcome, Policy
 from cairn.release.index import keys
@@ -34,6 +33,7 @@ from cairn.release.provenance.evidence import builder_problems, builder_signers
 from cairn.release.provenance.judged import TESTED
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
+from cairn.release.weighing import Evidence, RecordRequirements
 from cairn.stack import RecordKind, Stack, policy
 from cairn.store.protocol import MissingKeyError
 from cairn.targets import in_order
@@ -114,7 +114,7 @@ def weigh(case: Case) -> Evidence:
             since=datetime.fromisoformat(case.staged) if case.staged else None,
             moment=case.moment,
         )
-        return evidence.weigh(requirements, case.set_records)
+        return weighing.weigh(requirements, case.set_records)
     except (CairnError, ValueError) as error:  # a time that is none
         return Evidence(
             open_failures=(str(error),), untested=case.wheel_set.targets, host_missing=(str(error),)

@@ -11,7 +11,7 @@ from typing import Literal
 
 from cairn import datafile, process
 from cairn.errors import CairnError
-from cairn.release.gate.evidence import Bypass
+from cairn.release.weighing import Bypass
 from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU
 

@@ -22,7 +22,7 @@ CAME_THROUGH: frozenset[Outcome] = frozenset({"good", "untested", "held"})
 """The outcomes that a leg ends in if nothing fails."""
 
 
-_BYPASS = re.compile("bypassed by [^;]+")  # in the caveat of a set (`gate.evidence.Bypass`)
+_BYPASS = re.compile("bypassed by [^;]+")  # in the caveat of a set (`weighing.Bypass`)
 
 
 class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):

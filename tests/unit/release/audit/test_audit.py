@@ -19,7 +19,6 @@ from cairn import datafile
 from cairn.errors import StoreError, UsageError
 from cairn.release.audit.audit import audit
 from cairn.release.audit.inventory import AuditReport
-from cairn.release.gate.evidence import Bypass
 from cairn.release.gate.judgement import Demand, GateReport, Outcome
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
@@ -27,6 +26,7 @@ from cairn.release.index import generation, keys
 from cairn.release.index.generation import FileEntry, Generation, digest_of
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance.judged import TESTED
+from cairn.release.weighing import Bypass
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.faults import FaultyStore, Plan

@@ -10,9 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn.release.gate import evidence
-from cairn.release.gate.evidence import Evidence, RecordRequirements
-from cairn.release.records import Answer, SetRecords, StoredRecord
+from cairn.release import weighing
+from cairn.release.weighing import Answer, Evidence, RecordRequirements, SetRecords, StoredRecord
 from cairn.stack import Floor
 from cairn.testing.record import Counts, TestedWheel, TestRecord
 from cairn.wheels import wheelset
@@ -34,13 +33,13 @@ def sealed(**place: Any) -> WheelSet:
 
 def weigh(made: WheelSet, *records: TestRecord, **asked: Any) -> Evidence:
     values: dict[str, Any] = {"wheel_set": made, "records": {"smoke": Floor()}, "moment": datetime.now(UTC)}
-    return evidence.weigh(RecordRequirements(**(values | asked)), kept(*records))
+    return weighing.weigh(RecordRequirements(**(values | asked)), kept(*records))
 
 
 def weigh_kept(made: WheelSet, *records: StoredRecord, **beside: Any) -> Evidence:
     """What records come to with what else is kept `beside` them."""
     asked = RecordRequirements(wheel_set=made, records={"smoke": Floor()}, moment=datetime.now(UTC))
-    return evidence.weigh(asked, SetRecords(records=records, **beside))
+    return weighing.weigh(asked, SetRecords(records=records, **beside))
 
 
 def test_a_passed_record_of_a_set_for_the_cpu_is_enough() -> None:

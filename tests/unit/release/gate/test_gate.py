@@ -21,7 +21,7 @@ from cairn.release.index.snapshot import Change, Index
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish_dists
-from cairn.release.records import Answer, SetRecords
+from cairn.release.weighing import Answer, SetRecords
 from cairn.stack import Floor, load, policy
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import TestPolicy

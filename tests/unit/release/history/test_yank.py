@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.release.gate.evidence import Bypass
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, set_of, yank
 from cairn.release.index.generation import ProjectState
@@ -22,6 +21,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import with_wheels
 from cairn.release.promote import promote
+from cairn.release.weighing import Bypass
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import stack_of

@@ -8,12 +8,12 @@ import pytest
 from cairn import targets as gpu
 from cairn.cli.main import main
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.release.gate.evidence import Bypass
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index, Snapshot, empty, existing, whole_id
 from cairn.release.promote import promote
 from cairn.release.publish.files import publish
 from cairn.release.publish.mirror import mirror
+from cairn.release.weighing import Bypass
 from cairn.store.folder import LocalStore
 from helpers.gate import stack_of, write_stack
 from helpers.release import audit, keys_of, make_set, make_wheel, stage_set

@@ -13,7 +13,6 @@ import pytest
 from cairn.errors import CairnError, GateError
 from cairn.release import records
 from cairn.release.audit import audit
-from cairn.release.gate.evidence import Bypass
 from cairn.release.history import yank
 from cairn.release.index import keys, listing
 from cairn.release.index.snapshot import Change, Index, Snapshot
@@ -23,6 +22,7 @@ from cairn.release.provenance.attest import KeyAttester
 from cairn.release.trust import root
 from cairn.release.trust.client import SignedStore
 from cairn.release.trust.metadata import MetadataError
+from cairn.release.weighing import Bypass
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import ON_GPU, data_of, failed_record, given, record_of, stack_of, stage_torch

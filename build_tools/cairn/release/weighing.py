@@ -10,43 +10,113 @@ has passed on the same hardware, or somebody has answered it by name. No bypass 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from typing import ClassVar
 
 from cairn import datafile
 from cairn.output.safe_text import require_lines, visible
 from cairn.output.wording import short_id
-from cairn.release import records as test_records
 from cairn.release.publish.compatibility import Platform
-from cairn.release.records import SKEW, SetRecords, StoredRecord
 from cairn.stack import Floor, RecordKind
 from cairn.targets import CPU, in_order
+from cairn.testing import record as test_record
 from cairn.testing.gpus.gpu import covers, matches
 from cairn.testing.record import HostTests, TestRecord
 from cairn.wheels.wheelset import WheelSet
 
+SKEW = timedelta(minutes=5)
+"""How far the clocks of two machines may differ."""
 
-class Bypass(datafile.Value):
-    """A user's word in place of a test on hardware; the pages then show the set as untested.
+
+class NamedReason(datafile.Value):
+    """A named user's reason for what the gate refuses without it.
 
     Attributes:
         who: the user to ask about it.
-        reason: why it may be released all the same.
+        reason: why it may be all the same.
 
     Raises:
         UsageError: either is blank, or has what a page or a terminal would not show as it is.
     """
 
+    WHAT: ClassVar[str]
+    TIP: ClassVar[str]
     who: str
     reason: str
 
     def __post_init__(self) -> None:
-        what, tip = "a bypass needs a name and a reason", "--bypass WHO --reason WHY"
-        require_lines(self.who, self.reason, what=what, tip=tip)
+        require_lines(self.who, self.reason, what=f"{self.WHAT} needs a name and a reason", tip=self.TIP)
+
+
+class Bypass(NamedReason):
+    """A reason to release a set without a test on hardware; the pages then show it as untested."""
+
+    WHAT, TIP = "a bypass", "--bypass WHO --reason WHY"
 
     def __str__(self) -> str:
         return f"bypassed by {self.who}: {self.reason}"
+
+
+class Answer(NamedReason, tag_field="schema", tag="cairn.answer/1"):
+    """A reason why a failed record does not count.
+
+    Attributes:
+        set_id: the set.
+        record: digest of the record.
+        when: RFC 3339 in UTC.
+    """
+
+    WHAT, TIP = "an answer", "--who WHO --reason WHY"
+    set_id: str
+    record: str
+    when: str
+
+
+class StoredRecord(datafile.Value):
+    """A test record in a store.
+
+    Attributes:
+        digest: of its bytes.
+        record: what it says.
+        doubt: why its signature does not prove where it comes from; None where it does, or none was asked.
+    """
+
+    digest: str
+    record: TestRecord
+    doubt: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetRecords:
+    """All test records and answers that a store has on a set.
+
+    Attributes:
+        records: those that can be read, by digest.
+        answers: those that can be read, each with the digest of its own bytes.
+        unusable: the digest in the name of what cannot be read or was changed, and what is wrong with it.
+        arrivals: digest of a record to its place among those that came, as the ledger has them.
+    """
+
+    records: tuple[StoredRecord, ...] = ()
+    answers: tuple[tuple[str, Answer], ...] = ()
+    unusable: tuple[tuple[str, str], ...] = ()
+    arrivals: Mapping[str, int] = field(default_factory=dict)
+
+    def having(self, given: Sequence[StoredRecord]) -> SetRecords:
+        """A copy with records that are not in the store yet."""
+        known = {one.digest for one in self.records}
+        new = [one for one in given if one.digest not in known]
+        last = 1 + max(self.arrivals.values(), default=0)
+        arrivals = {**self.arrivals, **dict.fromkeys((one.digest for one in new), last)}
+        return replace(self, records=(*self.records, *new), arrivals=arrivals)
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """The digests of all records and answers, to tell whether any were added."""
+        records = (one.digest for one in self.records)
+        return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,12 +208,27 @@ def _demanded(requirements: RecordRequirements) -> tuple[_Demanded, ...]:
     )
 
 
+def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:
+    """Why a record does not belong to a set, or None."""
+    if record.set_id != wheel_set.id:
+        return f"it is of the set {short_id(str(record.set_id))}"
+    own = [wheel.file_name for wheel in wheel_set.wheels]
+    return test_record.disagreement(record, wheel_set.sha256s, own)
+
+
+def from_the_future(record: TestRecord, moment: datetime) -> str | None:
+    """Why a record's time is impossible, because it lies in the future; None if it is not."""
+    if record.ended <= moment + SKEW:
+        return None
+    return f"it ended at {record.ended.astimezone(UTC):%Y-%m-%d %H:%M} UTC, which is yet to come"
+
+
 def weigh(requirements: RecordRequirements, set_records: SetRecords) -> Evidence:
     """Weigh the records of a set together with the answers to them."""
     objections = {item.digest: objection(requirements, item) for item in set_records.records}
     good = [item for item in set_records.records if objections[item.digest] is None]
     ran = [item for item in set_records.records if not any(_objections(requirements, item, on_host=True))]
-    open_failures, answered = _against(requirements, set_records, good, ran)
+    open_failures, answered = _against(requirements, set_records)
     by_demand = {
         one: [item.record for item in good if one.is_met_by(item.record)] for one in _demanded(requirements)
     }
@@ -229,12 +314,11 @@ def _host_objections(requirements: RecordRequirements, host: HostTests) -> Itera
 
 
 def _against(
-    requirements: RecordRequirements,
-    set_records: SetRecords,
-    good: list[StoredRecord],
-    ran: list[StoredRecord],
+    requirements: RecordRequirements, set_records: SetRecords
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The failures that stand against a set, and those that somebody has answered."""
+    good = [item for item in set_records.records if objection(requirements, item) is None]
+    ran = [item for item in set_records.records if not any(_objections(requirements, item, on_host=True))]
     answers = {
         answer.record: answer
         for _, answer in set_records.answers
@@ -273,9 +357,7 @@ def _against(
 def failures(wheel_set: WheelSet, set_records: SetRecords) -> tuple[str, ...]:
     """The failures that stand against a set, a sentence each, whatever a stack demands of it."""
     requirements = RecordRequirements(wheel_set=wheel_set, records={}, moment=datetime.now(UTC))
-    good = [item for item in set_records.records if objection(requirements, item) is None]
-    ran = [item for item in set_records.records if not any(_objections(requirements, item, on_host=True))]
-    return tuple(map(visible, _against(requirements, set_records, good, ran)[0]))
+    return tuple(map(visible, _against(requirements, set_records)[0]))
 
 
 def _overtaken(
@@ -331,7 +413,7 @@ def _objections(
     wheel_set, record = requirements.wheel_set, item.record
     if item.doubt:
         yield item.doubt
-    if problem := test_records.disagreement(record, wheel_set):
+    if problem := disagreement(record, wheel_set):
         yield problem
     # What passed on a host, and is untested for that, did run there.
     if record.verdict != "passed" and not (on_host and _passed_on_host(record)):
@@ -357,7 +439,7 @@ def _passed_on_host(record: TestRecord) -> bool:
 
 
 def _time_objections(requirements: RecordRequirements, record: TestRecord) -> Iterator[str]:
-    if problem := test_records.from_the_future(record, requirements.moment):
+    if problem := from_the_future(record, requirements.moment):
         yield problem
     if requirements.since is not None and record.began < requirements.since - SKEW:
         staged = f"{requirements.since:%Y-%m-%d %H:%M} UTC"
