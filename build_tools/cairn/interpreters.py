@@ -17,21 +17,29 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from cairn import files, isolation, process, requirements, venv
+from cairn import files, isolation, platforms, process, requirements, venv
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 
+_BASE_OF_CONDA = ("base", "root")
 _TIMEOUT = 60.0  # seconds that an interpreter may take to say what it is
-# What `_described` makes an `Interpreter` of. A free-threaded Python (PEP 703) has its own ABI.
+# What `describe` returns. A free-threaded Python (PEP 703) has its own ABI.
 _ASK = """
-import importlib.util, json, platform, sys, sysconfig
+import importlib.util, json, pathlib, platform, struct, sys, sysconfig
+has = lambda name: importlib.util.find_spec(name) is not None
 print(json.dumps({
     "release": sys.version,
-    "version": "%d.%d" % sys.version_info[:2],
+    "version": platform.python_version(),
     "platform": sysconfig.get_platform(),
     "implementation": platform.python_implementation(),
+    "bits": struct.calcsize("P") * 8,
     "free": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-    "pip": importlib.util.find_spec("pip") is not None,
+    "pip": has("pip"),
+    "venv": has("venv"),
+    "ensurepip": has("ensurepip"),
+    "headers": pathlib.Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
+    "system": sys.base_prefix == "/usr",
 }))
 """
 
@@ -46,6 +54,7 @@ class Interpreter:
         release: its `sys.version`: release, build, compiler.
         platform: what its wheels are for (PEP 425), such as `linux_x86_64`.
         has_pip: it can be asked for `-m pip`.
+        has_headers: its `Python.h` is there.
     """
 
     path: Path
@@ -53,6 +62,7 @@ class Interpreter:
     release: str
     platform: str
     has_pip: bool = field(default=True, compare=False)
+    has_headers: bool = field(default=True, compare=False)
 
     @property
     def tag(self) -> str:
@@ -68,6 +78,7 @@ def own() -> Interpreter:
         version=f"{sys.version_info.major}.{sys.version_info.minor}",
         release=sys.version,
         platform=_tag(sysconfig.get_platform()),
+        has_headers=Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
     )
 
 
@@ -114,31 +125,76 @@ def find_all(words: Sequence[str]) -> tuple[Interpreter, ...]:
     return tuple(interpreters)
 
 
+def describe(path: Path) -> dict[str, Any]:
+    """Return what an interpreter of any kind says of itself, by the names of `_ASK`.
+
+    Raises:
+        UsageError: it cannot be run, or is no Python.
+    """
+    try:
+        env = isolation.variables(isolation.Isolation.TOOL)
+        result = process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT, separate_stderr=True)
+        facts: dict[str, Any] = json.loads(result.output)
+        facts["system"]  # the last that it says
+    except (ProcessError, PrerequisiteError, OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{path} is not a Python that runs", tip="name the program, such as .venv/bin/python"
+        ) from error
+    return facts
+
+
 def ask(path: Path) -> Interpreter:
     """Query an interpreter for its version and platform.
 
     Raises:
         UsageError: it cannot be run, is not CPython, or a kind of it that wheels are not built for.
     """
-    try:
-        env = isolation.variables(isolation.Isolation.TOOL)
-        result = process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT, separate_stderr=True)
-        answer = json.loads(result.output)
-        interpreter = Interpreter(
-            path=path.absolute(),
-            version=answer["version"],
-            release=answer["release"],
-            platform=_tag(answer["platform"]),
-            has_pip=answer["pip"],
-        )
-    except (ProcessError, PrerequisiteError, OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path} is not a Python that runs", tip="name the program, such as .venv/bin/python"
-        ) from error
-    if answer["implementation"] != "CPython" or answer["free"]:
-        kind = "free-threaded CPython" if answer["free"] else answer["implementation"]
+    facts = describe(path)
+    if facts["implementation"] != "CPython" or facts["free"]:
+        kind = "free-threaded CPython" if facts["free"] else facts["implementation"]
         raise UsageError(f"{path} is {kind}, which wheels are not built for", tip="name a plain CPython")
-    return interpreter
+    return Interpreter(
+        path=path.absolute(),
+        version=".".join(facts["version"].split(".")[:2]),
+        release=facts["release"],
+        platform=_tag(facts["platform"]),
+        has_pip=facts["pip"],
+        has_headers=facts["headers"],
+    )
+
+
+def active() -> Path | None:
+    """Return the interpreter of the active environment in the user's shell; conda's base does not count."""
+    in_base = os.environ.get("CONDA_DEFAULT_ENV") in _BASE_OF_CONDA
+    for variable in ("VIRTUAL_ENV",) if in_base else ("VIRTUAL_ENV", "CONDA_PREFIX"):
+        if value := os.environ.get(variable, ""):
+            folder = Path(value)
+            # conda has python.exe in the environment's folder itself.
+            places = os.pathsep.join((str(platforms.here.programs_of(folder)), str(folder)))
+            if program := shutil.which("python", path=places):
+                return Path(program)
+            raise UsageError(
+                f"{variable} names {value}, which has no Python",
+                tip=f"unset {variable}, or name an interpreter with --python",
+            )
+    return None
+
+
+def is_ours(python: Path) -> bool:
+    """Whether an interpreter belongs to the environment in which Cairn is installed."""
+    return python.parent.resolve() == Path(sys.executable).parent.resolve() and sys.prefix != sys.base_prefix
+
+
+def of_user(named: Path | None) -> Path:
+    """Return the interpreter whose packages a user means.
+
+    It is the named one, else that of the active environment, else Cairn's own.
+
+    Raises:
+        UsageError: the variable of the active environment names a folder without a Python.
+    """
+    environment = named or active()
+    return Path(sys.executable) if environment is None or is_ours(environment) else environment
 
 
 def _at(word: str) -> Interpreter:

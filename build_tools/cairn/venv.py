@@ -202,7 +202,7 @@ def uv_program() -> str:
     except ModuleNotFoundError as error:
         if program := os.environ.get("UV") or shutil.which("uv"):
             return program
-        raise PrerequisiteError("uv, which this needs, is not here", tip=extras.line("release")) from error
+        raise PrerequisiteError("uv, which this needs, is not here", tip=extras.line("build")) from error
     try:
         return find_uv_bin()
     except FileNotFoundError as error:

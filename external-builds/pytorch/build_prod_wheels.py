@@ -8,7 +8,7 @@ try:
     from cairn import start
 except ModuleNotFoundError:
     print(
-        "error: Cairn is not installed: run `pip install -e .` in the root of this repository, "
+        "error: Cairn is not installed: run `pip install -e '.[build,test]'` in the root of this repository, "
         "or `python3 dev.py check`, which makes a .venv with it",
         file=sys.stderr,
     )

@@ -79,7 +79,13 @@ def check(jobs: Sequence[Job]) -> tuple[Job, ...]:
         ProblemsError: several.
     """
     jobs = tuple(_for_cpu(job) for job in jobs)
-    preflight.run([*preflight.checks(jobs), *(check for job in jobs for check in preflight.places(job))])
+    preflight.run(
+        [
+            *preflight.machine_checks(jobs),
+            *preflight.checks(jobs),
+            *(check for job in jobs for check in preflight.places(job)),
+        ]
+    )
     named = {text.partition("=")[0] for job in jobs for text in job.build_env}
     flags = [variables.TARGETS_FLAG] if all(job.targets is not None for job in jobs) else []
     if unseen := variables.unseen_by_builds(jobs[0].stack, named, flags=flags):
@@ -167,9 +173,11 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
     """Make the request for a job with the installed SDK; only here are the user's words interpreted.
 
     Raises:
-        UsageError: the SDK is of a different channel, or the job names a target that does not exist.
+        UsageError: the SDK is of a different channel, or the job names a target that does not exist, or that
+            the SDK has no code for.
     """
     if installed is not None:
+        preflight.sdk_targets(job, installed.info.targets)
         preflight.channel(job, installed.info.version)
         preflight.runtime_of_device_wheels(job, installed.info.version)
     # What the user did not say follows from the SDK, and where there is none from the stack.

@@ -6,20 +6,22 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from cairn import files
+from cairn import extras, files, platforms
 from cairn import targets as gpu
 from cairn.build import rocm_sdk
 from cairn.build.inputs import machine, source_tree, variables
 from cairn.build.model import Job
 from cairn.errors import (
     CairnError,
+    PrerequisiteError,
     ProblemsError,
     SourceError,
     SystemFailureError,
@@ -63,6 +65,33 @@ def run(checks: Iterable[Check]) -> None:
         raise ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
 
 
+def machine_checks(jobs: Sequence[Job]) -> Iterator[Check]:
+    """The checks that the machine, and this installation of Cairn, have all that builds run."""
+    yield functools.partial(extras.demand, "build")
+    yield functools.partial(_programs, jobs)
+
+
+def _programs(jobs: Sequence[Job]) -> None:
+    lacking = {} if shutil.which("git") else {"git": "git"}
+    of_host = [job for job in jobs if job.stack.host_compiler and job.stack.sdk is not None]
+    if of_host and platforms.here.stack_section() != "windows":  # ROCm's clang-cl compiles all there
+        named = {name for job in of_host for name, _, _ in (text.partition("=") for text in job.build_env)}
+        if "CXX" not in named and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+            lacking["a C++ compiler"] = "g++"
+        for python in {job.python.version: job.python for job in of_host}.values():
+            if not python.has_headers:
+                package = f"python{python.version}-dev"
+                lacking[f"Python.h of {python.path} ({package} on Debian)"] = package
+    if lacking:
+        apt = f"apt install {' '.join(lacking.values())}" if shutil.which("apt") else None
+        root = not hasattr(os, "geteuid") or os.geteuid() == 0
+        raise PrerequisiteError(
+            f"this machine lacks {', '.join(lacking)}",
+            tip="`cairn doctor --for build` says how to install it here",
+            line=apt if root or apt is None else f"sudo {apt}",
+        )
+
+
 def checks(jobs: Iterable[Job]) -> Iterator[Check]:
     """The checks before the SDK of any job is installed; they only read, a tree that jobs share only once."""
     checked: set[object] = set()
@@ -92,8 +121,8 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
     if for_cpu:
         named = dict(text.partition("=")[::2] for text in job.build_env)
         yield functools.partial(machine.require_host_compiler, named)
-    if not for_cpu and not job.install_rocm:
-        yield functools.partial(rocm_sdk.existing, job.environments() / "sdk", job.python)
+    if not for_cpu:
+        yield functools.partial(_sdk, job)
 
 
 def places(job: Job) -> Iterator[Check]:
@@ -101,6 +130,35 @@ def places(job: Job) -> Iterator[Check]:
     rooms = {job.output_dir.absolute(): 0, job.environments(): _ROOM, files.cache_dir(): 0}
     for folder, room in rooms.items():
         yield functools.partial(_writable, folder, room=room)
+
+
+def _sdk(job: Job) -> None:
+    """Check that there is an SDK, or that the index of the one to come has packages for the targets."""
+    if not job.install_rocm:
+        sdk_targets(job, rocm_sdk.existing(job.environments() / "sdk", job.python).info.targets)
+    elif job.targets is not None:
+        sdk_targets(job, rocm_sdk.offered_targets(job.sdk))
+
+
+def sdk_targets(job: Job, served: Sequence[str]) -> None:
+    """Check that an SDK has code for the targets that the job names.
+
+    Args:
+        job: whose targets the user named; without any, it is built for those of the SDK.
+        served: targets of the SDK; none where that is not known yet.
+
+    Raises:
+        UsageError: it has none for some: torch would be compiled for hours, and its first kernel would fail.
+    """
+    if job.targets is None or not served or job.for_cpu():
+        return
+    here = {name for target in served for name in gpu.that_run(gpu.parse_target_id(target).processor)}
+    requested = gpu.parse_targets(job.targets)
+    if lacking := [name for name in requested if gpu.parse_target_id(name).processor not in here]:
+        raise UsageError(
+            f"the ROCm SDK has no code for {', '.join(lacking)}: it is for {', '.join(served)}",
+            tip="leave them out of the targets, or install an SDK for them: --install-rocm --index-url URL",
+        )
 
 
 def channel(job: Job, version: str) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cairn import datafile, files, formats, isolation, process, venv
+from cairn import datafile, files, formats, isolation, package_index, process, venv
 from cairn import targets as gpu
 from cairn.build import cache, environments
 from cairn.build.environments import pip_install
@@ -30,6 +30,7 @@ from cairn.venv import PackageSource
 
 _MARKER = "cairn-sdk.json"
 _WAIT = 3600.0  # seconds that another run may take to make one
+_LIBRARIES = re.compile(r"\brocm-sdk-(?:libraries|device)-([a-z0-9-]+)\b")
 _SCRIPT = re.compile(r"(\.\./)+(bin|Scripts)/")  # of a RECORD: where an environment has its programs
 
 
@@ -253,6 +254,26 @@ def existing(env_dir: Path, python: Interpreter) -> InstalledSdk:
             tip="add --install-rocm --index-url URL, which installs one; URL is an index of ROCm packages",
         )
     return present
+
+
+def offered_targets(request: SdkRequest) -> tuple[str, ...]:
+    """Return the targets that an index has SDK packages for, by their names; none where those do not say.
+
+    The libraries of a family are in a package of its name, or the code for each target in one of its own:
+    `rocm-sdk-libraries-gfx110x-all`, `rocm-sdk-device-gfx1100`. Nothing is downloaded but the list of names.
+    """
+    families = {name.lower(): members for name, members in gpu.families().items()}
+    if request.family is not None:
+        return families.get(request.family.lower(), ())
+    if request.source.index_url is None or request.source.find_links:  # pip chooses among several places
+        return ()
+    served: list[str] = []
+    for name in set(_LIBRARIES.findall(package_index.page_of(request.source.index_url).lower())):
+        targets = families.get(name) or name.split("-")
+        if not set(targets) <= set(gpu.known_targets()):
+            return ()
+        served += targets
+    return gpu.in_order(served)
 
 
 def _place_for(python: Interpreter, env_dir: Path) -> Path:

@@ -391,6 +391,11 @@ def python(what: str, default: str = "Cairn's own") -> Any:
     return option(f"interpreter {what} (default: {default})", convert=converters.program)
 
 
+def tested_python() -> Any:
+    """`--python`, the interpreter that has what is tested (`interpreters.of_user`)."""
+    return python("that has the wheels", "that of the active environment, else Cairn's own")
+
+
 def work_dir(default: Path = Path(".cairn")) -> Any:
     """`--work-dir`."""
     return option(

@@ -82,6 +82,7 @@ def _details_of(error: CairnError) -> Sequence[str]:
         return error.reasons
     lines: list[str] = []
     for problem in error.problems if isinstance(error, ProblemsError) else ():
-        tip = _tip_of(problem)
+        # The line that brings what is missing is in that of all together.
+        tip = None if getattr(problem, "line", None) else _tip_of(problem)
         lines += [*_details_of(problem), f"{problem} ({tip})" if tip else str(problem)]
     return lines

@@ -65,7 +65,6 @@ _AT_ONCE = 16  # requests side by side
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
 _UPSTREAM = ("torch", "torchvision", "torchaudio")
 _MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
-_BASE_OF_CONDA = ("base", "root")
 _LOOK = "`cairn doctor --for install` says what keeps programs from it"
 _PROOF_TIMEOUT = 600.0  # seconds: the first call to a driver compiles, and torch may lie on a slow disk
 _MARK = "cairn-proof:"
@@ -271,50 +270,28 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
         NoEnvironmentError: there is none.
         UsageError: it does not run.
     """
-    active = _active_environment()
+    active = interpreters.active()
     if place is not None:
         path = platforms.here.python_of(place) if place.is_dir() else place
         same = active is not None and path.absolute().parent == active.absolute().parent
         return Destination(
             interpreter=interpreters.ask(path), origin="the active environment" if same else "--python"
         )
-    if active is not None and not (to_change and _is_ours(active)):
-        whose = ", Cairn's own" if _is_ours(active) else ""
+    if active is not None and not (to_change and interpreters.is_ours(active)):
+        whose = ", Cairn's own" if interpreters.is_ours(active) else ""
         return Destination(interpreter=interpreters.ask(active), origin=f"the active environment{whose}")
     if to_change:
         why = f"the active one, {sys.prefix}, is Cairn's own" if active else "none is active"
         raise NoEnvironmentError(f"there is no environment to install into: {why}", tip=MAKE_ONE)
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
         for name in ("python3", "python"):
-            if (program := shutil.which(name, path=folder)) and not _is_ours(Path(program)):
+            if (program := shutil.which(name, path=folder)) and not interpreters.is_ours(Path(program)):
                 with contextlib.suppress(UsageError):  # such as a stand-in that offers to install one
                     return Destination(
                         interpreter=interpreters.ask(Path(program)),
                         origin="the first on PATH: no environment is active",
                     )
     raise UsageError("there is no Python to install for", tip=MAKE_ONE)
-
-
-def _active_environment() -> Path | None:
-    """Return the interpreter of the active environment in the user's shell; conda's base does not count."""
-    in_base = os.environ.get("CONDA_DEFAULT_ENV") in _BASE_OF_CONDA
-    for variable in ("VIRTUAL_ENV",) if in_base else ("VIRTUAL_ENV", "CONDA_PREFIX"):
-        if value := os.environ.get(variable, ""):
-            folder = Path(value)
-            # conda has python.exe in the environment's folder itself.
-            places = os.pathsep.join((str(platforms.here.programs_of(folder)), str(folder)))
-            if program := shutil.which("python", path=places):
-                return Path(program)
-            raise UsageError(
-                f"{variable} names {value}, which has no Python",
-                tip=f"unset {variable}, or name an interpreter with --python",
-            )
-    return None
-
-
-def _is_ours(python: Path) -> bool:
-    """Whether an interpreter belongs to the environment in which Cairn is installed."""
-    return python.parent.resolve() == Path(sys.executable).parent.resolve() and sys.prefix != sys.base_prefix
 
 
 def _signed(address: str) -> tuple[SignedStore | None, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,8 @@ from pathlib import Path
 import msgspec
 
 from cairn import datafile, files, interpreters, isolation, owned, process
-from cairn.errors import ProcessError, TestsFailedError, UsageError
+from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
+from cairn.isolation import Isolation
 from cairn.output import Progress
 from cairn.stack import Floor, Stack
 from cairn.targets import CPU
@@ -419,21 +421,32 @@ def _record(
 
 @dataclass(frozen=True, kw_only=True)
 class InstalledResult:
-    """The verdict on the packages in Cairn's own environment, and the results if the run left any."""
+    """The verdict on the packages of an environment, and the results if the run left any."""
 
     judgement: Judgement
     outcome: JUnit | None
+
+
+def _require_torch(python: Path) -> None:
+    find = "import sys, importlib.util as util; sys.exit(util.find_spec('torch') is None)"
+    if process.run(
+        [python, "-I", "-c", find], env=isolation.variables(Isolation.TEST), check=False
+    ).returncode:
+        raise PrerequisiteError(
+            f"{python} has no torch to test", tip="name the interpreter that has it: --python PYTHON"
+        )
 
 
 def run_installed(
     tests: Path,
     arguments: tuple[str, ...],
     *,
+    python: Path,
     targets: tuple[str, ...] = (),
     timeout: float = 3600.0,
     on_line: Progress | None = None,
 ) -> InstalledResult:
-    """Run a folder of tests in this interpreter's own environment.
+    """Run a folder of tests in the environment of an interpreter, Cairn's own or a different one.
 
     They run from a copy, in a separate process, so that no source tree is imported in place of the installed
     packages.
@@ -441,29 +454,35 @@ def run_installed(
     Args:
         tests: the folder.
         arguments: pytest's.
+        python: the interpreter. Where it has no pytest, Cairn's is put at the end of its path.
         targets: the hardware that they must run on; none for whatever this machine has.
         timeout: seconds.
         on_line: called with each line of output.
 
     Raises:
         UsageError: there are no such tests.
+        PrerequisiteError: the interpreter has no torch.
     """
     if not tests.is_dir():
         raise UsageError(f"there are no smoke tests at {tests}")
+    _require_torch(python)
     with tempfile.TemporaryDirectory(prefix="cairn-smoke-") as folder:
         work = Path(folder)
         (work / "home").mkdir()
-        run = pytest_runs.run_beside(
-            Session(
-                folder=work / "session",
-                tests={tests.name: tests},
-                arguments=arguments,
-                variables=isolation.variables(isolation.Isolation.TEST, work / "home"),
-                timeout=timeout,
-                log=work / "log",
-                on_line=on_line,
-            )
+        session = Session(
+            folder=work / "session",
+            tests={tests.name: tests},
+            arguments=arguments,
+            variables=isolation.variables(Isolation.TEST, work / "home"),
+            timeout=timeout,
+            log=work / "log",
+            on_line=on_line,
         )
+        if python == Path(sys.executable):
+            run = pytest_runs.run_beside(session)
+        else:
+            pytest_runs.copy_pytest(work / "pytest")
+            run = pytest_runs.run_inside(python, work / "pytest", session)
     hardware = visible_gpus(kernel.gpu_names(), os.environ.get("ROCR_VISIBLE_DEVICES"))
     # No set says what the wheels are for, so the GPUs of this machine count as the targets.
     judgement = judge(

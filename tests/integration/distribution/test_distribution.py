@@ -10,6 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
+import venv
 import zipfile
 import zlib
 from importlib import metadata
@@ -20,6 +21,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn import shipped
+from helpers import tiny_stack
 from helpers.installed import Installed
 from helpers.trail import ROOT
 
@@ -123,6 +125,40 @@ def test_stacks_and_images_have_names_anywhere(program: Installed, tmp_path: Pat
     refused = program.run(*lock, cwd=work, code=2, **env)
     assert "the stack sample is the installed Cairn's own, whose files are the same for everybody" in refused
     assert "what to do: name a file of yours: --lock mirror.lock.toml" in refused
+
+
+def test_the_core_alone_diagnoses_and_plans_and_the_extra_that_it_names_builds(
+    program: Installed, tmp_path: Path
+) -> None:
+    """As a user installs it: by pip, from the wheel, into an environment that has nothing else."""
+    venv.create(tmp_path / "env", symlinks=True)
+    fresh = Installed(wheel=program.wheel, programs=tmp_path / "env/bin")
+    stack = tiny_stack.write(tmp_path / "stack")
+    # A uv or patchelf of the machine would hide what is missing.
+    env = {"PATH": f"{fresh.programs}:/usr/bin:/bin", "CAIRN_CACHE_DIR": str(tmp_path / "cache")}
+    pip = [sys.executable, "-m", "pip", "--python", str(fresh.programs / "python"), "install", "--no-compile"]
+    subprocess.run([*pip, "--quiet", str(program.wheel)], check=True, timeout=300)
+    place = ("--stack", stack, "--root-checkout-dir", tmp_path / "src")
+    said = fresh.run("doctor", "--for", "install", cwd=tmp_path, **env)
+    assert "Python: CPython" in said
+    fresh.run("checkout", "all", *place, cwd=tmp_path, **env)
+    assert "never built before" in fresh.run("build", "--dry-run", *place, cwd=tmp_path, **env)
+    output = ("--output-dir", tmp_path / "out")
+    doctor = fresh.run("doctor", "--stack", stack, cwd=tmp_path, code=3, **env)
+    refused = fresh.run("build", *place, *output, cwd=tmp_path, code=3, **env)
+    (line,) = {text.removeprefix("  what to do: ").strip() for text in refused.splitlines()[-1:]}
+    assert f"'{program.wheel}[build]'" in line
+    assert f"      {line}" in doctor.splitlines()
+    for name in ("build", "git", "jinja2", "pip", "requests", "uv", "wheel"):  # in one go
+        assert re.search(rf"does without: .*\b{name}\b", refused)
+    for command, extra in {"test smoke --set x": "test", "ci run --stack sample": "release"}.items():
+        (tmp_path / "x").touch()
+        assert f"[{extra}]'" in fresh.run(*command.split(), cwd=tmp_path, code=3, **env)
+    subprocess.run([*pip, "--quiet", f"{program.wheel}[build]"], check=True, timeout=300)
+    assert "tiny-1.0" in fresh.run("build", *place, *output, cwd=tmp_path, **env)
+    assert "Cairn" not in fresh.run("doctor", "--stack", stack, cwd=tmp_path, **env)
+    (wheel,) = (tmp_path / "out").glob("tiny-1.0-*.whl")
+    assert ": good" in fresh.run("wheel", "verify", wheel, cwd=tmp_path, **env)
 
 
 @pytest.mark.by_hand

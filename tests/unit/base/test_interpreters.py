@@ -10,8 +10,8 @@ from cairn.errors import PrerequisiteError, UsageError
 from helpers import pythons
 
 SAYS = """#!/bin/sh
-echo '{{"release": "{version}.1", "version": "{version}", "platform": "linux-x86_64",'
-echo '"implementation": "{kind}", "free": {free}, "pip": true}}'
+echo '{{"release": "{version}.1", "version": "{version}.1", "platform": "linux-x86_64",'
+echo '"implementation": "{kind}", "free": {free}, "pip": true, "headers": true, "system": false}}'
 """
 
 

@@ -1,6 +1,7 @@
 """What can be known before a build is said before the SDK is downloaded and anything is compiled."""
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ from cairn.sources.worktree import journal
 from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
 from helpers.build import project, repository
+from helpers.serving import serving
 from helpers.sources import git
 
 TORCH = project("torch", version_file="version.txt")
@@ -165,3 +167,48 @@ def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: Job) -> None:
     assert "is not hipified" not in said(dataclasses.replace(asked, targets="cpu"))
     git(wanted.checkouts["torch"], "tag", "THEROCK_HIPIFY_DIFFBASE")
     assert "is not hipified" not in said(asked)
+
+
+@pytest.mark.parametrize(
+    ("names", "asked", "said"),
+    [
+        (
+            ("rocm", "rocm-sdk-libraries-gfx110x-all"),
+            "gfx1100,gfx942",
+            "no code for gfx942: it is for gfx1100",
+        ),
+        (("rocm-sdk-device-gfx1100", "rocm-sdk-libraries"), "gfx110X-all", "no code for gfx1101, gfx1102"),
+        (("rocm-sdk-libraries-gfx1100-gfx942",), "gfx90a:xnack+", "no code for gfx90a:xnack+"),
+        (("rocm-sdk-libraries-gfx94x-dcgpu",), "gfx942:xnack-", None),
+        (("rocm-sdk-libraries-next",), "gfx942", None),  # a name that says nothing
+        (("rocm",), "gfx942", None),
+    ],
+)
+def test_targets_that_the_index_has_no_sdk_for_are_refused_before_the_download(
+    names: tuple[str, ...], asked: str, said: str | None, wanted: Job, tmp_path: Path
+) -> None:
+    for name in names:
+        (tmp_path / "index" / name).mkdir(parents=True)
+    with serving(tmp_path / "index") as url:
+        source = SdkRequest(source=PackageSource(index_url=f"{url}/"))
+        asking = dataclasses.replace(wanted, sdk=source, targets=asked, build_env=("TOKEN=1",))
+        text = str(refused(asking)) + "".join(map(str, getattr(refused(asking), "problems", ())))
+    assert "looks like a secret" in text
+    assert ("the ROCm SDK has no code" in text) is (said is not None)
+    assert said is None or said in text
+
+
+def test_targets_that_the_installed_sdk_has_no_code_for_are_refused(wanted: Job) -> None:
+    folder = wanted.environments() / "sdk"
+    marker = {"schema": "cairn.sdk-environment/1", "request": "", "digest": "0", "version": "7.10.0"}
+    places = dict.fromkeys(("root", "bin", "cmake"), str(wanted.environments()))
+    folder.mkdir(parents=True)
+    (folder / "cairn-sdk.json").write_text(json.dumps({**marker, **places, "targets": ["gfx1100"]}))
+    asking = dataclasses.replace(wanted, targets="gfx1100,gfx1101", install_rocm=False)
+    with pytest.raises(UsageError, match="has no code for gfx1101: it is for gfx1100"):
+        job.run((asking,))
+    with pytest.raises(UsageError, match="has no code for gfx1101"):
+        job.plans_of((asking,))
+    generic = json.dumps({**marker, **places, "targets": ["gfx11-generic"]})
+    (folder / "cairn-sdk.json").write_text(generic)
+    assert job.plans_of((asking,))[0].request.targets == ("gfx1100", "gfx1101")

@@ -99,6 +99,9 @@ def develop(request: DevelopOptions, jobs: Sequence[Job]) -> list[Piece]:
     Raises:
         UsageError: they describe several.
     """
+    from cairn import extras
+
+    extras.demand("build")  # which the module takes when it is loaded
     from cairn.build import develop
 
     if len(jobs) > 1:
@@ -269,12 +272,11 @@ def _run_for_gpu(request: Run, chosen: str) -> Answer:
         root=request.root_checkout_dir or stacks.checkouts_folder(stack),
     )
     takes = dict(gpu_build.say(build))
-    if build.makes_sdk:
-        extras.demand("release")
     if request.dry_run:
         return Answer(
             {"targets": build.targets, **takes}, [f"{word:<9} {text}" for word, text in takes.items()]
         )
+    extras.demand("release" if build.makes_sdk else "build")  # before anything is checked out
     for word, text in takes.items():
         console.current().info(f"{word:<9} {text}")
     return built_wheels(gpu_build.run(build, files.cache_dir() / "sdks"))
@@ -322,5 +324,5 @@ def _rows(wheels: Iterable[tuple[BuiltWheel, tuple[str, ...]]]) -> Iterator[tupl
 
 
 COMMANDS = {
-    "run": command(Run, _run, needs="build"),
+    "run": command(Run, _run),
 }

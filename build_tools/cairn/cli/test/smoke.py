@@ -80,4 +80,4 @@ def _text(result: SmokeResult) -> Iterator[str]:
     yield f"record: {result.record_path}"
 
 
-COMMANDS = {"smoke": command(Smoke, _smoke, needs="release")}
+COMMANDS = {"smoke": command(Smoke, _smoke, needs="test")}

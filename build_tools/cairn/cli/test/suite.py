@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +49,7 @@ class RunSuite(SuiteOptions):
 
 
 def _run_suite(request: RunSuite) -> Answer:
+    from cairn import interpreters
     from cairn.testing.install_set import Tested
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest
@@ -61,7 +61,7 @@ def _run_suite(request: RunSuite) -> Answer:
     elif request.index_url or request.find_links:
         raise UsageError("an index was named, but no set to install", tip="name it with --set")
     else:
-        tested = Tested(python=request.python or Path(sys.executable), variables=request.variables())
+        tested = Tested(python=interpreters.of_user(request.python), variables=request.variables())
     return suite_options.run(fill(SuiteRequest, request, suite=suite, tested=tested, **values), request)
 
 
@@ -228,6 +228,7 @@ def _solved_line(solved: Solved) -> str:
 
 
 def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
+    from cairn import interpreters
     from cairn.testing.install_set import Tested
     from cairn.testing.skips import ids
     from cairn.testing.suite import suite_toml
@@ -247,7 +248,7 @@ def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
         SuiteRequest,
         request,
         suite=suite,
-        tested=Tested(python=request.python or Path(sys.executable), variables=request.variables()),
+        tested=Tested(python=interpreters.of_user(request.python), variables=request.variables()),
         choice=Choice(include=present),
         skips=entries,
         only_skipped=True,
@@ -276,8 +277,8 @@ def _try_skipped(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
 
 
 COMMANDS = {
-    "suite": command(RunSuite, _run_suite, needs="release"),
+    "suite": command(RunSuite, _run_suite, needs="test"),
     "merge": command(Merge, _merge),
     "shards": command(Shards, _shards),
-    "retry": command(Retry, _retry, needs="release"),
+    "retry": command(Retry, _retry, needs="test"),
 }

@@ -121,7 +121,7 @@ class LimitOptions(ConfigOptions):
         metavar="NAME=VALUE",
     )
     output_dir: Path = common.output_dir(default=Path("suite"))
-    python: Path | None = common.python("that has the wheels")
+    python: Path | None = common.tested_python()
 
     def variables_by_name(self) -> dict[str, str]:
         """The variables that `--test-env` names.

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cairn import converters
+from cairn import converters, extras
 from cairn.cli import binder
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece
@@ -41,12 +40,13 @@ class HardwareOptions:
 class Smoke(HardwareOptions):
     """Options of the script.
 
-    Run sample computations on the PyTorch that is installed in this environment. Without a GPU, the tests
-    that need one are skipped.
+    Run sample computations on the PyTorch that is installed in the active environment, or in that of Cairn.
+    Without a GPU, the tests that need one are skipped.
 
         python run_pytorch_smoke_tests.py -- --log-cli-level=INFO -v
     """
 
+    python: Path | None = common.tested_python()
     pytest_args: tuple[str, ...] = argument("-- PYTEST ARGS", "passed on to pytest", nargs="*")
     tests: Path
 
@@ -61,15 +61,21 @@ def run_pytorch_smoke_tests(script: Path) -> Parser:
 
 
 def _run_smoke_tests(request: Smoke) -> list[Piece]:
+    from cairn import interpreters
     from cairn.testing.smoke import run_installed
 
+    extras.demand("test")
     judgement = run_installed(
-        request.tests, request.pytest_args, targets=request.targets(), on_line=console.current().out
+        request.tests,
+        request.pytest_args,
+        python=interpreters.of_user(request.python),
+        targets=request.targets(),
+        on_line=console.current().out,
     ).judgement
     if judgement.verdict != "passed":
         raise TestsFailedError(
             f"the smoke tests did not pass: {judgement.reason}",
-            tip="the lines above say why; is torch installed in this environment?",
+            tip="the lines above say why",
         )
     return [f"passed: {judgement.reason}"]
 
@@ -83,9 +89,9 @@ if TYPE_CHECKING:
 class RunTests(SuiteOptions, HardwareOptions):
     """Options of the script.
 
-    Run PyTorch's own tests on the PyTorch that is installed in this environment, but those of skip-tests.
-    The sources must be of the wheel's commit. The tests are copied out of them, and run module by module
-    in processes of their own: a test that crashes or hangs costs itself alone.
+    Run PyTorch's own tests, but those of skip-tests, on the PyTorch that is installed in the active
+    environment, or in that of Cairn. The sources must be of the wheel's commit. The tests are copied out of
+    them, and run module by module in processes of their own: a test that crashes or hangs costs itself alone.
 
         python run_pytorch_tests.py --pytorch-dir pytorch --amdgpu-family gfx94X-dcgpu --include
         test_nn test_torch -- -x
@@ -107,7 +113,6 @@ class RunTests(SuiteOptions, HardwareOptions):
         choices=("unique", "all"),
     )
     output_dir: Path = common.output_dir(default=Path("pytorch-tests"))
-    python: Path | None = common.python("that has PyTorch")
 
 
 def run_pytorch_tests(script: Path) -> Parser:
@@ -125,11 +130,13 @@ def run_pytorch_tests(script: Path) -> Parser:
 
 
 def _run_tests(request: RunTests) -> Answer:
+    from cairn import interpreters
     from cairn.testing.gpus import kernel
     from cairn.testing.install_set import Tested
     from cairn.testing.suite import suite_toml
     from cairn.testing.suite.run import SuiteRequest
 
+    extras.demand("test")
     targets = request.targets()
     if targets and targets != ("cpu",) and not kernel.gpu_names():
         raise PrerequisiteError(
@@ -137,7 +144,7 @@ def _run_tests(request: RunTests) -> Answer:
             tip="leave --amdgpu-family out to run what needs none",
         )
     tested = Tested(
-        python=request.python or Path(sys.executable),
+        python=interpreters.of_user(request.python),
         variables=request.variables(),
         family=request.amdgpu_family,
         targets=targets,

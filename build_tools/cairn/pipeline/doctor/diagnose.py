@@ -136,6 +136,7 @@ _CHECKS: tuple[Check, ...] = (
     system_checks.windows,
     system_checks.encoding,
     tool_checks.python,
+    tool_checks.extras,
     tool_checks.git,
     tool_checks.compiler,
     tool_checks.build_tools,

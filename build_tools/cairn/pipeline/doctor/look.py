@@ -6,7 +6,6 @@ Linux's files are read below a root folder, so that tests can describe any machi
 from __future__ import annotations
 
 import contextlib
-import json
 import locale
 import os
 import platform
@@ -17,7 +16,7 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
-from cairn import files, isolation, platforms, process
+from cairn import extras, files, interpreters, platforms, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.image_engines import ENGINES
 from cairn.pipeline.doctor.model import Device, Disk, GpuFacts, Machine, PythonFacts, System, WindowsFacts
@@ -55,18 +54,6 @@ _HARMLESS = {
     "core.eol": ("lf",),
 }
 _GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
-_ASK = """
-import importlib.util, json, pathlib, platform, struct, sys, sysconfig
-print(json.dumps({
-    "version": platform.python_version(),
-    "implementation": platform.python_implementation(),
-    "bits": struct.calcsize("P") * 8,
-    "venv": importlib.util.find_spec("venv") is not None,
-    "ensurepip": importlib.util.find_spec("ensurepip") is not None,
-    "headers": pathlib.Path(sysconfig.get_paths()["include"], "Python.h").is_file(),
-    "system": sys.base_prefix == "/usr",
-}))
-"""
 
 
 def here(
@@ -81,7 +68,7 @@ def here(
         environment: the variables; ours by default.
     """
     variables = os.environ if environment is None else environment
-    release = _os_release(root)
+    release, facts = _os_release(root), interpreters.describe(python)
     memory, free = platforms.here.memory(root) or (None, None)
     kind: System = "darwin" if platforms.here.name() == "darwin" else "linux"
     windows = None
@@ -107,7 +94,15 @@ def here(
         memory=memory,
         memory_free=free,
         open_files=_open_files(),
-        python=python_facts(python),
+        python=PythonFacts(
+            **{name: value for name, value in facts.items() if name in PythonFacts.__struct_fields__},
+            path=str(python),
+        ),
+        extras={
+            extra: (", ".join(lacking), extras.line(extra))
+            for extra in ("build", "test")
+            if (lacking := extras.missing(extra))
+        },
         programs=program_versions(),
         git_settings=git_settings(variables),
         disks=disks(work, root),
@@ -306,23 +301,6 @@ def groups() -> tuple[str, ...]:
         user = ""
     ours = set(os.getgroups())
     return tuple(sorted(one.gr_name for one in grp.getgrall() if one.gr_gid in ours or user in one.gr_mem))
-
-
-def python_facts(path: Path) -> PythonFacts:
-    """Ask an interpreter to describe itself.
-
-    Raises:
-        PrerequisiteError: it is not one.
-    """
-    env = isolation.variables(isolation.Isolation.TOOL)
-    try:
-        facts = json.loads(process.run([path, "-I", "-c", _ASK], env=env, timeout=_TIMEOUT).output)
-        return PythonFacts(path=str(path), **facts)
-    except (ProcessError, ValueError, TypeError) as error:
-        raise PrerequisiteError(
-            f"{path} does not run as a Python",
-            tip="name an interpreter with --python, such as /usr/bin/python3",
-        ) from error
 
 
 def program_versions() -> dict[str, str]:

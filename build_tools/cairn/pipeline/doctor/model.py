@@ -164,6 +164,7 @@ class Machine(Value):
         python: the interpreter.
         programs: version by name, of the programs that are on PATH; empty where one does not say.
         git_settings: by name, the user's settings of git that change files, and git's variables that are set.
+        extras: by each extra of Cairn that is not whole: what it lacks, and the line that installs it.
         disks: the folders that are written to.
         gpu: AMD's GPUs.
         groups: names of those that we are in.
@@ -188,6 +189,7 @@ class Machine(Value):
     python: PythonFacts
     programs: Mapping[str, str] = msgspec.field(default_factory=dict)
     git_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    extras: Mapping[str, tuple[str, str]] = msgspec.field(default_factory=dict)
     disks: tuple[Disk, ...] = ()
     gpu: GpuFacts = msgspec.field(default_factory=GpuFacts)
     groups: tuple[str, ...] = ()

@@ -136,6 +136,13 @@ def compiler(machine: Machine, need: Need) -> Iterator[Finding]:
         )
 
 
+def extras(machine: Machine, need: Need) -> Iterator[Finding]:
+    """Check the packages that Cairn needs for the job beside its core."""
+    if need.purpose in machine.extras:
+        lacking, line = machine.extras[need.purpose]
+        yield missing("Cairn", f"its extra {need.purpose} is not installed: {lacking}", fix=line)
+
+
 def build_tools(machine: Machine, need: Need) -> Iterator[Finding]:
     """Check CMake and ninja, which come with the build requirements, and compiler caches."""
     if not need.builds:

@@ -15,12 +15,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from cairn import datafile, platforms
 from cairn.errors import UsageError
+
+if TYPE_CHECKING:  # what nobody signed is read, and installed, without cryptography
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 PRIVATE_NAME, PUBLIC_NAME = "cairn-sign.key", "cairn-sign.pub"
 """The files that `create` writes."""
@@ -52,6 +54,8 @@ class PublicKey:
 
     def holds(self, signature: bytes, message: bytes) -> bool:
         """Whether the private key made this signature of this message."""
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
         try:
             self._key.verify(signature, message)
         except InvalidSignature:
@@ -61,7 +65,7 @@ class PublicKey:
     @classmethod
     def of_raw(cls, public: str, key_id: str) -> PublicKey:
         """The key with these 32 bytes in hex, under the id that a root gives it."""
-        key = cls(Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)))
+        key = cls(_ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)))
         key.key_id = key_id
         return key
 
@@ -77,7 +81,7 @@ class PublicKey:
         Raises:
             UsageError: it is not an Ed25519 key.
         """
-        return cls(Ed25519PublicKey.from_public_bytes(_raw_of(data, _PUBLIC, name)))
+        return cls(_ed25519().Ed25519PublicKey.from_public_bytes(_raw_of(data, _PUBLIC, name)))
 
     def pem(self) -> bytes:
         """The key as a PEM file."""
@@ -113,6 +117,12 @@ class Signer:
         return _pem_of(self._key.private_bytes_raw(), _PRIVATE)
 
 
+def _ed25519() -> ModuleType:
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
+
+    return ed25519
+
+
 def _pem_of(raw: bytes, kind: tuple[str, bytes]) -> bytes:
     text = base64.b64encode(kind[1] + raw).decode()
     return f"-----BEGIN {kind[0]} KEY-----\n{text}\n-----END {kind[0]} KEY-----\n".encode()
@@ -145,7 +155,7 @@ def create(folder: Path) -> PublicKey:
     for path in (private, public):
         if path.exists() or path.is_symlink():
             raise UsageError(f"{path} is there already", tip="name a new folder with --output-dir")
-    key = Signer(Ed25519PrivateKey.generate())
+    key = Signer(_ed25519().Ed25519PrivateKey.generate())
     # Made with its final mode: at no moment could others open it. O_EXCL follows no link.
     with os.fdopen(os.open(private, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(key.pem())
@@ -170,7 +180,7 @@ def _signer(data: bytes, name: str) -> Signer:
     if b"ENCRYPTED" in data:
         tip = f"give it without one, from a place that others cannot read: openssl pkey -in {name}"
         raise UsageError(f"{name} is protected by a passphrase", tip=tip)
-    return Signer(Ed25519PrivateKey.from_private_bytes(_raw_of(data, _PRIVATE, name)))
+    return Signer(_ed25519().Ed25519PrivateKey.from_private_bytes(_raw_of(data, _PRIVATE, name)))
 
 
 def chosen_signer(path: Path | None) -> Signer | None:

@@ -151,7 +151,7 @@ def test_a_run_says_what_a_cluster_needs(tmp_path: Path, call: Call, monkeypatch
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr("cairn.cluster.dask_executor", raising=False)
     _, err = call(tmp_path, "run", "--executor", "dask", *scheduler, code=3)
-    assert "pip install 'cairn-wheels[cluster]'" in err
+    assert f"pip install --editable '{ROOT}[cluster]'" in err
 
 
 def test_ctrl_c_stays_what_it_was_where_jobs_are_submitted(tmp_path: Path, call: Call) -> None:

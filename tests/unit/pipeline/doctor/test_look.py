@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.errors import PrerequisiteError
+from cairn.errors import UsageError
 from cairn.pipeline.doctor import look
 
 MOUNTS = (
@@ -95,8 +95,8 @@ def test_something_that_is_no_python(tmp_path: Path) -> None:
         program = tmp_path / f"python{number}"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-        with pytest.raises(PrerequisiteError, match="does not run as a Python"):
-            look.python_facts(program)
+        with pytest.raises(UsageError, match="is not a Python that runs"):
+            look.here(tmp_path, program)
 
 
 @pytest.mark.parametrize(
