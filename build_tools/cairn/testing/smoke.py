@@ -430,7 +430,7 @@ class InstalledResult:
 def _require_torch(python: Path) -> None:
     find = "import sys, importlib.util as util; sys.exit(util.find_spec('torch') is None)"
     if process.run(
-        [python, "-I", "-c", find], env=isolation.variables(Isolation.TEST), check=False
+        [python, "-I", "-c", find], env=isolation.variables(Isolation.TOOL), check=False
     ).returncode:
         raise PrerequisiteError(
             f"{python} has no torch to test", tip="name the interpreter that has it: --python PYTHON"

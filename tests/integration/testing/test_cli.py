@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -6,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cairn import venv
 from cairn.cli.main import main
+from cairn.errors import PrerequisiteError
 from cairn.testing import record
 from cairn.testing.gpus.kernel import gpu_names
 from cairn.wheels import wheelset as wheel_sets
@@ -119,14 +122,43 @@ def test_a_set_that_is_not_there_is_called_that(
     assert "there is no file /none" in capsys.readouterr().err
 
 
-def run_script(tmp_path: Path, test: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a copy of the script that has other tests beside it."""
+def environment_with_torch(tmp_path: Path) -> Path:
+    """Make an environment with an empty torch, and nothing else."""
+    environment = venv.create(tmp_path / "torch env")
+    (environment.site_packages / "torch").mkdir()
+    (environment.site_packages / "torch/__init__.py").touch()
+    return environment.path
+
+
+def run_script(
+    tmp_path: Path, test: str, *words: str, active: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a copy of the script with other tests beside it; an environment with a torch is active."""
     folder = tmp_path / "scripts"
     (folder / "smoke-tests").mkdir(parents=True)
     shutil.copy2(SCRIPT, folder / SCRIPT.name)
     (folder / "smoke-tests" / "test_it.py").write_text(test, encoding="utf-8")
+    env = {**os.environ, "VIRTUAL_ENV": str(active or environment_with_torch(tmp_path))}
     command = [sys.executable, str(folder / SCRIPT.name), *words]
-    return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_script_says_where_torch_is_missing_and_how_to_name_another_python(
+    tmp_path: Path, *, named: bool
+) -> None:
+    text = "import sys\ndef test_a():\n    import torch\n    assert 'torch env' in sys.prefix\n"
+    environment = environment_with_torch(tmp_path)
+    cairns = Path(sys.executable).parents[1]  # active, and without torch
+    words = ("--python", str(venv.describe(environment).python)) if named else ()
+    done = run_script(tmp_path, text, *words, active=cairns)
+    if named:
+        assert done.returncode == 0, done.stdout + done.stderr
+        return
+    assert done.returncode == PrerequisiteError.exit_code
+    first, second = done.stderr.splitlines()
+    assert first == f"error: {sys.executable} has no torch to test"
+    assert "--python" in second
 
 
 def test_the_script_passes_arguments_on_to_pytest(tmp_path: Path) -> None:
@@ -161,9 +193,8 @@ def test_the_script_fails_when_nothing_was_proved(tmp_path: Path, text: str, rea
 
 
 def test_the_script_tests_what_is_installed_and_not_the_folder_it_is_called_in(tmp_path: Path) -> None:
-    (tmp_path / "packaging.py").write_text("raise RuntimeError('the source tree was imported')\n")
-    text = "import packaging\ndef test_a():\n    assert 'site-packages' in packaging.__file__\n"
-    done = run_script(tmp_path, text)
+    (tmp_path / "torch.py").write_text("raise RuntimeError('the source tree was imported')\n")
+    done = run_script(tmp_path, "import torch\ndef test_a():\n    assert 'site-packages' in torch.__file__\n")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
