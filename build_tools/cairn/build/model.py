@@ -68,12 +68,14 @@ class InstalledSdk:
         info: its version and folders.
         digest: sha256 over what is installed, part of every cache key.
         files: its distributions, file name to sha256; empty for one that an older Cairn installed.
+        source: where pip found it.
     """
 
     environment: Path
     info: SdkInfo
     digest: str
     files: Mapping[str, str] = field(default_factory=dict)
+    source: PackageSource = field(default_factory=PackageSource)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,12 +46,17 @@ class _Marker(datafile.Value, tag_field="schema", tag="cairn.sdk-environment/1")
     cmake: str
     python: str = ""  # the only one that its packages are for; empty for any
     files: Mapping[str, str] = {}
+    index_url: str | None = None
+    find_links: tuple[str, ...] = ()
 
     def sdk(self, environment: Path) -> InstalledSdk:
         """The SDK in this environment."""
         folders = {"root": Path(self.root), "bin": Path(self.bin), "cmake": Path(self.cmake)}
         info = rocm.SdkInfo(version=self.version, targets=self.targets, **folders)
-        return InstalledSdk(environment=environment, info=info, digest=self.digest, files=self.files)
+        source = PackageSource(index_url=self.index_url, find_links=self.find_links)
+        return InstalledSdk(
+            environment=environment, info=info, digest=self.digest, files=self.files, source=source
+        )
 
 
 def recipe(stack: Stack) -> tuple[Sdk, Path, str]:
@@ -203,6 +208,10 @@ def _described(
         targets=info.targets,
         python="" if _is_for_any_python(env.site_packages) else python.version,
         files={file.file_name: file.sha256 for file in of_sdk if file.sha256},
+        index_url=request.source.index_url,
+        find_links=tuple(
+            str(Path(link).absolute()) if Path(link).is_dir() else link for link in request.source.find_links
+        ),
         **{name: str(getattr(info, name)) for name in ("root", "bin", "cmake")},
     )
 

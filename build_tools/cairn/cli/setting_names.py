@@ -9,6 +9,7 @@ tests/unit/cli/test_settings.py.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 from cairn.errors import UsageError
@@ -54,7 +55,7 @@ extract-concurrency
 find-links flatten floor forbid force from
 generation gitrepo-origin good good-within gpu-policy
 hashes host
-image include index index-url install-rocm installer
+image include index index-url install install-rocm installer
 jump
 keep keep-archives keep-last
 later leg library library-path like lock
@@ -74,6 +75,18 @@ version
 wheel who whole
 """
 FREE, GUARDED = frozenset(_FREE.split()), frozenset(_GUARDED.split())
+_OF_PROJECT = re.compile(r"build-[a-z0-9-]+|[a-z0-9-]+-dir")
+_ALIKE = 0.85  # of difflib: `ouput-dir` is a mistyped option, `boxes-dir` the folder of a project
+
+
+def is_of_project(name: str) -> bool:
+    """Whether a name can be an option that `build_prod_wheels.py` has for a project of somebody's stack."""
+    import difflib
+
+    known = FREE | GUARDED
+    return _OF_PROJECT.fullmatch(name) is not None and not difflib.get_close_matches(
+        name, known, cutoff=_ALIKE
+    )
 
 
 def check(setting: Setting, *, own: Collection[str] | None = None) -> None:
@@ -87,7 +100,7 @@ def check(setting: Setting, *, own: Collection[str] | None = None) -> None:
         UsageError: there is no such option.
     """
     known = (FREE | GUARDED if own is None else frozenset(own)) - NOT_SETTINGS
-    if setting.name not in known:
+    if setting.name not in known and not (own is None and is_of_project(setting.name)):
         where = f" of `cairn {setting.section}`" if setting.section and own is not None else ""
         raise UsageError(
             f"{setting.origin}: there is no option {setting.name!r}{where}",
@@ -112,7 +125,7 @@ def refuse_untrusted(setting: Setting, *, is_trusted: bool) -> None:
             f"{setting.origin}: {what} a person's, and not for the file of a project",
             tip="`cairn config set` puts it into your own file",
         )
-    if not is_trusted and setting.name not in FREE:
+    if not is_trusted and setting.name not in FREE and not is_of_project(setting.name):
         raise UsageError(
             f"{setting.origin} sets {setting.name}, which a project's file may do only in a folder that you "
             "trust",

@@ -7,8 +7,10 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from cairn import stack as stacks
 from cairn.cli import binder, common_options, main, setting_names, setting_values
 from cairn.cli.parser import Parser
 from cairn.cli.upstream import build_prod_wheels
@@ -276,6 +278,29 @@ def test_a_folder_below_a_home_that_is_not_known_is_one_line(
 def test_what_a_file_says_to_other_commands_does_not_disturb(here: Path) -> None:
     write_user(here, "targets = 'gfx942'\nstore = 's'\n[command.build]\njobs = 'nonsense'")
     assert value_of(*LOG).endswith("/user/s")  # type: ignore[union-attr, attr-defined]
+
+
+@pytest.mark.parametrize("place", ["user", "project"])
+def test_the_folder_of_a_project_of_ones_own_stack_disturbs_no_other_command(place: str, here: Path) -> None:
+    text = "boxes-dir = 'a folder'\nbuild-boxes = true\naiter-dir = 'a folder'"
+    if place == "user":
+        write_user(here, text)
+    else:
+        (here / "cairn.toml").write_text(text)
+    assert main.make_parser().parse_args([*LOG, "--store", "s"])
+    box = msgspec.structs.replace(stacks.load(Path("sample")).projects[0], name="boxes", flag=None)
+    script = build_prod_wheels.make_parser(Path("build_prod_wheels.py"), (box,))
+    (here.parent / "user" / "a folder").mkdir(parents=True, exist_ok=True)
+    values = vars(script.parse_args(["build", "--output-dir", "out"]))
+    assert values["folder of boxes"].name == "a folder"
+
+
+@pytest.mark.parametrize("name", ["ouput-dir", "torch-dri", "build-numbr", "boxes"])
+def test_a_mistyped_option_is_no_project(name: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_user(here, f"{name} = 'x'")
+    with pytest.raises(SystemExit):
+        main.make_parser().parse_args([*LOG])
+    assert f"there is no option {name!r}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

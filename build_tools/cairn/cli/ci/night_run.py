@@ -168,12 +168,6 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     from cairn.pipeline.night.driver import DriveRequest
     from cairn.pipeline.night.steps import Container, Settings
 
-    if request.choice.lines:
-        raise UsageError("a night has one line", tip="name it with --line")
-    if request.how.image:
-        raise UsageError(
-            "--image is of workflows, which run builds in it", tip="run the whole of it in that image"
-        )
     night = request.night or f"{datetime.now(UTC):%Y%m%d-%H%M%S}"
     stack = stacks.load(request.stack)
     config = matrix_toml.load_matrix_toml(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
@@ -265,4 +259,5 @@ def _ended(driven: Driven) -> Answer:
     return Answer(driven.report, text, exit_code=driven.code)
 
 
-COMMANDS = {"run": command(Run, _run, needs="release")}
+# A night has one line, and workflows alone run builds in an image.
+COMMANDS = {"run": command(Run, _run, needs="release", omit=("lines", "image"))}

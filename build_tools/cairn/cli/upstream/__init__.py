@@ -19,8 +19,9 @@ def parsers() -> Iterator[ArgumentParser]:
     from cairn import stack
     from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
 
-    yield build_prod_wheels.make_parser(Path("build_prod_wheels.py"), stack.load(Path("pytorch")).projects)
-    for name in ("torch", "audio", "vision", "triton", "apex"):
+    projects = stack.load(Path("pytorch")).projects
+    yield build_prod_wheels.make_parser(Path("build_prod_wheels.py"), projects)
+    for name in (project.name for project in projects):
         yield checkouts.pytorch_repo(name, Path(f"pytorch_{name}_repo.py"))
     yield checkouts.checkout_from_manifest(Path("checkout_from_manifest.py"))
     yield pytorch_tests.run_pytorch_smoke_tests(Path("run_pytorch_smoke_tests.py"))

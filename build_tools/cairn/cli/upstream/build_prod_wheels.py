@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,12 +21,12 @@ from cairn import converters
 from cairn.build.build_options import CompilerCacheOptions, build_env, compile_jobs
 from cairn.cli import binder
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Piece
+from cairn.cli.answer import Answer, Note, Piece
 from cairn.cli.build import run
 from cairn.cli.build.run import CacheOptions, DevelopOptions, built_wheels
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser, completion_words, is_completion
-from cairn.errors import CairnError
+from cairn.errors import CairnError, UsageError
 from cairn.options import fill, flag, option, switch
 from cairn.output import console
 
@@ -119,6 +119,11 @@ class Build(Common, CompilerCacheOptions, CacheOptions, DevelopOptions):
     )
     offline: bool = common.offline()
     clean: bool = switch("build everything again")
+    install: bool | None = switch(
+        "install the wheels and the ROCm SDK they were built with into the active environment (default: if "
+        "one is active that is not Cairn's own; else the line that does so is printed)",
+        default=None,
+    )
     checkouts: Mapping[str, Path] = field(default_factory=dict)
     switches: Mapping[str, bool] = field(default_factory=dict)
 
@@ -200,13 +205,52 @@ def _install_rocm(request: Common) -> list[Piece]:
     return [f"ROCm SDK {installed.info.version} at {installed.info.root}"]
 
 
-def _build(request: Build) -> Answer | list[Piece]:
+def _build(request: Build) -> Iterator[Answer | Piece]:
     from cairn.build import job
 
     build_job = _job(request)
     if request.develop:
-        return run.develop(request, [build_job])
-    return built_wheels(job.run((build_job,))[0])
+        yield from run.develop(request, [build_job])
+        return
+    environment = _environment(request, build_job)
+    built = job.run((build_job,))[0]
+    yield built_wheels(built)
+    if environment is not None:
+        job.install(build_job, built, environment)
+        yield Note(f"installed for {environment}")
+    elif request.install is None and built:
+        yield Note(f"to install them into the active environment: {job.install_line(build_job, built)}")
+
+
+def _environment(request: Build, build_job: Job) -> Path | None:
+    """The interpreter of the environment to install into; None for none.
+
+    Raises:
+        UsageError: --install is given, and no environment is active, or one of another Python.
+    """
+    from cairn import interpreters
+
+    if request.install is False:
+        return None
+    active = interpreters.active()
+    if request.install is None and (active is None or interpreters.is_ours(active)):
+        return None
+    if active is None and sys.prefix != sys.base_prefix:
+        active = Path(sys.executable)
+    if active is None:
+        raise UsageError(
+            "--install is for the active environment, and none is active",
+            tip="make and activate one: python3 -m venv torch-env && . torch-env/bin/activate",
+        )
+    version = interpreters.ask(active).version
+    if version != build_job.python.version:
+        if request.install is None:
+            return None
+        raise UsageError(
+            f"the wheels will be for Python {build_job.python.version}, and {active} is {version}",
+            tip=f"activate an environment of Python {build_job.python.version}, or say --no-install",
+        )
+    return active
 
 
 def _features(request: Build) -> dict[str, bool]:
