@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Judge wheels with the core of Cairn, in an environment of its own. See action.yml for the variables.
+# Judge wheels with Cairn, in an environment of its own. See action.yml for the variables.
 set -euo pipefail
 shopt -s nullglob
 
@@ -12,7 +12,8 @@ if [ "${#files[@]}" = 0 ]; then
 fi
 tools=$(mktemp -d "${RUNNER_TEMP:-/tmp}/cairn-XXXXXX")
 python3 -m venv "$tools"
-"$tools/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$CAIRN/constraints.txt" "$CAIRN"
+# With the extra for Windows whatever the wheels are called: a wheel for any system may have programs for Windows inside.
+"$tools/bin/python" -m pip install --quiet --disable-pip-version-check --constraint "$CAIRN/constraints.txt" "${CAIRN}[windows]"
 words=()
 [ -z "${TARGETS:-}" ] || words+=(--targets "$TARGETS")
 [ -z "${FIND_LINKS:-}" ] || words+=(--find-links "$FIND_LINKS")

@@ -53,13 +53,18 @@ def install(folder: Path) -> Installed:
     return Installed(wheel=wheel, programs=folder / "venv" / "bin")
 
 
-def _install(folder: Path) -> None:
+def copy_checkout(folder: Path) -> None:
+    """Copy the checkout without git's folder and what git ignores."""
     listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(listing, cwd=ROOT, capture_output=True, check=True, text=True).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
-            (folder / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / "tree" / name)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+
+def _install(folder: Path) -> None:
+    copy_checkout(folder / "tree")
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder / "dist")]
     subprocess.run([*build, str(folder / "tree")], check=True, capture_output=True, timeout=300)
     (wheel,) = (folder / "dist").glob("*.whl")

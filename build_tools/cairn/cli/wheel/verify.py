@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
-from cairn.errors import UsageError, WheelError
+from cairn.errors import PrerequisiteError, UsageError, WheelError
 from cairn.options import fill, flag, option, repeated
 from cairn.output import console, wording
 
@@ -81,17 +81,16 @@ def run(request: Verify) -> Answer:
 
     expectation = request.expectation()
     entries = read_allowed(request.allow)
-    verdicts = {
-        path: judge(
-            path,
-            replace(
-                expectation,
-                provided_libraries=(*request.provided, *supply.libraries),
-                beside=supply.versions,
-            ),
-        )
-        for path, supply in providers.supplies(request.wheels, folders=request.find_links).items()
-    }
+    verdicts: dict[Path, Verdict] = {}
+    unjudged: dict[Path, PrerequisiteError] = {}
+    for path, supply in providers.supplies(request.wheels, folders=request.find_links).items():
+        libraries = (*request.provided, *supply.libraries)
+        try:
+            verdicts[path] = judge(
+                path, replace(expectation, provided_libraries=libraries, beside=supply.versions)
+            )
+        except PrerequisiteError as error:  # for Windows, without the extra for it
+            unjudged[path] = error
     findings = {path: verdict.findings for path, verdict in verdicts.items()}
     unreadable = {FindingCode.ARCHIVE, FindingCode.METADATA}
     readable = [
@@ -110,17 +109,27 @@ def run(request: Verify) -> Answer:
             findings[path] = (*findings[path], finding)
     judged = apply_allowed(findings, entries, today=dt.datetime.now(dt.UTC).date())
     verdicts = {path: replace(verdicts[path], findings=left) for path, left in judged.findings.items()}
-    texts = (_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items())
+    texts = [_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items()]
+    texts += [iter([f"{path.name}: not judged: {error}"]) for path, error in unjudged.items()]
     for note in judged.notes:
         console.current().warn(note)
     return Answer(
         {
             str(path): {"findings": one.findings, "notes": one.notes, "not_checked": one.not_checked}
             for path, one in verdicts.items()
-        },
+        }
+        | {str(path): {"not_judged": str(error)} for path, error in unjudged.items()},
         itertools.chain.from_iterable(texts),
+        error=_not_judged(unjudged),
         exit_code=WheelError.exit_code if any(judged.findings.values()) else 0,
     )
+
+
+def _not_judged(unjudged: Mapping[Path, PrerequisiteError]) -> PrerequisiteError | None:
+    if not unjudged:
+        return None
+    names = wording.some([path.name for path in unjudged])
+    return PrerequisiteError(f"no verdict on {names}", tip=next(iter(unjudged.values())).tip)
 
 
 def _text(
