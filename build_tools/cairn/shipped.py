@@ -29,21 +29,20 @@ _PLACES = {
 }
 # Checkouts and work folders beside a stack.toml; git ignores them.
 _WORK = {"pytorch", "pytorch_audio", "pytorch_vision", "triton", ".cairn"}
-_TRIALS = {("tree", "benchmarks"), ("tree", "tests")}
 _DATE = (2000, 1, 1, 0, 0, 0)
 
 
 def of_checkout(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the name and the path of each file, of a checkout of Cairn.
 
-    The scripts with upstream's names are none of them: they import Cairn, and a repository of one's own has
-    the program. Nor are the pages beside them, and TorchDevice's tests, which are for the checkout.
+    Pages and the scripts with upstream's names are left out: a repository of one's own has the program. All
+    else is there, so that a stack has the recipe that it has in the checkout (`cairn.stack.recipe`).
     """
     yield "constraints.txt", root / "constraints.txt"
     for name, place in _PLACES.items():
         for path in sorted((root / place).rglob("*")):
             inner = path.relative_to(root / place)
-            left_out = (len(inner.parts) == 1 and path.suffix in (".md", ".py")) or inner.parts[:2] in _TRIALS
+            left_out = len(inner.parts) == 1 and path.suffix in (".md", ".py") and path.name != "hooks.py"
             if path.is_file() and not left_out and inner.parts[0] not in _WORK and not _is_compiled(path):
                 yield f"{name}/{inner.as_posix()}", path
 

@@ -16,6 +16,7 @@ from cairn.pipeline.night.placing import Demand
 from cairn.pipeline.night.step_run import StepEnd, StepJob
 from cairn.pipeline.night.steps import Settings
 from cairn.pipeline.pipeline_options import FreezeOptions
+from cairn.stack import recipe
 from cairn.store.folder import LocalStore
 from helpers import tiny_stack
 from helpers.night import FROZEN, leg_of, plan_of
@@ -44,7 +45,9 @@ def test_each_round_is_a_run_of_its_own(tmp_path: Path) -> None:
     folder, store = tiny_stack.write(tmp_path / "stack"), LocalStore(tmp_path / "store")
     here, stack = interpreters.own(), stacks.load(folder).for_line(None)
     leg = leg_of("cpu", line=stack.line, python=here.version, platform=here.platform)
-    manifest = msgspec.structs.replace(FROZEN, stack=stack.name, line=stack.line)
+    manifest = msgspec.structs.replace(
+        FROZEN, stack=stack.name, line=stack.line, recipe=recipe.digest_of(stack)
+    )
     night = msgspec.structs.replace(plan_of(leg), stack=stack.name, manifest_sha256=manifest.digest())
     plan.create(store, night, manifest)
     executor = GoneOnce()

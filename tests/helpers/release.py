@@ -190,11 +190,12 @@ def make_set(
     targets: Sequence[str] = ("cpu",),
     python: str = "3.11",
     platform: str = "linux_x86_64",
+    recipe: str = "",
 ) -> WheelSet:
     """The set of these wheels, for Python 3.11 on Linux unless it says otherwise."""
     return wheels_to_set.make(
         wheels,
-        manifest_sha256=hashlib.sha256(manifest_of(python, platform)).hexdigest(),
+        manifest_sha256=hashlib.sha256(manifest_of(python, platform, recipe)).hexdigest(),
         stack="sample",
         line="main",
         python=python,
@@ -223,7 +224,7 @@ def projects_of(*names: str) -> tuple[ProjectSource, ...]:
     )
 
 
-def manifest_of(python: str = "3.11", platform: str = "linux_x86_64") -> bytes:
+def manifest_of(python: str = "3.11", platform: str = "linux_x86_64", recipe: str = "") -> bytes:
     """A manifest of the stack `sample`, for one Python and platform and many targets."""
     gpus = ("gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1102", "gfx1103")
     return Manifest(
@@ -233,6 +234,7 @@ def manifest_of(python: str = "3.11", platform: str = "linux_x86_64") -> bytes:
         targets=("cpu", *gpus),
         pythons=(python,),
         platform=platform,
+        recipe=recipe,
     ).canonical()
 
 
@@ -248,15 +250,17 @@ def stage_set(
     *,
     requirements: Sequence[str] = (),
     attester: Attester | None = None,
+    recipe: str = "",
 ) -> WheelSet:
     """Seal and publish a set that `make_set` made."""
+    manifest = manifest_of(made.python, made.platform, recipe)
     return stage.stage_set(
         store,
         index,
         made,
         wheels,
-        manifest=manifest_of(made.python, made.platform),
-        statement=statement_of(made, wheels),
+        manifest=manifest,
+        statement=statement_of(made, wheels, manifest),
         requirements=requirements,
         attester=attester,
     )

@@ -23,6 +23,7 @@ import pytest
 
 from cairn import interpreters
 from cairn.sources.manifest import manifest
+from cairn.stack import load, recipe
 from cairn.wheels import build_statement, wheels_to_set, wheelset
 from helpers import stacks
 from helpers.gate import data_of, record_of
@@ -348,7 +349,7 @@ def with_set(world: World) -> None:
     names = {"name": "alpha", "distribution": "alpha", "origin": "https://git.example/alpha.git"}
     alpha = manifest.ProjectSource(**names, hashtag="main", commit=commit, tree=commit)
     frozen = manifest.create((), pythons=(here.version,), sdk_version=None, **about)
-    frozen = msgspec.structs.replace(frozen, projects=(alpha,))
+    frozen = msgspec.structs.replace(frozen, projects=(alpha,), recipe=recipe.digest_of(load(Path(SAMPLE))))
     manifest.write(folder / "manifest.json", frozen)
     made = wheels_to_set.make(
         wheels, manifest_sha256=frozen.digest(), python=here.version, family="cpu", **about

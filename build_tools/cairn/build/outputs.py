@@ -15,6 +15,7 @@ from cairn.sources.checkout import describe
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import Manifest
+from cairn.stack import recipe
 from cairn.wheels import build_statement, wheels_to_set
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import BUILDER_FILE
@@ -117,6 +118,7 @@ def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout]) -> Ma
         build_env=first.build_env,
         toolchain=tools[0] | {"python": "; ".join(pythons)},
         downloads=downloads.sources(group),
+        recipe=recipe.digest_of(first.stack),
     )
 
 
@@ -136,6 +138,7 @@ def refuse_other_manifest(request: BuildRequest) -> None:
             ("line", frozen.line, request.stack.line),
             ("ROCm SDK", frozen.sdk_version, has_sdk if request.sdk else frozen.sdk_version),
             ("variables", dict(frozen.build_env), dict(request.build_env)),
+            ("recipe", frozen.recipe, recipe.digest_of(request.stack)),
         )
         if frozen_as != own
     ]

@@ -95,6 +95,7 @@ def _create(request: Create) -> Answer:
     from cairn.build.inputs import machine, variables
     from cairn.sources import release_line
     from cairn.sources.manifest import manifest
+    from cairn.stack import recipe
 
     stack, pythons = stacks.load(request.stack), _pythons(request.python)
     checkouts = _checkouts(stack.for_line(request.line), request)
@@ -115,6 +116,7 @@ def _create(request: Create) -> Answer:
         toolchain=machine.toolchain_of_manifest(
             interpreters.own(), host_compiler=targets == (gpu.CPU,), named=build_env
         ),
+        recipe=recipe.digest_of(stack),
     )
     manifest.write(request.output, frozen)
     digest = frozen.digest()

@@ -358,7 +358,8 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         host_compiler: its builds for GPUs take the machine's C++ compiler and Python's headers too, as those
             of PyTorch do; false where the ROCm SDK brings all.
         disk: bytes that a first run of the trail leaves in its work folder; None where it was not measured.
-        folder: where the stack.toml is; set by `load`.
+        folder: where the stack.toml is; set by `load`, as `file`.
+        file: what the stack.toml is called; empty for a stack that was read from none.
     """
 
     name: str
@@ -383,6 +384,7 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
     disk: int | None = None
     host_compiler: bool = True
     folder: str = ""
+    file: str = ""
 
     def project(self, name: str) -> Project:
         """The project called `name`.

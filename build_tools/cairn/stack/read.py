@@ -68,7 +68,7 @@ def load(path: Path) -> Stack:
     _check_texts(stack, path)
     stack = _with_lines(stack, path)
     _check(stack, path)
-    return _absolute(stack, path.parent.absolute())
+    return _absolute(stack, path.absolute())
 
 
 def checkouts_folder(stack: Stack) -> Path:
@@ -92,8 +92,9 @@ def _meant(path: Path) -> str:
     return f"name one with --stack{beside}; Cairn's own: {', '.join(shipped.STACKS)}"
 
 
-def _absolute(stack: Stack, root: Path) -> Stack:
-    """The stack with the folders and files that it names below `root` as absolute paths."""
+def _absolute(stack: Stack, file: Path) -> Stack:
+    """The stack with the folders and files that it names beside its file as absolute paths."""
+    root = file.parent
 
     def origin_at(origin: Origin) -> Origin:
         if origin.url and origin.url.startswith(("./", "../")):
@@ -113,6 +114,7 @@ def _absolute(stack: Stack, root: Path) -> Stack:
     return msgspec.structs.replace(
         stack,
         folder=str(root),
+        file=file.name,
         sdk=sdk,
         gate=msgspec.structs.replace(stack.gate, allow=stack.gate.allow and str(root / stack.gate.allow)),
         smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),

@@ -23,7 +23,7 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 from cairn import datafile, files, isolation, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
 from cairn.output import Progress
-from cairn.stack import policy
+from cairn.stack import recipe
 from cairn.testing import junit, record
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Deselected
@@ -129,7 +129,7 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
         else:
             copy.mkdir(parents=True)
             shutil.copy2(source, copy / source.name)
-    tests_sha256 = policy.digest_of_files(tests)
+    tests_sha256 = recipe.digest_of_files(tests)
     working_dir = session.folder / "run"
     working_dir.mkdir(exist_ok=True)
     counts = working_dir / "collection.json"

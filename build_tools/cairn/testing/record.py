@@ -12,7 +12,7 @@ import msgspec
 import cairn
 from cairn import datafile
 from cairn.errors import UsageError
-from cairn.stack import Floor, RecordKind, Stack, policy
+from cairn.stack import Floor, RecordKind, Stack, recipe
 from cairn.targets import CPU
 from cairn.testing.gpus.gpu import Gpu, covers, is_amd
 
@@ -130,11 +130,11 @@ class TestPolicy(datafile.Value):
     @classmethod
     def of(cls, stack: Stack | None, *, skips: Iterable[Path] = ()) -> TestPolicy:
         """Return the policy of a stack, or of none, before any test ran; `skips` are paths of skip-tests."""
-        own = cls(cairn=cairn.__version__, skips_sha256=policy.skips_digest(skips))
+        own = cls(cairn=cairn.__version__, skips_sha256=recipe.skips_digest(skips))
         if stack is None:
             return own
         return msgspec.structs.replace(
-            own, stack=stack.name, line=stack.line, stack_sha256=policy.digest_of(stack)
+            own, stack=stack.name, line=stack.line, stack_sha256=recipe.digest_of(stack)
         )
 
 

@@ -87,6 +87,7 @@ class _Project(Source, frozen=True, kw_only=True):
 class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     schema: str
     projects: tuple[_Project, ...]
+    recipe: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,6 +411,11 @@ def _bills_of(manifest: _Manifest) -> dict[str, dict[str, str]]:
         }
         for project in manifest.projects
     }
+
+
+def recipe_in(data: bytes, *, sha256: str) -> str:
+    """Read the digest of the recipe in a manifest, likewise; empty where it names none."""
+    return _read_manifest(data, sha256, _MANIFEST).recipe
 
 
 def _read_manifest(data: bytes, sha256: str, name: str) -> _Manifest:

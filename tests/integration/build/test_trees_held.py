@@ -13,6 +13,7 @@ from cairn import interpreters, stack
 from cairn.pipeline.night import plan
 from cairn.sources.checkout.describe import describe
 from cairn.sources.manifest import manifest
+from cairn.stack import recipe
 from cairn.store.folder import LocalStore
 from helpers import small_builds
 from helpers.night import leg_of
@@ -81,6 +82,7 @@ def nights(tmp_path: Path) -> Nights:
             targets=("cpu",),
             pythons=(leg.python,),
             platform=leg.platform,
+            recipe=recipe.digest_of(made),
         )
         commits[night] = git(origin, "rev-parse", "HEAD")
         of_night = msgspec.structs.replace(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from cairn.release.index.snapshot import Index, existing
 from cairn.release.promote import RefusedError, promote
 from cairn.release.publish.files import publish
 from cairn.release.weighing import Bypass
+from cairn.stack import load, recipe
 from cairn.store.folder import LocalStore
 from cairn.testing import record as test_record
 from cairn.testing.smoke import SmokeRequest, run_smoke
@@ -27,13 +29,13 @@ from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.wheelset import WheelSet
 from helpers.gate import ON_GPU, data_of, demand, given, judge, record_of, stack_of, write_stack
 from helpers.release import (
-    MANIFEST,
     audit,
     contents,
     keys_of,
     make_sdist,
     make_set,
     make_wheel,
+    manifest_of,
     put,
     stage_set,
     statement_of,
@@ -49,7 +51,12 @@ Stage = Callable[..., WheelSet]
 def stage(tmp_path: Path, store: LocalStore) -> Stage:
     """Stages torch (with an extra) and torchvision, an sdist that torch needs, and a third party."""
 
-    def run(version: str = V, family: str = "cpu", targets: tuple[str, ...] = ("gfx942",)) -> WheelSet:
+    def run(
+        version: str = V,
+        family: str = "cpu",
+        targets: tuple[str, ...] = ("gfx942",),
+        more: str | None = None,
+    ) -> WheelSet:
         folder = tmp_path / f"dist-{version}"
         requires = ["rocm==7.10.0", 'filelock; extra == "locks"']
         wheels = [
@@ -61,15 +68,15 @@ def stage(tmp_path: Path, store: LocalStore) -> Stage:
             make_wheel(tmp_path, "filelock", "3.20.0"),
         ]
         publish(store, "staging", others)
-        made = make_set(
-            wheels,
-            family=family,
-            targets=("cpu",) if family == "cpu" else targets,
-        )
-        (folder / "manifest.json").write_bytes(MANIFEST)
-        (folder / "builder.json").write_bytes(statement_of(made, wheels))
+        place: dict[str, Any] = {"family": family, "targets": ("cpu",) if family == "cpu" else targets}
+        made, frozen = make_set(wheels, **place), ""
+        if more is not None:  # of a stack in a folder, which the night froze
+            frozen = recipe.digest_of(load(write_stack(tmp_path / "stack", made, more)))
+            made = make_set(wheels, **place, recipe=frozen)
+        (folder / "manifest.json").write_bytes(manifest_of(recipe=frozen))
+        (folder / "builder.json").write_bytes(statement_of(made, wheels, manifest_of(recipe=frozen)))
         wheel_sets.write(folder / "set.json", made)
-        return stage_set(store, "staging", made, wheels)
+        return stage_set(store, "staging", made, wheels, recipe=frozen)
 
     return run
 
@@ -220,8 +227,7 @@ def test_a_bypass_is_named_and_shown(store: LocalStore, stage: Stage, target: st
 def test_the_command_shows_a_bypass_as_one(
     store: LocalStore, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = stage(family="gfx94X-dcgpu")
-    stack = write_stack(tmp_path / "stack", made)
+    made, stack = stage(family="gfx94X-dcgpu", more=""), tmp_path / "stack" / "stack.toml"
     promotion = ["release", "promote", made.id, "--store", str(store.path), "--stack", str(stack)]
     bypass = [*promotion, "--bypass", "ann", "--reason", "no GPU here"]
     # What needs no GPU ran first; the error names the record that is missing, and the line that makes it.
@@ -280,14 +286,14 @@ def test_a_package_that_does_not_import_is_promoted_by_nobody(
 def test_the_commands_publish_judge_promote_and_check(
     store: LocalStore, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = stage()
+    made = stage(more="")
     folder = tmp_path / f"dist-{V}"
     test_record.write(tmp_path / "record.json", record_of(made))
     at = ["--store", str(store.path)]
     wheels = [str(folder / wheel.file_name) for wheel in made.wheels]
     assert main(["index", "publish", *wheels, *at, "--set", str(folder / "set.json")]) == 0
     assert capsys.readouterr().out.strip() == made.set_id
-    promotion = ["release", "promote", made.id, *at, "--stack", str(write_stack(tmp_path / "stack", made))]
+    promotion = ["release", "promote", made.id, *at, "--stack", str(tmp_path / "stack")]
     assert main(promotion) == 10
     assert "2. tested on hardware of each target: there is no test record" in capsys.readouterr().err
     assert main([*promotion, "--record", str(tmp_path / "record.json"), "--dry-run", "--json"]) == 0
@@ -306,12 +312,19 @@ def test_the_commands_publish_judge_promote_and_check(
 def test_who_is_to_be_told_is_told_and_changes_nothing(
     store: LocalStore, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = stage()
     hook = tmp_path / "hook.py"
     hook.write_text("import sys, pathlib; pathlib.Path(sys.argv[1]).write_bytes(sys.stdin.buffer.read())\n")
     more = f'gate.notify = ["{sys.executable}", "{hook}", "heard.json"]'
-    stack = write_stack(tmp_path / "stack", made, more)
-    promotion = ["release", "promote", made.id, "--store", str(store.path), "--stack", str(stack)]
+    made = stage(more=more)
+    promotion = [
+        "release",
+        "promote",
+        made.id,
+        "--store",
+        str(store.path),
+        "--stack",
+        str(tmp_path / "stack"),
+    ]
     assert main(promotion) == 10
     heard = json.loads((tmp_path / "stack" / "heard.json").read_bytes())
     assert (heard["outcome"], heard["set_id"], heard["target"]) == ("refused", made.id, "release")

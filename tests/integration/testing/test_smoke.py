@@ -7,7 +7,7 @@ import pytest
 import cairn
 from cairn import files
 from cairn.errors import NetworkError, TestsFailedError, UsageError
-from cairn.stack import policy
+from cairn.stack import recipe
 from cairn.testing import builtin_smoke, junit, record
 from cairn.testing.gpus import hangs
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
@@ -57,8 +57,8 @@ def test_a_good_set_passes_and_its_record_names_its_bytes(
     assert record.read(result.record_path) == made
     assert made.policy is not None
     assert (made.policy.cairn, made.policy.stack_sha256) == (cairn.__version__, None)
-    assert made.policy.tests_sha256 == policy.digest_of_files([tmp_path / "smoke-tests"])
-    assert made.policy.builtin_sha256 == policy.digest_of_files([Path(builtin_smoke.__file__).parent])
+    assert made.policy.tests_sha256 == recipe.digest_of_files([tmp_path / "smoke-tests"])
+    assert made.policy.builtin_sha256 == recipe.digest_of_files([Path(builtin_smoke.__file__).parent])
     assert not list((result.environment / "lib").rglob("*pytest*"))
     assert "passed" in result.log.read_text(encoding="utf-8")
 

@@ -7,7 +7,7 @@ import pytest
 
 from cairn.cli import binder, main
 from cairn.cli.test.suite import RunSuite
-from cairn.stack import load, policy
+from cairn.stack import load, recipe
 
 # Not the shipped files: which of two files an option prefers is seen by their content.
 SKIPS = """\
@@ -75,8 +75,8 @@ def test_others_are_named(stack: Path, tmp_path: Path) -> None:
 
 def test_the_record_will_say_which_stack_and_list_there_were(stack: Path, tmp_path: Path) -> None:
     ran = values_of(stack)["policy"]
-    assert (ran.stack, ran.stack_sha256) == ("mine", policy.digest_of(load(stack)))
-    assert ran.skips_sha256 == policy.skips_digest([stack / "skip-tests"])
+    assert (ran.stack, ran.stack_sha256) == ("mine", recipe.digest_of(load(stack)))
+    assert ran.skips_sha256 == recipe.skips_digest([stack / "skip-tests"])
     assert values_of(stack, "-k", "bad")["policy"].skips_sha256 is None
     other = tmp_path / "mine.toml"
     other.write_text(SKIPS.replace("hangs", "fails"), encoding="utf-8")

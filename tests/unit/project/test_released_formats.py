@@ -6,7 +6,6 @@ A folder for each released version: files that it wrote, and the shapes of its f
 from __future__ import annotations
 
 import json
-import shutil
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from cairn import datafile, stack
+from cairn import datafile
 from cairn.errors import UsageError
-from cairn.stack import policy
 from cairn.testing import record
 
 ROOT = Path(__file__).parents[3]
@@ -61,12 +59,6 @@ def broken(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 def test_formats_only_grow(version: str, generator: ModuleType) -> None:
     old = json.loads((RELEASED / version / "shapes.json").read_text(encoding="utf-8"))
     assert list(broken(old, generator.shapes())) == []
-
-
-def test_a_stack_of_a_released_cairn_keeps_the_digest_that_records_name(tmp_path: Path) -> None:
-    shutil.copy(RELEASED / "0.1.0" / "stack.toml", tmp_path)
-    digest = policy.digest_of(stack.load(tmp_path / "stack.toml"))
-    assert digest == "68fef70ae88e02d7d8c3403d424b5fbfb9b2fb2d4043cb06bddb330f6071b26c"
 
 
 def test_a_change_that_breaks_is_seen(generator: ModuleType) -> None:

@@ -39,7 +39,7 @@ from cairn.build.model import BuildRequest
 from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.rocm import install as rocm
-from cairn.stack import Project, Stack
+from cairn.stack import Project, Stack, recipe
 from cairn.targets import in_order, parse_target_id
 from cairn.venv import VirtualEnvironment
 from cairn.wheels.metadata import device_names
@@ -54,9 +54,6 @@ _NO_NETWORK = {
     "PIP_NO_INDEX": "1",
     "UV_OFFLINE": "1",
 }
-# Up to what ends a path in a variable: the next of a list, or a quote.
-_STACK_FILE = re.compile(r"\{stack_dir\}(?P<path>[^\s\"':;,]*)")
-
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 # What `build_variables` sets for every build, or what would redirect one; with what to use.
@@ -125,7 +122,7 @@ def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, s
     root = Path(stack.folder)
     texts = [*template_of(stack, project, for_cpu=for_cpu).values(), *project.config_settings.values()]
     digests: dict[str, str] = {}
-    for name in sorted({match["path"] for text in texts for match in _STACK_FILE.finditer(text)}):
+    for name in sorted({match["path"] for text in texts for match in recipe.OF_STACK.finditer(text)}):
         place = root / name.strip("/")
         if not place.exists():
             raise UsageError(

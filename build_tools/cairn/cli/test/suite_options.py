@@ -185,12 +185,12 @@ class SuiteOptions(LimitOptions, TimesOptions):
 
     def request_values(self, checkout: Path) -> dict[str, Any]:
         """Fields of a `SuiteRequest` that follow from these options."""
-        from cairn.stack import policy
+        from cairn.stack import recipe
         from cairn.testing.record import TestPolicy
         from cairn.testing.skips import skip_files
 
         suite = self.suite_file()
-        own = (suite if suite.is_dir() else suite.parent) / policy.SKIPS
+        own = (suite if suite.is_dir() else suite.parent) / recipe.SKIPS
         skips = self.skip_tests or ((own,) if own.is_dir() else ())
         applied = () if self.expression else skips
         return {

@@ -97,7 +97,7 @@ def build_leg(request: LegBuild) -> tuple[BuiltWheel, ...]:
         console.current().info, f"waiting for another build of {build.id} in {request.work_dir}"
     )
     with files.locked(request.own_dir / "leg.lock", timeout=_LOCK_WAIT, on_wait=waiting):
-        frozen = plan.manifest_of(request.run.store, request.run.plan)
+        frozen = plan.frozen(request.run)
         trees = checkouts(
             request.stack,
             frozen,

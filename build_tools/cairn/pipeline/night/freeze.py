@@ -16,7 +16,7 @@ from cairn.output import Progress, console, github, silent, wording
 from cairn.pipeline.night import needs, plan, versions
 from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightPlan
-from cairn.release import night_names
+from cairn.release import night_names, recipes
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.trust import anchor
@@ -27,7 +27,7 @@ from cairn.sources.checkout.describe import Checkout
 from cairn.sources.git import url
 from cairn.sources.manifest import manifest, restore
 from cairn.sources.manifest.manifest import Manifest
-from cairn.stack import Stack
+from cairn.stack import Stack, recipe
 from cairn.store.protocol import Store
 from cairn.targets import in_order
 
@@ -45,7 +45,7 @@ def freeze(
     refs, reviewed = _refs(request), needs.reviewed(store, request)
     if (night := plan.find(store, request.night)) is not None:
         night_names.refuse_unnamed(store, request.night)
-        _refuse_other(night, request)
+        _refuse_other(store, night, request)
         return night
     needs.refuse(store, request, say)
     frozen = _manifest(store, request, refs, reviewed, dry_run=dry_run, say=say)
@@ -68,15 +68,20 @@ def freeze(
         refs=_refs_of(request.stack, frozen),
     )
     versions.refuse(store, new_plan, request.stack, frozen, say)
+    if frozen.recipe != recipe.digest_of(request.stack):
+        raise SourceError(
+            f"the stack {request.stack.name} was edited while it was frozen", tip="run the same command again"
+        )
     if dry_run:
         return new_plan
     try:
+        recipes.put(store, request.stack)
         plan.create(store, new_plan, frozen)
     except StoreError:  # another run has begun it meanwhile
         if (night := plan.find(store, request.night)) is None:
             raise
         night_names.refuse_unnamed(store, request.night)
-        _refuse_other(night, request)
+        _refuse_other(store, night, request)
         return night
     return new_plan
 
@@ -92,7 +97,8 @@ def _manifest(
 ) -> Manifest:
     frozen = None if anchor.anchor(store) else plan.begun_manifest(store, request.night)
     # There is one where an attempt was ended between two writes.
-    if frozen is None or not _is_for(frozen, request) or {*frozen.off_line} != refs.keys():
+    is_recipe = frozen is not None and frozen.recipe == recipe.digest_of(request.stack)
+    if frozen is None or not (is_recipe and _is_for(frozen, request)) or {*frozen.off_line} != refs.keys():
         if request.like:
             frozen = _frozen_again(store, request, dry_run=dry_run)
         else:
@@ -154,7 +160,7 @@ def _spelt(stack: Stack, name: str, origin: str, hashtag: str) -> str:
     return f"{name}={url.without_credentials(origin)}@{hashtag}" if is_fork else f"{name}={hashtag}"
 
 
-def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
+def _refuse_other(store: Store, night: NightPlan, request: FreezeRequest) -> None:
     expected = (request.stack.name, request.stack.line, request.release)
     if (night.stack, night.line, night.release) != expected:
         raise UsageError(
@@ -162,6 +168,7 @@ def _refuse_other(night: NightPlan, request: FreezeRequest) -> None:
             f" {', '.join(expected)}",
             tip="give it what it was begun with, or begin one under a different id",
         )
+    recipes.require(store, plan.manifest_of(store, night).recipe, request.stack)
     _refuse_other_refs(night.night, night.refs, request)
 
 
@@ -190,12 +197,14 @@ def _frozen_again(store: Store, request: FreezeRequest, *, dry_run: bool) -> Man
             f"the manifest of the night {request.like} is of {frozen.stack}, line {frozen.line}{gap}",
             tip="take fewer families and Pythons, or freeze anew",
         )
-    if request.rocm_version in ("", None, frozen.sdk_version) or request.stack.sdk is None:
-        return frozen
-    # A release of what a night was of: under a different SDK it is a different manifest, and built again.
-    place = _sdk_place(request) or frozen.rocm_index_url
-    frozen = msgspec.structs.replace(frozen, sdk_version=request.rocm_version, rocm_index_url=place)
-    return _settled(store, request, frozen, dry_run=dry_run)
+    # With another recipe, or a release under another SDK, it is another manifest, and built again.
+    changed = msgspec.structs.replace(frozen, recipe=recipe.digest_of(request.stack))
+    if request.rocm_version not in ("", None, frozen.sdk_version) and request.stack.sdk is not None:
+        place = _sdk_place(request) or frozen.rocm_index_url
+        changed = msgspec.structs.replace(changed, sdk_version=request.rocm_version, rocm_index_url=place)
+    for problem in recipes.problems(store, frozen.recipe, request.stack):
+        console.current().warn(f"{problem}: its sets are built again")
+    return frozen if changed == frozen else _settled(store, request, changed, dry_run=dry_run)
 
 
 def _settled(store: Store, request: FreezeRequest, frozen: Manifest, *, dry_run: bool) -> Manifest:
@@ -282,6 +291,7 @@ def _freeze(
         # The compilers of each leg are those of its image: what one runner has says nothing of the others.
         toolchain={"image": request.image} if request.image else {},
         off_line=tuple(refs),
+        recipe=recipe.digest_of(stack),
     )
 
 

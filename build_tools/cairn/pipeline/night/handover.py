@@ -26,6 +26,7 @@ from cairn.pipeline.night import plan, shards, signed, smoke, stage
 from cairn.pipeline.night.plan import NightRun, StepNote
 from cairn.pipeline.night.shards import Shard
 from cairn.pipeline.night.stage import NOTE_FILE, StagedLeg
+from cairn.release import recipes
 from cairn.release.index import keys
 from cairn.release.index.snapshot import read_set
 from cairn.release.provenance.dsse import SignatureError
@@ -72,9 +73,10 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
     store = _Copying(run.store, copy)
     run = replace(run, store=store)
     # What is read through `store` is copied. So each reader that the job will call is called here, and its
-    # answer left: the plan, the manifest, the set, the notes of GPUs that hang, times and baselines.
+    # answer left: plan, manifest, recipe, set, the notes of GPUs that hang, times and baselines.
     plan.find(store, run.plan.night)
-    plan.manifest_of(store, run.plan)
+    # The job refuses a stack that has moved on, and needs the frozen one to say what differs.
+    tuple(recipes.problems(store, plan.manifest_of(store, run.plan).recipe, run.stack))
     if leg is None:
         _copy_root(run.store, copy)
         return

@@ -20,7 +20,7 @@ from cairn.release.index import keys
 from cairn.release.publish import mirror_lock, sdk_index
 from cairn.release.publish.compatibility import Platform
 from cairn.release.trust import anchor
-from cairn.stack import Stack, policy
+from cairn.stack import Stack, recipe
 from cairn.store.protocol import Store
 from cairn.testing.skips import skip_files
 from cairn.wheels.verify.findings import read_allowed
@@ -151,7 +151,7 @@ def _of_smoke_tests(request: FreezeRequest) -> Iterator[CairnError]:
 def _of_suites(request: FreezeRequest) -> Iterator[CairnError]:
     shards_of_legs = [shards.expected(request.stack, leg) for leg in request.legs]
     yield from _too_many("shards of suites", sum(map(len, shards_of_legs)))
-    skips = Path(request.stack.folder) / policy.SKIPS
+    skips = Path(request.stack.folder) / recipe.SKIPS
     if any(shards_of_legs) and skips.is_dir():
         skip_files.read([skips])
 

@@ -21,7 +21,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.matrix import legs as matrix_legs
 from cairn.matrix.legs import Build, Leg
 from cairn.output import console, github, wording
-from cairn.release import night_names
+from cairn.release import night_names, recipes
 from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.snapshot import Index
@@ -356,6 +356,18 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
     manifest = datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
     if manifest.digest() != plan.manifest_sha256:
         raise StoreError(f"{store.url}/{key} was changed", tip="freeze the night again, under another id")
+    return manifest
+
+
+def frozen(run: NightRun) -> Manifest:
+    """Return the manifest of a night that a job works on.
+
+    Raises:
+        StoreError: it is not the one that the plan names.
+        SourceError: the stack has moved on since the night was frozen.
+    """
+    manifest = manifest_of(run.store, run.plan)
+    recipes.require(run.store, manifest.recipe, run.stack)
     return manifest
 
 

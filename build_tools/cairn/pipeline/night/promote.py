@@ -72,11 +72,12 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
     Raises:
         GateError: nothing is expected of the night, or it is not `whole`.
         StoreError: the manifest of the night was changed.
+        SourceError: the stack has moved on since the night was frozen.
     """
     night = run.plan
     if not night.legs:
         raise GateError(f"the night {night.night} expects nothing, so nothing of it may be promoted")
-    plan.manifest_of(run.store, night)
+    plan.frozen(run)
     # What is there is compared with what was expected before the first leg moves.
     stood = [standing.look(run, leg) for leg in run.legs]
     if whole:

@@ -74,6 +74,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
     run, leg = request.run, request.leg
     store, stack = run.store, run.stack
     set_id = staged_set(run, leg)
+    plan.frozen(run)
     refuse_other_hardware(run, leg, request.gpus)
     # A leg that no GPU runner tests is tested without one, also where this machine has some.
     reaches_gpus = stack.reaches_gpus and bool(leg.test_runs_on)

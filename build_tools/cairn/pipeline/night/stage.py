@@ -117,7 +117,7 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
         raise UsageError(f"{folder.name} has no file {absent[0]!r}", tip="build the leg again")
     if stack.makes_sdk and not run.dry_run:
         staging.publish_sdk(run.store, index, sorted((folder / SDK_FOLDER).glob("*")))
-    frozen = plan.manifest_of(run.store, run.plan)
+    frozen = plan.frozen(run)
     from_index = None if wheel_set.for_cpu else frozen.rocm_index_url
     return staging.stage_set(
         run.store,

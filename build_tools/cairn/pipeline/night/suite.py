@@ -28,7 +28,7 @@ from cairn.sources.git import repository
 from cairn.sources.hipify import run as hipify_run
 from cairn.sources.manifest import manifest
 from cairn.sources.worktree import contents
-from cairn.stack import policy
+from cairn.stack import recipe
 from cairn.testing import install_set
 from cairn.testing.gpus import kernel
 from cairn.testing.install_set import Tested
@@ -119,7 +119,7 @@ def _suite_request(
     request: ShardTest, checkout_dir: Path, commits: tuple[str, ...], tested: Tested
 ) -> SuiteRequest:
     stack, shard = request.run.stack, request.shard
-    folder = Path(stack.folder) / policy.SKIPS
+    folder = Path(stack.folder) / recipe.SKIPS
     skips = [folder] if folder.is_dir() else []
     return SuiteRequest(
         suite=shards.suite_of(stack),
@@ -145,7 +145,7 @@ def _suite_request(
 def _sources(request: ShardTest, project: str, say: Progress) -> tuple[Path, tuple[str, ...]]:
     """Return the checkout with the tests, and the commits that a wheel of the manifest may state."""
     run = request.run
-    frozen = plan.manifest_of(run.store, run.plan)
+    frozen = plan.frozen(run)
     source = next((one for one in frozen.projects if one.name == project), None)
     if source is None:
         raise StoreError(
@@ -256,6 +256,7 @@ def _judge(
 
 def _merge(run: NightRun, suite_shards: Sequence[Shard], set_id: str, folder: Path) -> Merged:
     first = suite_shards[0]
+    plan.frozen(run)
     results = shards.results_of(run, first, set_id=set_id)
     if not results:
         raise TestsFailedError(f"none of its {first.count} shards left a result", tip="read their logs")

@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 import cairn
 from cairn.errors import CairnError
 from cairn.output.wording import short_id
-from cairn.release import rebuilds, weighing
+from cairn.release import rebuilds, recipes, weighing
 from cairn.release.gate import files_of_set, installation, users
 from cairn.release.gate.case import Case, Files, opened, ref
 from cairn.release.gate.installation import Installation
@@ -27,19 +27,20 @@ from cairn.release.gate.judgement import Demand, GateReport, Outcome, Policy
 from cairn.release.index import keys
 from cairn.release.index.generation import project_of
 from cairn.release.index.listing import index_set
-from cairn.release.index.snapshot import refs_of
+from cairn.release.index.snapshot import MANIFEST_FILE, refs_of
 from cairn.release.ledger import Ledger
 from cairn.release.provenance.evidence import builder_problems, builder_signers
 from cairn.release.provenance.judged import TESTED
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.release.weighing import Evidence, RecordRequirements
-from cairn.stack import RecordKind, Stack, policy
+from cairn.stack import RecordKind, Stack, recipe
 from cairn.store.protocol import MissingKeyError
 from cairn.targets import in_order
 from cairn.testing.record import TestPolicy
+from cairn.wheels import build_statement
 
-BUILT = "the builder says so, and the wheels are of the commits of the manifest"
+BUILT = "the builder says so, of the frozen recipe and the commits of the manifest"
 VERIFIED = "every file passes verify"
 INSTALLS = "uv resolves it, pip and uv install it, from the index as it will be"
 SORTS = "versions sort above what is there"
@@ -126,7 +127,7 @@ def _policy(case: Case) -> Policy:
     return Policy(
         cairn=cairn.__version__,
         stack=stack.name,
-        stack_sha256=policy.digest_of(stack),
+        stack_sha256=recipe.digest_of(stack),
         line=stack.line,
         floors=stack.gate.records,
         lock_sha256=hashlib.sha256(lock).hexdigest() if case.mirror_lock is not None else None,
@@ -159,7 +160,7 @@ def _tested_otherwise(case: Case) -> Iterator[str]:
         for item in sorted(case.set_records.records, key=lambda item: item.record.began)
         if item.record.verdict in ("passed", "untested")
     }
-    digest = policy.digest_of(case.stack)
+    digest = recipe.digest_of(case.stack)
     for item in last.values():
         ran, name = item.record.policy, f"{item.record.kind} record {short_id(item.digest)}"
         if ran is None:
@@ -177,11 +178,11 @@ def _ran_otherwise(stack: Stack, kind: RecordKind, ran: TestPolicy) -> str | Non
     """How a test differs from the stack's, if its files are here; a suite's lie with its project."""
     if kind == "smoke":
         tests = [Path(place) for place in stack.smoke_tests]
-        if all(place.exists() for place in tests) and ran.tests_sha256 != policy.digest_of_files(tests):
+        if all(place.exists() for place in tests) and ran.tests_sha256 != recipe.digest_of_files(tests):
             return "ran other test files than the stack has now"
     if kind == "suite" and stack.folder:
-        skips = Path(stack.folder) / policy.SKIPS
-        if ran.skips_sha256 != policy.skips_digest([skips] if skips.is_dir() else []):
+        skips = Path(stack.folder) / recipe.SKIPS
+        if ran.skips_sha256 != recipe.skips_digest([skips] if skips.is_dir() else []):
             return "ran with another skip list than the stack has now"
     return None
 
@@ -289,6 +290,9 @@ def _problems(*checks: Iterator[str]) -> tuple[str, ...]:
 def _not_as_built(case: Case, files: Files) -> Iterator[str]:
     own = [files.paths[w.file_name] for w in case.wheel_set.wheels if w.file_name in files.paths]
     yield from builder_problems(case.store, case.wheel_set, own)
+    manifest = case.store.read(keys.set_key(case.wheel_set.id, MANIFEST_FILE)).data
+    frozen = build_statement.recipe_in(manifest, sha256=case.wheel_set.manifest_sha256)
+    yield from recipes.problems(case.store, frozen, case.stack)
     if case.trust is not None and case.trust.builders is not None:
         builder_signers(case.store, case.wheel_set, case.trust)
 

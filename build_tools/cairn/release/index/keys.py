@@ -15,6 +15,7 @@
     sets/<set id>/rebuilds/<digest>.dsse.json            who built it again, and whether it came out the same
     sets/<set id>/judgements/<digest>.json               what a gate found
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
+    recipes/<digest>.json                                the files of a stack, by which nights were frozen
     nights/<id>/…                                        what a night is to make, how its jobs ended, and
                                                          what the shards of its suites found
     nights/_versions/<project>/<version>                 the sha256 of the only manifest with that version
@@ -76,7 +77,9 @@ NIGHTS = "nights/"
 CLAIMS = "_versions"
 """Beside the nights, in a folder that no id names: which manifest has which version."""
 
-FOLDERS = frozenset({"files", "sets", "nights", "ledger", "metadata", LANDING, CHOOSER, ".locks", *CHANNELS})
+FOLDERS = frozenset(
+    {"files", "sets", "recipes", "nights", "ledger", "metadata", LANDING, CHOOSER, ".locks", *CHANNELS}
+)
 """What is in the folder of a store, also of one whose first change did not get to its end."""
 
 # What a store consists of, and so all that may be served of the folder it is in. A name has no `/`, so that
@@ -96,6 +99,7 @@ _KINDS = {
     rf"|nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"
     rf"|shards/{_NAME}/{_NAME}/((shard|signed)\.json|(outcomes|journal)\.jsonl|pytest\.xml)"
     rf"|built/{_NAME}/[0-9]+\.[0-9]+/.+)",
+    "recipe": rf"recipes/{_DIGEST}\.json",
     "set page": rf"sets/{_DIGEST}/{_PAGES}",
     "ledger": rf"ledger/(head\.json|entries/[0-9]{{8}}\.json|sets/{_DIGEST}\.json"
     r"|names/([A-Za-z0-9-]+/)?[a-z0-9-]+\.json)",
@@ -224,6 +228,11 @@ def locks_prefix(index: str) -> str:
 def status_prefix(index: str) -> str:
     """The prefix of the results of nights (`cairn.night/1`), which those who run the nights write."""
     return f"{index}/status/"
+
+
+def recipe_key(digest: str) -> str:
+    """The key of the files of a stack, by their digest."""
+    return f"recipes/{digest}.json"
 
 
 def night_key(night: str, name: str) -> str:

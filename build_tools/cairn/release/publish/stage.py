@@ -9,6 +9,7 @@ from pathlib import Path
 from cairn.errors import StoreError
 from cairn.output import Progress, silent
 from cairn.output.wording import short_id
+from cairn.release import recipes
 from cairn.release.index import marks, write
 from cairn.release.index.generation import MIRRORED, FileRef, project_of
 from cairn.release.index.listing import index_set
@@ -52,9 +53,8 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         manifest: what it was built from, in the spelling whose sha256 the set names.
         statement: the builder's, which lies beside set.json as `builder.json`.
         requirements: what the set needs besides what it names itself.
-        stack: whose lock counts where the store has a root; None for no lock.
-        attester: who vouches for where the wheels come from, and by a key for the builder's statement; None
-            for nobody.
+        stack: whose recipe the store gets, and whose lock counts where it has a root; None for neither.
+        attester: vouches for where the wheels come from, and by a key for the builder's statement.
         dry_run: refuse what would be refused, and write nothing.
         on_step: called with what is being done.
 
@@ -63,22 +63,23 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
         StoreError: the files are not those of the set, not those that the builder says it made, not of the
             manifest's commits, or not all that was split from one; the manifest is a different one; what they
             need is not in the index, or nobody vouches for it; or a sealed set would get another closure.
+        SourceError: the stack has moved on since the manifest was frozen.
     """
     rules.refuse_gated(index)
     rules.refuse_other_family(index, wheel_set)
     Ledger(store).refuse_banned([wheel_set])
+    recipes.require_in(store, manifest, stack)
     dists = _as_built(wheel_set, wheels, manifest, statement)
     sealed = _sealed(wheel_set, requirements, dists, (target := Index(store, index)).load())
     if anchor.anchor(store) is not None:
         _refuse_unvouched(sealed, stack, statement, index)
     on_step("comparing the device wheels with what was split")
     rules.refuse_incomplete_split(sealed, wheels)
-    entry = index_set(sealed)
-    offer = offer_of(dists, build=sealed.manifest_sha256, entry=entry)
+    offer = offer_of(dists, build=sealed.manifest_sha256, entry=(entry := index_set(sealed)))
     offer.checked(target)
     if dry_run:
         return sealed
-    # Bytes before the set, and the set before the pages that name it.
+    recipes.put(store, stack)  # bytes before the set, and the set before the pages that name it
     offer.put(store, on_step)
     set_locks = locks.of_set(sealed, locks.metadata_of(store, sealed))
     write.write_set(store, sealed, manifest, statement, set_locks)

@@ -110,6 +110,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         downloads: files that upstream's builds would fetch by themselves.
         off_line: the projects of which somebody chose a commit that is not the line's, by name.
         platforms: every platform of a night that is built on several; empty where `platform` is the only one.
+        recipe: the digest of the stack's files (`cairn.stack.recipe`).
     """
 
     stack: str
@@ -125,6 +126,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
     platforms: tuple[str, ...] = ()
     downloads: tuple[DownloadSource, ...] = ()
     off_line: tuple[str, ...] = ()
+    recipe: str = ""
 
     @property
     def every_platform(self) -> tuple[str, ...]:
@@ -144,7 +146,7 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
         """The manifest in one spelling: keys sorted, no white space, UTF-8."""
         plain = datafile.to_plain(self)
         # Sealed sets name digests of manifests that were written before these fields existed.
-        for field in ("build_env", "platforms", "downloads", "off_line", "rocm_index_url"):
+        for field in ("build_env", "platforms", "downloads", "off_line", "rocm_index_url", "recipe"):
             if not plain[field]:
                 del plain[field]
         for project in plain["projects"]:
@@ -171,6 +173,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
     platforms: Sequence[str] = (),
     downloads: Sequence[DownloadSource] = (),
     off_line: Sequence[str] = (),
+    recipe: str = "",
 ) -> Manifest:
     """Freeze the inputs of a build; the arguments are the fields of `Manifest`."""
     return Manifest(
@@ -187,6 +190,7 @@ def create(  # noqa: PLR0913 - each is one independent input of a build
         platforms=tuple(platforms),
         downloads=tuple(downloads),
         off_line=tuple(off_line),
+        recipe=recipe,
     )
 
 

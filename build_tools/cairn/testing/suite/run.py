@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 from cairn import datafile, files, owned, platforms
 from cairn.errors import PrerequisiteError, TestsFailedError, UsageError
 from cairn.output import Progress, silent, wording
-from cairn.stack import policy
+from cairn.stack import recipe
 from cairn.targets import CPU
 from cairn.testing import pytest_runs
 from cairn.testing import record as records
@@ -263,7 +263,7 @@ def _prepare(
         log=work_dir / LOG,
         on_line=on_line,
     )
-    tests_sha256 = policy.digest_of_files([tests, pytest_ini])
+    tests_sha256 = recipe.digest_of_files([tests, pytest_ini])
     return _Prepared(
         setup=setup,
         plan=shards.plan_shards(environments, request.times, request.shards),

@@ -10,7 +10,7 @@ import pytest
 
 from cairn.sources.git import repository
 from cairn.sources.worktree import contents
-from cairn.stack import policy
+from cairn.stack import recipe
 from cairn.testing.install_set import Tested
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.run import SuiteRequest
@@ -99,7 +99,7 @@ def test_an_edit_that_git_does_not_see_has_no_part_in_the_run(tmp_path: Path, hi
     (tmp_path / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     ran = merged.results[0].policy
     assert ran is not None
-    expected = policy.digest_of_files([tmp_path / "written" / "test", tmp_path / "pytest.ini"])
+    expected = recipe.digest_of_files([tmp_path / "written" / "test", tmp_path / "pytest.ini"])
     assert ran.tests_sha256 == expected
 
 

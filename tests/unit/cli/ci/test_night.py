@@ -14,6 +14,7 @@ import pytest
 from cairn import datafile
 from cairn.matrix.legs import Matrix
 from cairn.pipeline.night import plan
+from cairn.stack import load, recipe
 from cairn.store.folder import LocalStore
 from helpers.night import FROZEN, leg_of, plan_of
 from helpers.program import Cairn, Shown
@@ -27,7 +28,9 @@ LEG = leg_of("gfx94X-dcgpu", line=LINE)
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store with one night, which is a release of one leg that nothing was built of."""
-    frozen = msgspec.structs.replace(FROZEN, line=LINE, toolchain={"image": IMAGE})
+    frozen = msgspec.structs.replace(
+        FROZEN, line=LINE, toolchain={"image": IMAGE}, recipe=recipe.digest_of(load(SAMPLE))
+    )
     night = msgspec.structs.replace(plan_of(LEG), line=LINE, manifest_sha256=frozen.digest())
     plan.create(LocalStore(tmp_path / "store é"), night, frozen)
     return tmp_path / "store é"

@@ -242,10 +242,10 @@ def test_a_night_goes_on_with_the_refs_it_began_with_however_they_are_written(
         again = dataclasses.replace(
             request_, stack=stack, like="", release="dev", refs=f"{own.name}={written}"
         )
-        freezing._refuse_other(begun, again)
+        freezing._refuse_other(run.store, begun, again)
     with pytest.raises(UsageError, match="the night 7 is of main, torch=mine"):
         freezing._refuse_other(
-            begun, dataclasses.replace(again, refs=f"{own.name}=https://example.org/a@mine")
+            run.store, begun, dataclasses.replace(again, refs=f"{own.name}=https://example.org/a@mine")
         )
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from cairn.errors import CairnError, UsageError
+from cairn.release import recipes
 from cairn.release.gate import gate, installation
 from cairn.release.gate.case import Case
 from cairn.release.index.generation import MIRRORED, PUBLISHED
@@ -22,7 +23,7 @@ from cairn.release.promote import RefusedError, promote
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish_dists
 from cairn.release.weighing import Answer, SetRecords
-from cairn.stack import Floor, load, policy
+from cairn.stack import Floor, load, recipe
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import TestPolicy
 from cairn.wheels.wheelset import SetWheel, WheelSet
@@ -228,7 +229,7 @@ def test_a_judgement_names_what_it_was_made_by(store: MemoryStore, stage: Stage)
     weak = stack_of(made, records={"smoke": Floor(tests=0, device_tests=0)})
     other = judge(store, made, stack=weak)
     assert other.policy is not None
-    assert other.policy.stack_sha256 != report.policy.stack_sha256
+    assert other.policy.floors != report.policy.floors
     assert "the floor of smoke tests is 0" in other.weakened
     case = case_of(store, made, stack=stack_of(made, records={}))
     assert list(gate.weakened(case)) == [f"the stack {made.stack} demands no test record"]
@@ -243,11 +244,9 @@ def test_a_record_of_another_policy_than_the_stacks_is_named(
     (tmp_path / "skip-tests").mkdir()
     # Not the shipped skip list: one that changes after the tests ran.
     (tmp_path / "skip-tests" / "all.toml").write_text('schema = "cairn.skips/1"\n', encoding="utf-8")
-    stack = msgspec.structs.replace(
-        stack_of(made), folder=str(tmp_path), smoke_tests=(str(tmp_path / "smoke"),)
-    )
+    stack = load(write_stack(tmp_path, made, 'smoke_tests = ["smoke"]'))
     ran = TestPolicy.of(stack, skips=[tmp_path / "skip-tests"])
-    ran = msgspec.structs.replace(ran, tests_sha256=policy.digest_of_files([tmp_path / "smoke"]))
+    ran = msgspec.structs.replace(ran, tests_sha256=recipe.digest_of_files([tmp_path / "smoke"]))
 
     def said(kind: str, how: TestPolicy | None) -> list[str]:
         case = case_of(store, made, set_records=kept(record_of(made, kind=kind, policy=how)), stack=stack)
@@ -257,19 +256,31 @@ def test_a_record_of_another_policy_than_the_stacks_is_named(
     assert "an unknown policy" in "".join(said("smoke", None))
     assert "without a stack" in "".join(said("smoke", msgspec.structs.replace(ran, stack_sha256=None)))
     assert "made by another" in "".join(said("smoke", msgspec.structs.replace(ran, stack_sha256="1" * 64)))
+    assert judge(store, made, stack=stack).policy.stack_sha256 == ran.stack_sha256  # type: ignore[union-attr]
     (tmp_path / "smoke" / "test_it.py").write_text("", encoding="utf-8")
     (tmp_path / "skip-tests" / "all.toml").write_text("", encoding="utf-8")
     assert "other test files" in "".join(said("smoke", ran))
     assert "another skip list" in "".join(said("suite", ran))
 
 
-def test_a_stack_has_the_same_digest_wherever_it_lies(stage: Stage, tmp_path: Path) -> None:
-    made, usual = stage(), 'smoke_tests = ["smoke"]\n'
-    texts = {"a": usual, "b": usual, "c": f"{usual}[gate.records]\nsmoke = {{ tests = 2 }}\n"}
-    digests = [
-        policy.digest_of(load(write_stack(tmp_path / name, made, text))) for name, text in texts.items()
-    ]
-    assert digests[0] == digests[1] != digests[2]
+def test_a_set_of_another_recipe_is_not_as_it_was_built(
+    store: MemoryStore, stage: Stage, tmp_path: Path
+) -> None:
+    wheel = make_wheel(tmp_path, "torch", "2.9.0")
+    stack = load(write_stack(tmp_path / "stack", make_set([wheel], **AWAY)))
+    digest = recipe.digest_of(stack)
+    made = stage_set(store, "staging", make_set([wheel], **AWAY, recipe=digest), [wheel], recipe=digest)
+    assert demand(judge(store, made, stack=stack), 0).outcome == "met"
+    recipes.put(store, stack)
+    (tmp_path / "stack" / "hooks.py").write_text("", encoding="utf-8")
+    (tmp_path / "stack" / "stack.toml").write_text(
+        (tmp_path / "stack" / "stack.toml").read_text(encoding="utf-8") + "\n", encoding="utf-8"
+    )
+    refused = demand(judge(store, made, stack=stack), 0)
+    assert refused.outcome == "not met"
+    assert "the stack sample is not the frozen one: hooks.py (new), stack.toml (changed)" in refused.reason
+    unnamed = stage()  # of a manifest without any
+    assert "names no recipe" in demand(judge(store, unnamed, stack=stack), 0).reason
 
 
 def test_fewer_projects_and_targets_than_the_last_set_had_are_named(store: MemoryStore, stage: Stage) -> None:
