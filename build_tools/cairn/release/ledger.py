@@ -162,12 +162,14 @@ class Ledger:
         for index, refs in (named or {}).items():
             _refuse(self._clashes({keys.scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
 
-    def published(self, scope: str, project: str) -> frozenset[str]:
-        """Return every file name of a project that was ever published in a scope (`keys.scope_of`)."""
-        tail, place = self._tail(), (scope, project)
-        stored = self._lookup(keys.ledger_names_key(*place), Names, tail)
-        later = (by_place(entry.names).get(place, {}) for entry in tail.entries)
-        return frozenset(stored.names if stored else ()).union(*later)
+    def published(self, project: str, scopes: Collection[str]) -> frozenset[str]:
+        """Return the file names of a project that were ever published in scopes (`keys.scope_of`)."""
+        tail, places = self._tail(), [(scope, project) for scope in scopes]
+        stored = side_by_side(
+            lambda place: self._lookup(keys.ledger_names_key(*place), Names, tail), places, jobs=_AT_ONCE
+        )
+        later = [by_place(entry.names).get(place, {}) for entry in tail.entries for place in places]
+        return frozenset().union(*(names.names for names in stored if names), *later)
 
     def failing_alike(self, wheel_set: WheelSet) -> tuple[str, ...]:
         """The failures that stand against sets that are the same by their wheels, a sentence each.

@@ -54,11 +54,12 @@ def settle(
         if dry_run or _claim(store, settled, suffixes):
             break
     for source in settled.projects:
+        suffix = rocm_version.again(suffixes[0], source.again)
+        text = f"may have its version, which ends in {suffix} this night"
+        if source.version:
+            text = f"has {source.version}{suffixes[0]}; this night makes {source.version}{suffix}"
         if source.again:
-            first, ours = (_version(source, suffixes[0], number) for number in (0, source.again))
-            console.current().info(
-                f"{source.name}: an earlier manifest has the version {first}; this night makes {ours}"
-            )
+            console.current().info(f"{source.name}: an earlier manifest {text}")
     return settled
 
 
@@ -77,7 +78,7 @@ def _owners(store: Store, source: ProjectSource, suffixes: Sequence[str], scopes
             if before == first:
                 owner = store.read(item.key).data.decode("ascii", "replace")
                 owners[number] = owner if owners.get(number, owner) == owner else ""
-    for name in sorted(frozenset().union(*(Ledger(store).published(scope, project) for scope in scopes))):
+    for name in sorted(Ledger(store).published(project, scopes)):
         before, number = rocm_version.without_again(str(Version(version_of(name))))
         if any(_is_of(before, source, suffix) for suffix in suffixes):
             owners.setdefault(number, "")
