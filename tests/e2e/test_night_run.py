@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from cairn import interpreters
+from cairn.pipeline.night import plan
 from cairn.release import records
 from cairn.release.index.snapshot import Index
 from cairn.store.folder import LocalStore
@@ -52,6 +54,16 @@ def test_the_page(project: Path, cache_of_nights: Path) -> None:
     assert kinds == ["smoke", "suite"]
     assert "weak policy" not in first.stdout + first.stderr
     assert "1 untested" in first.stderr  # on hardware: the sample's SDK reaches none
+    # Wheels name the commits of the manifest, and none that hipify made here.
+    frozen = plan.manifest_of(store, plan.read(store, "first"))
+    named = set()
+    for wheel in (project / "night/store/files").rglob("*.whl"):
+        with zipfile.ZipFile(wheel) as archive:
+            modules = [name for name in archive.namelist() if re.fullmatch("[^/]+/version.py", name)]
+            named |= {
+                id_ for name in modules for id_ in re.findall("[0-9a-f]{40}", archive.read(name).decode())
+            }
+    assert named == {source.commit for source in frozen.projects if source.name != "triton"}
     # Nothing is done twice, and no build is left in the store.
     assert "build" not in again.stderr
     assert not list(store.list("nights/first/built/"))

@@ -182,8 +182,8 @@ def _refuse_other_refs(night: str, refs: Sequence[str], request: FreezeRequest) 
 
 
 def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
-    own = (request.stack.name, request.stack.line)
-    return (frozen.stack, frozen.line) == own and not _lacking(frozen, request.legs)
+    asked = (request.stack.name, request.stack.line)
+    return (frozen.stack, frozen.line) == asked and not _lacking(frozen, request.legs)
 
 
 def _frozen_again(store: Store, request: FreezeRequest, *, dry_run: bool) -> Manifest:
@@ -260,7 +260,7 @@ def _freeze(
         stack,
         [
             CheckoutRequest.of(
-                replace(refs.get(project.name, CheckoutOptions()), as_of=request.as_of),
+                replace(refs.get(project.name, CheckoutOptions()), as_of=request.as_of, commit_hipify=False),
                 project=project,
                 checkout_dir=request.work_dir.absolute() / "src" / project.checkout_dir,
             )

@@ -24,8 +24,6 @@ from cairn.release.index.snapshot import read_set
 from cairn.release.serve import serving
 from cairn.release.trust.signers import Signer
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
-from cairn.sources.git import repository
-from cairn.sources.hipify import run as hipify_run
 from cairn.sources.manifest import manifest
 from cairn.sources.worktree import contents
 from cairn.stack import recipe
@@ -143,7 +141,7 @@ def _suite_request(
 
 
 def _sources(request: ShardTest, project: str, say: Progress) -> tuple[Path, tuple[str, ...]]:
-    """Return the checkout with the tests, and the commits that a wheel of the manifest may state."""
+    """Return the checkout with the tests, and the commits that a wheel of the manifest may name."""
     run = request.run
     frozen = plan.frozen(run)
     source = next((one for one in frozen.projects if one.name == project), None)
@@ -165,9 +163,7 @@ def _sources(request: ShardTest, project: str, say: Progress) -> tuple[Path, tup
         hipify=False,
     )
     checkout(tests, say=say)
-    root = repository.root_at(folder)
-    hipified = hipify_run.commit_id(root, source.commit, source.tree)
-    return folder, tuple(dict.fromkeys((source.commit, hipified)))
+    return folder, (source.commit,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,11 @@ from cairn.output import wording
 from cairn.sources.git import url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository, has_lost_mirror, root_at
 from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.worktree import journal
 from cairn.sources.worktree.contents import work_tree_id
+from cairn.sources.worktree.journal import Journal
 from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
 from cairn.stack import Project
 
@@ -81,8 +83,9 @@ class Checkout:
 
     @property
     def is_hipified(self) -> bool:
-        """Whether hipify has run, or has nothing to do before the build."""
-        return self.hipify_commit is not None or self.report is not None
+        """Whether hipify has run, committed or not, or has nothing to do before the build."""
+        note = journal.read(root_at(self.path).git_dir)
+        return self.hipify_commit is not None or (note is not None and note.hipify) or self.report is not None
 
 
 def describe(project: Project, path: Path) -> Checkout:
@@ -97,7 +100,8 @@ def describe(project: Project, path: Path) -> Checkout:
     note = journal.read(root.git_dir)
     upstream, hipified = root.tags(UPSTREAM_TAG, HIPIFY_TAG)
     origin = note.origin if note else root.origin_url() or str(root.work_tree)
-    modules = side_by_side(_submodule, walk_submodules(root, origin=origin))
+    generated = _uncommitted(root, note) if run.runs_at_checkout(project.hipify) else {}
+    modules = side_by_side(lambda m: _submodule(m, generated), walk_submodules(root, origin=origin))
     return Checkout(
         project=project,
         path=root.work_tree,
@@ -105,7 +109,7 @@ def describe(project: Project, path: Path) -> Checkout:
         hashtag=note.hashtag if note else head,
         commit=upstream or head,
         hipify_commit=hipified,
-        tree=work_tree_id(root, outputs=False),
+        tree=work_tree_id(root, outputs=False, also=generated.get("", ())),
         submodules=tuple(sorted(modules, key=lambda module: module.path)),
         version=base_version(project, root.work_tree),
     )
@@ -162,14 +166,22 @@ def base_version(project: Project, tree: Path) -> str | None:
     return text
 
 
-def _submodule(module: Module) -> Submodule:
+def _uncommitted(root: Repository, note: Journal | None) -> dict[str, list[str]]:
+    """Return the files that hipify made and did not commit, by part: git may ignore some of them."""
+    report = hipify_report.read(root.git_dir) if note is not None and note.files_digest else None
+    if report is None:
+        return {}
+    return run.by_part(report.generated, [part.path for part in walk(root)])
+
+
+def _submodule(module: Module, generated: Mapping[str, Sequence[str]]) -> Submodule:
     upstream, hipified = module.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
     return Submodule(
         path=module.path,
         origin=url.without_credentials(module.origin),
         commit=upstream or module.commit,
         hipify_commit=hipified,
-        tree=work_tree_id(module.repository, outputs=False),
+        tree=work_tree_id(module.repository, outputs=False, also=generated.get(module.path, ())),
     )
 
 

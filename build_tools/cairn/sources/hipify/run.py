@@ -271,7 +271,7 @@ def hipified(
         say(f"hipifying {short_id(copies[0].commit)} of {shown} in a copy")
         changes = _changes(copies, kind, shown=shown, python=python, say=say)
         paths = [copied.path for copied in copies]
-        generated, changed = _by_part(changes.generated, paths), _by_part(changes.changed, paths)
+        generated, changed = by_part(changes.generated, paths), by_part(changes.changed, paths)
 
         def committed(copied: CommittedPart) -> str:
             names = [*generated[copied.path], *changed[copied.path]]
@@ -312,7 +312,7 @@ def _differing(where: Repository, expected: str, part: CommittedPart) -> tuple[s
     return tuple(map(part.named, listed))
 
 
-def _by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
+def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
     """Group files by the part they are in (empty for the root), with paths relative to it."""
     by_part: dict[str, list[str]] = {path: [] for path in parts}
     deepest_first = sorted(parts, key=len, reverse=True)
@@ -340,15 +340,3 @@ def _commit(copied: Repository, names: Collection[str]) -> str:
     new = copied.run("commit-tree", tree, "-p", head, "-m", HIPIFY_SUBJECT, env=dates).strip()
     copied.run("update-ref", "-m", f"commit: {HIPIFY_SUBJECT}", "HEAD", new, head)
     return new
-
-
-def commit_id(repository: Repository, commit: str, tree: str) -> str:
-    """Return the id of the commit that `hipified` makes on `commit` for a tree, without hipifying."""
-    old_tree, date = (
-        repository.run("log", "-1", "--format=%T %cd", "--date=raw", commit).strip().split(" ", 1)
-    )
-    if tree == old_tree:
-        return commit
-    who = f"Cairn <{command.EMAIL}> {date}"
-    text = f"tree {tree}\nparent {commit}\nauthor {who}\ncommitter {who}\n\n{HIPIFY_SUBJECT}\n"
-    return repository.run("hash-object", "-t", "commit", "--stdin", stdin=text.encode()).strip()

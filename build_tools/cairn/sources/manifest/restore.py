@@ -23,6 +23,7 @@ from cairn.sources.git import command, repository
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG
 from cairn.sources.manifest.manifest import Manifest, UpstreamSource, project_of
 from cairn.sources.mirror import Mirror
+from cairn.sources.worktree import contents, journal
 from cairn.sources.worktree.parts import walk
 
 
@@ -31,6 +32,7 @@ def reproduce(
 ) -> tuple[Checkout, ...]:
     """Check out the sources that a manifest froze, or move existing checkouts there.
 
+    Hipify's changes are not committed: HEAD, which builds write into wheels, is upstream's commit.
     `cairn.sources.manifest.manifest.verify` then tells whether the checkouts equal the frozen ones.
 
     Args:
@@ -52,6 +54,7 @@ def reproduce(
             commit=source.commit,
             submodules=bool(source.submodules),
             hipify=source.hipify != "none",
+            commit_hipify=False,
         )
         for source in manifest.projects
     ]
@@ -122,12 +125,19 @@ def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
     """Return the projects and submodules whose files differ from their last tag, each as a sentence."""
     problems = []
     for one in checkouts:
-        name = one.project.name
+        name, root = one.project.name, repository.root_at(one.path)
         trees = {"": one.tree} | {module.path: module.tree for module in one.submodules}
-        for part in walk(repository.root_at(one.path)):
-            own = part.repository
-            tag = HIPIFY_TAG if own.tag(HIPIFY_TAG) else UPSTREAM_TAG
-            if trees[part.path] != own.commit_tree(own.tag(tag) or "HEAD") or local_commits.beneath(own):
+        note = journal.read(root.git_dir)
+        hipified = note.files_digest if note is not None else None  # where hipify's changes are not committed
+        is_hipifys = hipified is not None and contents.tree_state(one.path) == hipified
+        for part in walk(root):
+            tree = part.repository
+            tag = HIPIFY_TAG if tree.tag(HIPIFY_TAG) else UPSTREAM_TAG
+            if is_hipifys:
+                is_upstreams = tree.tag(tag) == tree.head()
+            else:
+                is_upstreams = trees[part.path] == tree.commit_tree(tree.tag(tag) or "HEAD")
+            if not is_upstreams or local_commits.beneath(tree):
                 where = f"{name}, submodule {part.path}" if part.path else name
                 problems.append(f"{where} has edits or commits above {tag}")
     return tuple(problems)

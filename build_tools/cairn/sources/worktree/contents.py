@@ -204,7 +204,7 @@ def tree_state(path: Path) -> str:
     return digest.hexdigest()
 
 
-def work_tree_id(repository: Repository, *, outputs: bool = True) -> str:
+def work_tree_id(repository: Repository, *, outputs: bool = True, also: Collection[str] = ()) -> str:
     """Return the id of the tree that committing the whole working tree would make.
 
     Git's own machinery does it, on a copy of the index (which knows what has not changed since it was last
@@ -213,6 +213,7 @@ def work_tree_id(repository: Repository, *, outputs: bool = True) -> str:
     Args:
         repository: whose tree.
         outputs: untracked files count too that lie where build tools leave theirs: `build`, `*.egg-info`.
+        also: files that count where git ignores them, by path.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-tree-") as temporary:
         objects = Path(temporary, "objects")
@@ -227,6 +228,10 @@ def work_tree_id(repository: Repository, *, outputs: bool = True) -> str:
             (excludes := Path(temporary, "excludes")).write_text("/build/\n*.egg-info/\n", encoding="utf-8")
             config = {"core.excludesFile": str(excludes)}
         repository.run("add", "--all", env=env, config=config)
+        if there := [name for name in also if os.path.lexists(repository.work_tree / name)]:
+            from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")  # git 2.25
+            names = command.nul_separated(there)
+            repository.run("--literal-pathspecs", "add", "--force", *from_input, env=env, stdin=names)
         return repository.run("write-tree", env=env).strip()
 
 

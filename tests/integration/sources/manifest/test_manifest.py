@@ -13,8 +13,6 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.formats.zip import deflate
-from cairn.sources.git.repository import root_at
-from cairn.sources.hipify import run
 from helpers import stacks
 from helpers.sources import Saved, Upstream, git
 
@@ -86,9 +84,6 @@ def test_it_freezes_every_input(desk: Desk) -> None:
     checkout = desk.sources / "pytorch"
     assert torch["commit"] == git(checkout, "rev-parse", "THEROCK_UPSTREAM_DIFFBASE")
     assert torch["tree"] == git(checkout, "rev-parse", "THEROCK_HIPIFY_DIFFBASE^{tree}")
-    # What a wheel names that is built there is known without hipifying.
-    hipified = run.commit_id(root_at(checkout), torch["commit"], torch["tree"])
-    assert hipified == git(checkout, "rev-parse", "THEROCK_HIPIFY_DIFFBASE")
     assert torch["submodules"][0]["path"] == "third_party/cudakit"
     assert (torch["hashtag"], torch["hipify"], vision["hipify"]) == ("main", "build_amd", "at-build")
     assert (frozen["sdk_version"], frozen["pythons"]) == ("7.10.0", ["3.11", "3.12"])
@@ -114,6 +109,10 @@ def test_elsewhere_it_is_made_again_with_the_same_trees_and_the_same_manifest(
     # In the folders that `cairn checkout` uses, without the stack too.
     assert sorted(path.name for path in (tmp_path / "theirs").iterdir()) == ["pytorch", "pytorch_vision"]
     assert (tmp_path / "theirs/pytorch/version.txt").read_text() == "2.9.0a0\n"
+    # Builds write HEAD into wheels: it is upstream's commit, and what hipify did is not committed.
+    torch = desk.manifest("m.json")["projects"][0]
+    assert git(tmp_path / "theirs/pytorch", "rev-parse", "HEAD") == torch["commit"]
+    assert git(tmp_path / "theirs/pytorch", "status", "--porcelain")
     theirs = ("--root-checkout-dir", tmp_path / "theirs")
     assert "as frozen" in desk.run("manifest", "verify", desk.folder / "m.json", *theirs)
     # Where the stack's own folders are used, freezing them again gives the same bytes.
@@ -122,6 +121,17 @@ def test_elsewhere_it_is_made_again_with_the_same_trees_and_the_same_manifest(
     desk.create("again.json")
     assert desk.manifest("again.json") == desk.manifest("m.json")
     assert "as frozen" in desk.run("manifest", "verify", desk.folder / "m.json", *desk.stack, *again)
+
+
+def test_what_hipify_makes_and_git_ignores_is_in_the_tree_committed_or_not(
+    desk: Desk, tmp_path: Path
+) -> None:
+    desk.upstream.commit("torch", {".gitignore": "*.hip\nhip/\n"}, "Ignore what hipify makes")
+    desk.checkout()
+    assert git(desk.sources / "pytorch", "ls-files", "--cached", "--ignored", "--exclude-standard")
+    desk.create("m.json")
+    # It compares the trees.
+    desk.run("manifest", "checkout", desk.folder / "m.json", "--root-checkout-dir", tmp_path / "theirs")
 
 
 def test_a_tree_that_comes_out_otherwise_is_an_error_that_names_both(desk: Desk, tmp_path: Path) -> None:
