@@ -182,8 +182,8 @@ def _refuse_other_refs(night: str, refs: Sequence[str], request: FreezeRequest) 
 
 
 def _is_for(frozen: Manifest, request: FreezeRequest) -> bool:
-    asked = (request.stack.name, request.stack.line)
-    return (frozen.stack, frozen.line) == asked and not _lacking(frozen, request.legs)
+    expected = (request.stack.name, request.stack.line)
+    return (frozen.stack, frozen.line) == expected and not _lacking(frozen, request.legs)
 
 
 def _frozen_again(store: Store, request: FreezeRequest, *, dry_run: bool) -> Manifest:

@@ -228,9 +228,9 @@ def work_tree_id(repository: Repository, *, outputs: bool = True, also: Collecti
             (excludes := Path(temporary, "excludes")).write_text("/build/\n*.egg-info/\n", encoding="utf-8")
             config = {"core.excludesFile": str(excludes)}
         repository.run("add", "--all", env=env, config=config)
-        if there := [name for name in also if os.path.lexists(repository.work_tree / name)]:
+        if present := [name for name in also if os.path.lexists(repository.work_tree / name)]:
             from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")  # git 2.25
-            names = command.nul_separated(there)
+            names = command.nul_separated(present)
             repository.run("--literal-pathspecs", "add", "--force", *from_input, env=env, stdin=names)
         return repository.run("write-tree", env=env).strip()
 
