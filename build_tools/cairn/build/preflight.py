@@ -69,6 +69,8 @@ def machine_checks(jobs: Sequence[Job]) -> Iterator[Check]:
     """The checks that the machine, and this installation of Cairn, have all that builds run."""
     yield functools.partial(extras.demand, "build")
     yield functools.partial(_programs, jobs)
+    for job in jobs:
+        yield functools.partial(_warn_of_disk, job)
 
 
 def _programs(jobs: Sequence[Job]) -> None:
@@ -89,6 +91,21 @@ def _programs(jobs: Sequence[Job]) -> None:
             f"this machine lacks {', '.join(lacking)}",
             tip="`cairn doctor --for build` says how to install it here",
             line=apt if root or apt is None else f"sudo {apt}",
+        )
+
+
+def _warn_of_disk(job: Job) -> None:
+    """Warn where first builds of the projects fill the disk; a wheel of the cache takes less."""
+    trees = {name: folder for name, folder in job.checkouts.items() if folder.is_dir()}
+    names = [name for name, folder in trees.items() if not (folder / "build").is_dir()]
+    names += ["sdk"] if job.install_rocm and not job.for_cpu() else []  # as the table of costs calls it
+    needed = sum(job.stack.costs[name].disk for name in names if name in job.stack.costs)
+    places = (job.environments(), *job.environments().parents)
+    place = next(folder for folder in places if folder.is_dir())
+    if (free := shutil.disk_usage(place).free) < needed:
+        console.current().warn(
+            f"{console.size(free)} are free at {place}, and {', '.join(names)} take about "
+            f"{console.size(needed)} the first time"
         )
 
 

@@ -162,13 +162,11 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
     work_dir, wheel_set = request.work_dir, request.wheel_set
     owned.empty_places(work_dir, of_files=_FILES, of_folders=_FOLDERS)
     variables = install_set.test_variables(wheel_set, request.environment, home=work_dir / "home")
-    log = request.log or work_dir / "smoke.log"
+    log, index = request.log or work_dir / "smoke.log", request.index_url
     environment, installed = install_set.install(
         wheel_set,
         folder=work_dir / "venv",
-        source=PackageSource(
-            index_url=request.index_url, find_links=request.find_links, no_index=request.index_url is None
-        ),
+        source=PackageSource(index_url=index, find_links=request.find_links, no_index=index is None),
         requirements=(*request.requirements, *request.extra_wheels),
         python=request.python,
         variables=variables,
@@ -202,8 +200,7 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
         junit.merge((path.read_bytes() for path in whole), request.junit)
-    seconds = round(time.monotonic() - began, 3)
-    result = _record(request, runs, installed, attested, started=record.time_of(started), seconds=seconds)
+    result = _record(request, runs, installed, attested, started=record.time_of(started), began=began)
     result = msgspec.structs.replace(
         result,
         hanging=left.hanging,
@@ -211,14 +208,14 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
         host=_host_tests(environment.python, facts, runs),
     )
     record.write(request.record, result)
-    failed = [case for case in _together(runs).cases if case.failed]
+    failures = [f"{case.name}: {case.reason}" for case in _together(runs).cases if case.failed]
     return SmokeResult(
         record=result,
         record_path=request.record,
         junit_path=request.junit,
         environment=environment.path,
         log=log,
-        failures=tuple(f"{c.name}: {c.reason}" for c in failed[:_SHOWN_FAILURES]),
+        failures=tuple(failures[:_SHOWN_FAILURES]),
     )
 
 
@@ -385,7 +382,7 @@ def _record(
     attested: Attestation,
     *,
     started: str,
-    seconds: float,
+    began: float,
 ) -> TestRecord:
     wheel_set = request.wheel_set
     verdict, results = _judge(request, runs, attested), _together(runs)
@@ -401,7 +398,7 @@ def _record(
         counts=results.counts,
         junit_sha256=files.sha256_of(request.junit) if request.junit.exists() else None,
         started=started,
-        duration_seconds=seconds,
+        duration_seconds=round(time.monotonic() - began, 3),
         verdict=verdict.verdict,
         reason=verdict.reason,
         skips=results.skips,

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from cairn import venv
 from cairn.cli.upstream import build_prod_wheels
 from cairn.cli.upstream.build_prod_wheels import Build
 from cairn.errors import UsageError
 from cairn.rocm.install import InstallRequest
 from cairn.targets import parse_targets
+from helpers import pythons
 
 BUILDS = Path(__file__).resolve().parents[3] / "external-builds"
 SCRIPT = BUILDS / "pytorch" / "build_prod_wheels.py"
@@ -129,3 +131,15 @@ def test_the_targets_may_stand_in_the_environment(
     monkeypatch.setenv("PYTORCH_ROCM_ARCH", "")
     assert build_prod_wheels._job(parsed(*OUT)).targets is None
     assert "PYTORCH_ROCM_ARCH" not in "".join(capsys.readouterr())
+
+
+def test_an_environment_of_another_python_is_not_installed_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, other = pythons.several(2)
+    environment = venv.create(tmp_path / "env", python=other.path)
+    monkeypatch.setenv("VIRTUAL_ENV", str(environment.path))
+    words = [*OUT, "--output-dir", str(tmp_path / "out"), "--root-checkout-dir", str(tmp_path)]
+    assert build_prod_wheels.main([*words, "--install"], script=str(SCRIPT)) == UsageError.exit_code
+    assert f"{environment.python} is {other.version}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()  # before anything is built

@@ -20,7 +20,7 @@ from cairn.errors import (
     UsageError,
 )
 from cairn.sources.worktree import journal
-from cairn.stack import Sdk, Stack
+from cairn.stack import Cost, Sdk, Stack
 from cairn.venv import PackageSource
 from helpers.build import project, repository
 from helpers.serving import serving
@@ -153,6 +153,18 @@ def test_a_stack_without_rocm_has_no_gpu_targets(wanted: Job) -> None:
 def test_a_disk_that_is_full(wanted: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=20_000_000))
     assert "only 20.0 MB are free" in str(refused(wanted))
+
+
+def test_a_disk_that_a_first_build_would_fill(wanted: Job, capsys: pytest.CaptureFixture[str]) -> None:
+    costs = {"torch": Cost(disk=10**18), "sdk": Cost(disk=10**18)}
+    asking = dataclasses.replace(wanted, stack=msgspec.structs.replace(wanted.stack, costs=costs))
+    refused(dataclasses.replace(asking, build_env=("TOKEN=1",)))
+    assert "torch, audio, sdk take about 2000000.0 TB the first time" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    (wanted.checkouts["torch"] / "build").mkdir()  # was built before
+    refused(dataclasses.replace(asking, targets="cpu", build_env=("TOKEN=1",)))
+    assert "the first time" not in capsys.readouterr().err
 
 
 def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: Job) -> None:
