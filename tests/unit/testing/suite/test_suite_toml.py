@@ -66,6 +66,7 @@ def test_pytest_is_below_9_where_torch_needs_that_alone(version: str, pinned: bo
 def test_a_requirement_that_cannot_be_read_is_refused(tmp_path: Path, field: str, message: str) -> None:
     # Not the shipped suite: a field of it cannot be read here.
     head = 'schema = "cairn.suite/1"\nproject = "a"\ntests = "a"\nversion_module = "a"\nversion_file = "a"\n'
+    # Not the shipped suite: it is to be wrong.
     (tmp_path / "suite.toml").write_text(f"{head}{field}\n[configs]\n", encoding="utf-8")
     with pytest.raises(UsageError, match=message):
         suite_toml.load(tmp_path)
