@@ -83,7 +83,7 @@ def test_what_a_conftest_takes_away_or_passes_over_is_counted(tmp_path: Path) ->
 
 
 def test_a_test_that_is_run_until_it_passes_is_flaky(tmp_path: Path, base_of_workers: Path) -> None:
-    # With the plugin from 16.6.1, which needs a newer pytest, each attempt is a case of its own in the results.
+    # From 16.6.1, which needs a newer pytest, the plugin makes a case of each attempt.
     python = pytests.install(base_of_workers / "pytest-oldest", "pytest-oldest")
     text = "CALLS = []\ndef test_a():\n    CALLS.append(1)\n    assert len(CALLS) > 1\n"
     (tmp_path / "tools").mkdir()
