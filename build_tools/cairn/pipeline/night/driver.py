@@ -26,7 +26,7 @@ from cairn.build.engine.run import Running
 from cairn.build.engine.schedule import Limits, Record
 from cairn.errors import BuildError, CairnError, GateError, NetworkError
 from cairn.matrix.legs import Leg, Matrix
-from cairn.output import Progress, console
+from cairn.output import Progress, console, wording
 from cairn.pipeline.night import handover, plan, standing, step_run, steps
 from cairn.pipeline.night.placing import Demand, Machine
 from cairn.pipeline.night.plan import NightPlan, NightRun
@@ -280,11 +280,12 @@ class _Drive:
             with console.current().stage(name) as stage:
                 end = self._carry_out(one, running.jobs, stage.update)
                 self._left.discard(name)
-                stage.note = self._eta()
                 if end.code:
                     raise BuildError(
                         f"{name} failed with exit code {end.code}", tip=f"its log is {end.log}", tail=end.tail
                     )
+                mark, made = self._made(one.step.kind, name.partition(" ")[2])
+                stage.end_as(mark, "; ".join(filter(None, (made, self._eta()))))
         except CairnError as error:
             if not process.is_ended():
                 lines = error.tail if isinstance(error, BuildError) else ()
@@ -315,6 +316,26 @@ class _Drive:
             return self._executor.carry_out(job, one.demand, urgency=self._paths[one.step.name], say=say)
         with self._beside:
             return step_run.run_step(job, say=say, is_ended=process.is_ended)
+
+    def _made(self, kind: str, name: str) -> tuple[console.Mark, str]:
+        """Return how a step that wrote an index ended, by what the store has of its legs now."""
+        if kind not in ("stage", "promote"):
+            return "done", ""
+        request = self._request
+        run = NightRun(store=request.store, plan=plan.read(request.store, request.night), stack=request.stack)
+        stood = [standing.look(run, leg) for leg in run.plan.legs if name in (leg.id, leg.build_id)]
+        good = [one for one in stood if one.set_id and (kind == "stage" or one.state == "promoted")]
+        sets = []
+        for one in good:
+            channel = run.plan.staging if kind == "stage" else run.plan.release
+            if plan.set_of(run.index(one.leg, channel), run.plan, one.leg) is None:
+                channel = keys.UNTESTED
+            index = run.index(one.leg, channel)
+            number = index.load().generation.number
+            sets.append(f"set {wording.short_id(str(one.set_id))} in {index.name}, generation {number}")
+        lacking = [f"{one.leg.name}: {one.reason}" for one in stood if one not in good]
+        mark: console.Mark = "done" if not lacking else "failed" if kind == "stage" else "skipped"
+        return mark, "; ".join((*sets, *lacking))
 
     def _eta(self) -> str:
         """Say how long the rest will take, where it is known of steps of each kind."""
