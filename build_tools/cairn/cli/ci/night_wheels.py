@@ -248,9 +248,18 @@ def _stage(request: Stage) -> Answer:
         if one.set_id is None:
             text.append(("failed", f"{one.leg.name}: {one.reason}"))
         else:
-            text.append(("kept" if one.kept else "done", f"{one.leg.name}: set {short_id(one.set_id)}"))
+            text.append(("kept" if one.kept else "done", f"{one.leg.name}: {one}"))
     return Answer(
-        [{"leg": one.leg.id, "set": one.set_id, "kept": one.kept, "reason": one.reason} for one in results],
+        [
+            {
+                "leg": one.leg.id,
+                "set": one.set_id,
+                "kept": one.kept,
+                "reason": one.reason,
+                "sdk_size": one.measures.get("sdk_size", 0),
+            }
+            for one in results
+        ],
         text,
     )
 

@@ -65,12 +65,11 @@ def of_night(run: NightRun, results: Mapping[str, str] = _NO_RESULTS) -> tuple[N
         previous = _readable(run.store, key, Night)
         shown = _of_leg(run.plan, standing.look(run, leg), notes, moment, results)
         minutes, machine = _minutes(run.plan, leg, [note for note in parts.values() if note.leg == leg.id])
-        shown = msgspec.structs.replace(
-            shown,
-            minutes=minutes,
-            machine_minutes=machine,
-            measures=_measures(run, notes, leg, shown.set_id) if shown.set_id else {},
-        )
+        staged = notes.get((leg.id, "stage"))
+        measures = dict(staged.measures) if staged is not None else {}
+        if shown.set_id:
+            measures |= _measures(run, notes, leg, shown.set_id)
+        shown = msgspec.structs.replace(shown, minutes=minutes, machine_minutes=machine, measures=measures)
         ended.append(shown.after(previous))
     return tuple(ended)
 
@@ -96,9 +95,8 @@ def _minutes(night: NightPlan, leg: Leg, notes: Sequence[StepNote]) -> tuple[int
 def _measures(
     run: NightRun, notes: Mapping[tuple[str, Stage], StepNote], leg: Leg, set_id: str
 ) -> dict[str, float]:
-    """Collect what the jobs of a leg measured, and its test records."""
-    staged, built = notes.get((leg.id, "stage")), notes.get((leg.id, "build"))
-    measures = dict(staged.measures) if staged is not None else {}
+    """Collect what the build of a leg that came through measured, and its test records."""
+    built, measures = notes.get((leg.id, "build")), dict[str, float]()
     if built is not None and built.good:
         took = datetime.fromisoformat(built.finished) - datetime.fromisoformat(built.started)
         measures["build_minutes"] = round(took.total_seconds() / 60, 1)
@@ -387,15 +385,16 @@ def _moment(text: str | None) -> str:
 
 
 def counts(ended: Iterable[Night]) -> str:
-    """Say how many legs ended in which way, such as `39 good, 30 untested, 1 failed (new)`."""
+    """Say how many legs ended in which way, such as `39 good, 1 failed (new)`, and how large a new SDK is."""
     ended = tuple(ended)
     number = Counter(one.outcome for one in ended)
     new = sum(one.is_bad and one.is_new for one in ended)
     bad = sum(one.is_bad for one in ended)
     words = ", ".join(f"{number[outcome]} {outcome}" for outcome in reversed(_ORDER) if number[outcome])
-    if not new:
-        return words
-    return f"{words} ({'new' if new == bad else f'{new} of them new'})"
+    if new:
+        words += f" ({'new' if new == bad else f'{new} of them new'})"
+    sdk = round(sum(one.measures.get("sdk_size", 0) for one in ended))
+    return words + (f"; {console.size(sdk)} of the ROCm SDK added to the store" if sdk else "")
 
 
 def overdue(

@@ -16,18 +16,20 @@ import msgspec
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError, WheelError
 from cairn.matrix.legs import Leg
-from cairn.output import Progress, github, silent
+from cairn.output import Progress, github, silent, wording
+from cairn.output.console import size
 from cairn.pipeline import staging
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.build import SDK_FOLDER, set_folder
 from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
 from cairn.pipeline.night.sdk_version import sdk_url
 from cairn.pipeline.staging import SET_FILE
+from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.publish.compatibility import Platform
-from cairn.wheels import wheelset
+from cairn.wheels import build_statement, wheelset
 from cairn.wheels.interface.read import read_interface
-from cairn.wheels.wheelset import WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 NOTE_FILE = "step.json"
 """Beside the wheels of a build: how it ended, also where it failed."""
@@ -44,7 +46,8 @@ class StagedLeg:
         set_id: its set, or None.
         reason: why it has none; empty for one that has.
         kept: whether it was staged before.
-        measures: of its wheels, by the names in `trends.MEASURES`.
+        measures: of its wheels, by the names in `trends.MEASURES`; and `sdk_size`, the bytes of the ROCm SDK
+            that came into the store with it.
     """
 
     leg: Leg
@@ -52,6 +55,13 @@ class StagedLeg:
     reason: str = ""
     kept: bool = False
     measures: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """What was staged, in words: `set 0a1b2c3d4e5f, and 3.4 GB of the ROCm SDK`."""
+        sdk = round(self.measures.get("sdk_size", 0))
+        return f"set {wording.short_id(str(self.set_id))}" + (
+            f", and {size(sdk)} of the ROCm SDK" if sdk else ""
+        )
 
 
 def artifact_name(build: str, attempt: int) -> str:
@@ -79,7 +89,7 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
             _keep_notes(run, leg, folders)
             # Where nothing was built, the build alone has something to say.
             if not result.kept and any(_has_set(folder, leg) for folder in folders.values()):
-                reason = result.reason or f"set {(result.set_id or '')[:12]}"
+                reason = result.reason or str(result)
                 good = result.set_id is not None
                 note = plan.step_note(run, leg, "stage", started, good=good, reason=reason)
                 plan.note(run.store, msgspec.structs.replace(note, measures=result.measures))
@@ -95,9 +105,13 @@ def _try_to_stage(run: NightRun, leg: Leg, folders: Sequence[Path]) -> StagedLeg
         whole = [folder for folder in folders if _has_set(folder, leg)]
         if not whole:
             return StagedLeg(leg=leg, reason="no wheels were built")
-        wheel_set = _stage(run, leg, whole[-1])
+        wheel_set, sdk_size = _stage(run, leg, whole[-1])
         wheels = [whole[-1] / wheel.file_name for wheel in wheel_set.wheels]
-        return StagedLeg(leg=leg, set_id=wheel_set.id, measures=measured(wheels, for_cpu=wheel_set.for_cpu))
+        measures = {
+            **measured(wheels, for_cpu=wheel_set.for_cpu),
+            **({"sdk_size": sdk_size} if sdk_size else {}),
+        }
+        return StagedLeg(leg=leg, set_id=wheel_set.id, measures=measures)
     except (CairnError, OSError) as error:
         tip = error.tip if isinstance(error, CairnError) else None
         return StagedLeg(leg=leg, reason="; ".join(filter(None, (str(error), tip))))
@@ -107,19 +121,23 @@ def _has_set(folder: Path, leg: Leg) -> bool:
     return (set_folder(folder, leg) / SET_FILE).is_file()
 
 
-def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
-    """Publish the set of a leg and its dependencies."""
+def _stage(run: NightRun, leg: Leg, folder: Path) -> tuple[WheelSet, int]:
+    """Publish the set of a leg and its dependencies; also return how many bytes of them the SDK added."""
     stack, index = run.stack, plan.index_of(leg, run.plan.staging)
     wheel_set = wheelset.read(set_folder(folder, leg) / SET_FILE)
     _refuse_other_set(wheel_set, run.plan, leg)
     names = [wheel.file_name for wheel in wheel_set.wheels]
     if absent := [name for name in names if name != Path(name).name or not (folder / name).is_file()]:
         raise UsageError(f"{folder.name} has no file {absent[0]!r}", tip="build the leg again")
+    place = set_folder(folder, leg) / SET_FILE
+    sdk = build_statement.decode(build_statement.beside(place), name=BUILDER_FILE).sdk
+    sdk_keys = [keys.file_key(sha256, name) for name, sha256 in sdk.items()]
+    absent = [key for key in sdk_keys if not run.store.exists(key)]
     if stack.makes_sdk and not run.dry_run:
         staging.publish_sdk(run.store, index, sorted((folder / SDK_FOLDER).glob("*")))
     frozen = plan.frozen(run)
     from_index = None if wheel_set.for_cpu else frozen.rocm_index_url
-    return staging.stage_set(
+    sealed = staging.stage_set(
         run.store,
         index,
         set_folder(folder, leg),
@@ -131,6 +149,7 @@ def _stage(run: NightRun, leg: Leg, folder: Path) -> WheelSet:
         sdk_url=sdk_url(from_index, run.plan.build(leg.build_id)) if from_index else "",
         dry_run=run.dry_run,
     )
+    return sealed, sum(info.size for key in absent if (info := run.store.stat(key)) is not None)
 
 
 def measured(wheels: Iterable[Path], *, for_cpu: bool) -> dict[str, float]:

@@ -45,7 +45,7 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
         since: when the first of the runs in a row had begun in which something failed, RFC 3339 in UTC; None
             where nothing did.
         night: the id of the night, or None.
-        measures: what was measured of a set that came through, by the names in `trends.MEASURES`.
+        measures: what was measured of its set, by the names in `trends.MEASURES`, and `sdk_size`.
         minutes: from the beginning of the night to the end of its last job, or None.
         machine_minutes: how long machines worked on it, with its share of a build for several, or None.
     """
