@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
+import struct
 import subprocess
 import tarfile
 from pathlib import Path
 
 from helpers import packing, tiny_stack
+from helpers.formats import make_bundle, make_code_object
 
 FAMILY = "gfx94X-dcgpu"
 VERSION = "7.10.0"
@@ -24,7 +26,7 @@ _BACKEND = packing.backend("""
 import os
 
 def build_wheel(folder, settings=None, metadata=None):
-    family = os.environ["ROCM_SDK_TARGET_FAMILY"]
+    family = os.environ.get("ROCM_SDK_TARGET_FAMILY", "FAMILY")
     needs = ["rocm-sdk-core==VERSION", f'rocm-sdk-libraries-{family}==VERSION; extra == "libraries"']
     needs += ['rocm-sdk-devel==VERSION; extra == "devel"']
     lines = ["Metadata-Version: 2.2", "Name: rocm", "Version: VERSION", "Provides-Extra: libraries"]
@@ -35,6 +37,23 @@ def build_wheel(folder, settings=None, metadata=None):
 _MODULE = """import pathlib, sys
 words = {"version": "VERSION", "targets": "gfx942"}
 print(words.get(sys.argv[1], pathlib.Path(__file__).parent))
+"""
+
+# An extension module with device code, as HIP's compiler embeds it.
+_KERNELS = r"""#include <Python.h>
+__asm__(".section .hip_fatbin,\"a\",@progbits\n.p2align 12\nbundle:\n.incbin \"kernels.hipfb\"\n.previous");
+extern const char bundle[] __attribute__((visibility("hidden")));
+__attribute__((section(".hipFatBinSegment"), used))
+static struct { int magic, version; const void *bundle; void *unused; } wrapper = {0x48495046, 1, bundle, 0};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_kernels", 0, -1, 0};
+PyMODINIT_FUNC PyInit__kernels(void) { return PyModule_Create(&module); }
+"""
+# Python's own flags may name folders of the machine.
+_SETUP = """import os
+from setuptools import Extension, setup
+
+os.environ["LDSHARED"] = "cc -shared"
+setup(ext_modules=[Extension("tiny._kernels", ["kernels.c"], extra_compile_args=["-g0"])])
 """
 
 
@@ -48,7 +67,7 @@ def write_packages(folder: Path, version: str = VERSION) -> Path:
     }
     with tarfile.open(folder / f"rocm-{version}.tar.gz", "w:gz") as archive:
         for name, text in files.items():
-            data = text.replace("VERSION", version).encode()
+            data = text.replace("VERSION", version).replace('"FAMILY"', f'"{FAMILY}"').encode()
             entry = tarfile.TarInfo(f"rocm-{version}/{name}")
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
@@ -98,10 +117,15 @@ def offer(packages: Path, www: Path) -> None:
 def write_stack(folder: Path) -> Path:
     """Write the stack of `tiny_stack`, for one family of GPUs, with an SDK from an index."""
     tiny_stack.write(folder)
+    code = make_code_object("gfx942", struct.pack("<I", 0xBF810000) * 16)  # s_endpgm
+    (folder / "origin/kernels.hipfb").write_bytes(make_bundle({"gfx942": code}))
+    (folder / "origin/kernels.c").write_text(_KERNELS, encoding="utf-8")
+    (folder / "origin/setup.py").write_text(_SETUP, encoding="utf-8")
     here = tiny_stack.HERE.platform
     for name, old, new in (
         ("stack.toml", 'targets = ["cpu"]', 'targets = ["gfx942"]'),
         ("stack.toml", "\n[[projects]]", "\n[sdk]\n\n[[projects]]"),
+        ("stack.toml", "version_edit = true", "version_edit = true\ndevice_code = true"),
         ("matrix.toml", 'families = ["cpu"]', f'families = ["{FAMILY}"]'),
         ("matrix.toml", f"[families.cpu.{here}]", f"[families.{FAMILY}.{here}]"),
         ("matrix.toml", 'test = ["anything"]', "bypass_tests = true"),

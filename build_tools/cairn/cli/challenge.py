@@ -39,7 +39,8 @@ class ChallengeSet(signing.SignOptions, common.StackOptions, common.StoreOptions
     set_id: str = common.set_argument()
     index: str = common.index("release")
     rocm_index_url: str = option(
-        "index of ROCm packages (default: the store's staging channel); {family} stands for the family",
+        "index of ROCm packages (default: the manifest's, else the store's staging channel); {family} stands "
+        "for the family",
         metavar="URL",
         convert=converters.place,
         default="",

@@ -59,7 +59,7 @@ class Challenge:
         set_id: which.
         stack: of the set, on its line.
         index: whose packages of the ROCm SDK builds take, where no address is named.
-        rocm_index_url: where the ROCm SDK comes from; empty for `index`.
+        rocm_index_url: where the ROCm SDK comes from; empty for the manifest's, else `index`.
         work_dir: receives checkouts, environments, wheels, logs and the verdict.
         jobs: compile jobs at once; 0 is one per processor.
     """
@@ -234,21 +234,21 @@ def build(
     )
     preflight.targets(build_job)
     (build_job,) = job.check((build_job,))
-    installed = None if wheel_set.for_cpu else _install_sdk(request, build_job)
+    installed = None if wheel_set.for_cpu else _install_sdk(request, build_job, frozen)
     (wheels,) = job.build((build_job,), (installed,), trees=trees)
     return wheels
 
 
-def _install_sdk(request: Challenge, build_job: Job) -> InstalledSdk:
-    """Install the ROCm SDK of the manifest, from the store of the set if no other index is named."""
+def _install_sdk(request: Challenge, build_job: Job, frozen: Manifest) -> InstalledSdk:
+    """Install the ROCm SDK of the manifest: from the index that it names, else from the store of the set."""
     log = request.work_dir / "logs" / "install-sdk.log"
 
     def install(url: str) -> InstalledSdk:
         source = venv.PackageSource(index_url=url, pre=True)
         return job.install_rocm(replace(build_job, sdk=replace(build_job.sdk, source=source)), log=log)
 
-    if request.rocm_index_url:
-        return install(request.rocm_index_url.replace("{family}", build_job.sdk.family or ""))
+    if url := request.rocm_index_url or frozen.rocm_index_url:
+        return install(url.replace("{family}", build_job.sdk.family or ""))
     with serving(request.store) as server:
         return install(keys.index_url(server.url, request.index))
 

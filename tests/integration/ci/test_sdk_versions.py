@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from packaging.version import Version
 
 from cairn import stack as stacks
-from cairn.errors import NetworkError
+from cairn.errors import NetworkError, UsageError
 from cairn.pipeline.night import needs
 from cairn.pipeline.night.needs import FreezeRequest
 from cairn.stack import Sdk
@@ -62,4 +64,20 @@ def test_families_without_a_version_in_common_are_named(offer: Offer) -> None:
 def test_a_family_without_the_package_is_named_by_its_index(offer: Offer) -> None:
     request = offer(gfx906=["7.10.0"], gfx1151=[])
     with pytest.raises(NetworkError, match=r"pip finds no rocm package at .*/gfx1151/"):
+        needs.version_of_sdk(request, lambda _line: None)
+
+
+def test_a_newer_version_that_was_not_reviewed_is_reported(
+    offer: Offer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = offer(gfx906=["7.10.0", "7.11.0"])
+    chosen = needs.version_of_sdk(request, lambda _line: None, frozenset({Version("7.10.0")}))
+    assert chosen == "7.10.0"
+    line = "ROCm 7.11.0 waits for review, and this night takes 7.10.0: cairn index mirror lock --stack STACK"
+    assert line in capsys.readouterr().err
+
+
+def test_a_version_without_an_index_is_refused_before_anything_is_built(offer: Offer) -> None:
+    request = dataclasses.replace(offer(gfx906=[]), rocm_version="7.10.0", rocm_index_url="")
+    with pytest.raises(UsageError, match=r"nothing says where the ROCm SDK of the stack sample comes from"):
         needs.version_of_sdk(request, lambda _line: None)

@@ -7,18 +7,33 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cairn import stack as stacks
 from cairn.cli.main import main
-from cairn.release.index.snapshot import read_set
+from cairn.errors import SourceError, StoreError
+from cairn.files import sha256_of
+from cairn.output import console
+from cairn.pipeline import staging
+from cairn.release.index import keys
+from cairn.release.index.snapshot import Index, read_set
+from cairn.release.publish import mirror_lock
+from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.mirror_lock import MirrorLock
+from cairn.release.publish.sdk_index import device_packages as packages_of_device_code
+from cairn.release.trust import anchor
+from cairn.sources.manifest import manifest
 from cairn.store.folder import LocalStore
-from helpers import sdk_index, tiny_stack
+from cairn.wheels.wheelset import WheelSet
+from helpers import packing, sample, sdk_index, tiny_stack
 from helpers.serving import serving
+from helpers.trust import rooted
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sdk-in-closure")]
 
@@ -123,13 +138,33 @@ def test_the_sdk_of_a_build_is_staged_and_promoted_with_its_set(place: Place) ->
     assert [file.file_name for file in made.closure] == SDK
     assert {file.origin for file in made.closure} == {"rocm-sdk"}
     assert leg["sdk_size"] == sum(file.size for file in made.closure)
+    tested = place.night("test", "--leg", leg["leg"], "--work-dir", place.folder / "tests")
+    assert tested.code == 0, tested.err
     promoted = place.night("promote", "--json")
     assert promoted.code == 0, promoted.err + promoted.out
     assert promoted.answer["legs"][0]["promoted"], promoted.out
+    listed = Index(place.store, NIGHTLY).load().set(made.id)
+    judged = place.store.read(keys.set_key(made.id, f"judgements/{listed.judgement}.json")).data.decode()
+    assert "no finding in 3 wheels and 1 sdist" in judged
+    report = place.night("report", "--json")
+    size = console.size(leg["sdk_size"])
+    assert report.answer["counts"].endswith(f"; {size} of the ROCm SDK added to the store"), report.out
+    # The index alone is enough, and is whole.
+    python, site = sample.empty_environment(place.folder / "user")
+    url = keys.index_url((place.folder / "store").as_uri(), NIGHTLY)
+    sample.process.run(
+        [sys.executable, "-m", "pip", "--python", str(python), "install", "--index-url", url, "tiny"],
+        env=sample.environment(),
+    )
+    assert (site / "_rocm_sdk_core/lib/libamdhip64.so.7").is_file()
+    assert place.types("index", "check", "--store", place.folder / "store").code == 0
+    # The second leg that needs the same files fetches none.
+    again = place.stage()
+    assert [(one["kept"], one["sdk_size"]) for one in again.answer] == [(True, 0)]
 
 
 def test_a_file_that_was_changed_since_the_build_is_refused_by_name(place: Place) -> None:
-    changed = sdk_index.packing.write_wheel(
+    changed = packing.write_wheel(
         place.folder / "sdk", "rocm-sdk-libraries-gfx94x-dcgpu", sdk_index.VERSION, {"evil.py": ""}
     )
     sdk_index.offer(place.folder / "sdk", place.folder / "www")
@@ -153,3 +188,57 @@ def test_a_file_that_the_index_has_dropped_is_named_and_can_be_published_by_hand
     assert by_hand.code == 0, by_hand.err
     (leg,) = place.stage().answer
     assert leg["set"], leg["reason"]
+
+
+def test_a_store_with_a_root_takes_what_was_reviewed_and_nothing_else(place: Place) -> None:
+    (folder,) = (place.folder / "artifacts").iterdir()
+    stack, store = stacks.load(place.folder / "stack"), LocalStore(place.folder / "rooted")
+    sdk = {path.name: sha256_of(path) for path in (place.folder / "sdk").iterdir()}
+    here = tiny_stack.HERE
+
+    def stage(reviewed: Mapping[str, str]) -> WheelSet:
+        lock = MirrorLock(stack="tiny", pythons=(here.version,), platforms=(here.platform,), sdk=reviewed)
+        mirror_lock.write(mirror_lock.path_of(stack), lock)
+        return staging.stage_set(
+            store,
+            STAGING,
+            folder,
+            list(folder.glob("*.whl")),
+            stack=stack,
+            platform=Platform(python=here.version, tag=here.platform),
+            manifest=manifest.read(folder / "manifest.json").canonical(),
+            attester=None,
+            sdk_url=f"{place.url}/v2/{sdk_index.FAMILY}/",
+        )
+
+    with anchor.acting(root=rooted(store).fingerprint):
+        others = {name: sha256 for name, sha256 in sdk.items() if name != SDK[1]}
+        for reviewed in ({}, others, {**others, SDK[1]: "0" * 64}):
+            with pytest.raises(StoreError, match=f"was not reviewed: .*{SDK[1]} with sha256 "):
+                stage(reviewed)
+            assert not any(store.list("files/"))
+        # All of it is copied; the set is refused, since the lock is of the recipe, which was frozen without.
+        with pytest.raises(SourceError, match="is not the frozen one"):
+            stage(sdk)
+        listed = Index(store, STAGING).load().projects()
+        assert [file.filename for project in listed for file in project.files] == SDK
+
+
+def test_packages_of_device_code_are_named_by_the_index_alone(place: Place) -> None:
+    """A build that leaves device wheels installs none of them, and its device wheels need them."""
+    here = Platform(python=tiny_stack.HERE.version, tag=tiny_stack.HERE.platform)
+    made = [
+        packing.write_wheel(
+            place.folder / "sdk", f"rocm-sdk-device-{gpu}", version, {}, tag=f"py3-none-{tag}"
+        )
+        for gpu, version, tag in (
+            ("gfx942", sdk_index.VERSION, here.tag),
+            ("gfx942", sdk_index.VERSION, "win_arm64"),
+            ("gfx942", "7.11.0", here.tag),
+            ("gfx90a", sdk_index.VERSION, here.tag),
+        )
+    ]
+    sdk_index.offer(place.folder / "sdk", place.folder / "www")
+    url = f"{place.url}/v2/{sdk_index.FAMILY}/"
+    named = packages_of_device_code(url, sdk_index.VERSION, ["gfx942", "gfx950"], here)
+    assert named == {made[0].name: sha256_of(made[0])}

@@ -218,19 +218,23 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
         )
     url = sdk_url(frozen.rocm_index_url, request.build)
     sdk = replace(build_job.sdk, source=PackageSource(index_url=url, pre=True))
+    here = Platform(python=build_job.python.version, tag=build_job.python.platform)
     if request.run.has_root:
-        lock, place = mirror_lock.of_root(request.stack), build_job.python
-        here = Platform(python=place.version, tag=place.platform)
+        lock = mirror_lock.of_root(request.stack)
         source = sdk_index.reviewed(url, lock, here, request.own_dir / "sdk-index")
         sdk = replace(sdk, source=source, digest=cache.key_of(lock.sdk), reviewed=mirror_lock.known(lock))
     installed = job.install_rocm(replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
-    if request.build.split and rocm.device_packages(installed.environment) is None:
+    if not request.build.split:
+        return installed
+    if rocm.device_packages(installed.environment) is None:
         raise UsageError(
             f"the ROCm SDK {frozen.sdk_version} of {url} is that of one family, and "
             f"{request.build.name} needs one that serves every target",
             tip="freeze with an index of such (--rocm-index-url), or take build_together out of matrix.toml",
         )
-    return installed
+    processors = dict.fromkeys(gpu.parse_target_id(name).processor for name in plan.targets_of(request.build))
+    devices = sdk_index.device_packages(url, installed.info.version, processors, here)
+    return replace(installed, files={**installed.files, **devices})
 
 
 def _install_own_sdk(request: LegBuild, build_job: Job, logs: Path) -> InstalledSdk:

@@ -10,7 +10,7 @@ from cairn import extras, process, venv
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, ProcessError, UsageError
 from cairn.matrix.legs import Build, Leg, builds_of
-from cairn.output import Progress
+from cairn.output import Progress, console
 from cairn.pipeline.night import plan
 from cairn.release.publish import mirror_lock
 from cairn.targets import CPU
@@ -62,6 +62,11 @@ def newest(
             tip="take fewer families (cairn matrix --families), or name the version: --rocm-version",
         )
     chosen = max(common)
+    waiting = max(frozenset.intersection(*every), default=chosen)
+    if reviewed is not None and waiting > chosen:
+        console.current().warn(
+            f"ROCm {waiting} waits for review, and this night takes {chosen}: {mirror_lock.LOCK_SDK}"
+        )
     for family, version in of_each.items():
         if version > chosen:
             others = [name for name, versions in by_family.items() if version not in versions]

@@ -18,6 +18,7 @@ from cairn import datafile, targets
 from cairn.errors import CairnError
 from cairn.files import sha256_of
 from cairn.formats.zip.reader import Archive
+from cairn.output import wording
 from cairn.output.wording import short_id
 from cairn.release.gate import users
 from cairn.release.gate.case import Case, Files, ref
@@ -60,12 +61,21 @@ def findings(case: Case, files: Files) -> Iterator[str]:
             where = f" ({finding.member})" if finding.member else ""
             yield f"{path.name}{where}: {finding.reason}"
     yield from unreadable.values()
-    for name in files.paths.keys() - wheels.keys():
+    for name in sorted(files.paths.keys() - wheels.keys()):
         try:
-            distribution.read(files.paths[name])
+            sdist = distribution.read(files.paths[name])
+            with sdist.path.open("rb") as stream:
+                distribution.build_requirements(stream, filename=name)
         except CairnError as error:
             yield f"{name}: {error}"
     yield from files.missing.values()
+
+
+def counted(files: Files) -> str:
+    """Say how many files `findings` has read: `8 wheels and 1 sdist`."""
+    wheels = [name for name in files.paths if name.endswith(".whl")]
+    sdists = files.paths.keys() - wheels
+    return wording.count(wheels, "wheel") + (f" and {wording.count(sdists, 'sdist')}" if sdists else "")
 
 
 def unreviewed(case: Case) -> Iterator[str]:

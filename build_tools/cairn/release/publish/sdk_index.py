@@ -138,6 +138,23 @@ def fetch(link: str, sha256: str, folder: Path) -> Path:
     return path
 
 
+def device_packages(
+    index_url: str, version: str, processors: Iterable[str], place: Platform
+) -> dict[str, str]:
+    """The SDK's packages of device code that an index has for these processors: file name to sha256.
+
+    A build that leaves device wheels needs none of them, and its device wheels do.
+    """
+    projects = [f"rocm-sdk-device-{processor}" for processor in processors]
+    return {
+        name: match[1]
+        for name, link in _links_of(index_url, projects, may_lack=True).items()
+        if Version(version_of(name)) == Version(version)
+        and place.takes(name, None)
+        and (match := _SHA256.fullmatch(urldefrag(link).fragment))
+    }
+
+
 def fetch_installed(
     index_url: str, sha256s: Mapping[str, str], folder: Path, *, tip: str, say: Progress = silent
 ) -> list[Path]:

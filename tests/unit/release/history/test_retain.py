@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from cairn.errors import StoreError, UsageError
+from cairn.files import sha256_of
+from cairn.release.gc import collect
 from cairn.release.history.retain import Rule, retain
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
@@ -16,9 +18,11 @@ from cairn.release.index.generation import MIRRORED
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.publish import distribution
 from cairn.release.publish.files import publish, publish_dists
+from cairn.release.publish.mirror import publish_by_hash
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.release import audit, commit, contents, keys_of, make_wheel, move
+from helpers.nights import age, backdate
+from helpers.release import audit, commit, contents, keys_of, make_set, make_wheel, move, stage_set
 
 Sets = dict[str, WheelSet]
 
@@ -142,6 +146,26 @@ def test_what_no_set_ever_needed_stays_with_what_it_needs(store: MemoryStore, tm
     retain(store, "staging", Rule(last=1))
     assert {"tool-1.0", "numpy-1.0", "other-1.0", "torch-2.10.0"} <= set(offered(store, "staging"))
     assert not {"torch-2.8.0", "triton-3.4"} & set(offered(store, "staging"))
+
+
+def test_the_sdk_of_an_index_goes_with_the_last_set_that_needs_it(store: MemoryStore, tmp_path: Path) -> None:
+    """A newer SDK needs projects of the same names, and holds none of the older files."""
+    for number, version in enumerate(("7.10.0", "7.11.0")):
+        sdk = [
+            make_wheel(tmp_path / "sdk", "rocm-sdk-core", version),
+            make_wheel(tmp_path / "sdk", "rocm", version, requires=[f"rocm-sdk-core=={version}"]),
+        ]
+        sha256s = {path.name: sha256_of(path) for path in sdk}
+        publish_by_hash(Index(store, "staging"), sha256s, lambda _names, _folder, sdk=sdk: sdk)  # type: ignore[misc]
+        wheels = [make_wheel(tmp_path, "torch", f"2.{number}", requires=[f"rocm=={version}"])]
+        stage_set(store, "staging", make_set(wheels), wheels)
+    retain(store, "staging", Rule(last=1))
+    assert offered(store, "staging") == ["rocm-7.11.0", "rocm_sdk_core-7.11.0", "torch-2.1"]
+    backdate(store, "staging", 365)
+    age(store, 365)
+    collect(store, older_than=timedelta(days=30))
+    assert not [key for key in keys_of(store, "files/") if "7.10.0" in key]
+    assert [key for key in keys_of(store, "files/") if "rocm_sdk_core-7.11.0" in key]
 
 
 @pytest.mark.parametrize("rule", [{}, {"last": 0}, {"days": 0}, {"last": 1, "days": 1}, {"last": -1}])
