@@ -416,8 +416,9 @@ def _label_sets(matrix: MatrixToml, owner: str, repository: Repository) -> Itera
     sets = [repository.choices.runs_on]
     sets += [matrix.build_labels(platform, at_home=at_home) for platform in matrix.platforms]
     for platforms in matrix.families.values():
-        for here in platforms.values():
-            sets += [usable(here.test, at_home=at_home), usable(here.multi_gpu, at_home=at_home)]
+        for platform, here in platforms.items():
+            gpu, several = (usable(labels, at_home=at_home) for labels in (here.test, here.multi_gpu))
+            sets += [gpu or matrix.host_labels(platform, at_home=at_home), several]
     return dict.fromkeys(labels for labels in sets if labels)
 
 

@@ -60,9 +60,9 @@ _FOLDER = """
 ## The store
 
 Jobs get no credentials for `{store}`: each runs on a machine that has the folder, or a role in the cloud that
-has the bucket. So all labels in matrix.toml must be of such machines. Code that is built and tested there
-runs as the user of the runner, and could write into the store: for more than trying it out, take a bucket of
-S3, with roles or keys.
+has the bucket. So all labels in matrix.toml, those of `host_test` too, must be of such machines. Code that is
+built and tested there runs as the user of the runner, and could write into the store: for more than trying it
+out, take a bucket of S3, with roles or keys.
 """
 
 
