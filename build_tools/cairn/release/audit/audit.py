@@ -166,11 +166,12 @@ def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
 
 
 def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
-    """The keys that nights have left: their plans, and pages where no night has reached an index yet."""
+    """The keys that nights have left: plans, recipes, and pages where no night has reached an index yet."""
     waiting = [name for name in with_status(inventory.store) if name not in present]
     places = {place for name in waiting for place in (name, name.partition("/")[0])}
     pages = (key for key in inventory.objects if keys.kind_of(key) == "for people")
-    return {*inventory.below(keys.NIGHTS), *(key for key in pages if _place_of(key) in places)}
+    left = (*inventory.below(keys.NIGHTS), *inventory.below("recipes/"))
+    return {*left, *(key for key in pages if _place_of(key) in places)}
 
 
 def _place_of(key: str) -> str:
