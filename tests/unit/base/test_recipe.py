@@ -22,6 +22,7 @@ from cairn.store.memory import MemoryStore
 from cairn.testing.suite import suite_toml
 from helpers.trail import ROOT
 
+# Not a shipped stack: one with a file of each kind that a recipe has. The shipped ones are read too.
 STACK = """schema = "cairn.stack/1"
 name = "mine"
 line = "main"
