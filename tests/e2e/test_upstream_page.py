@@ -14,7 +14,7 @@ from helpers import installed
 from helpers.installed import Installed
 from helpers.trail import ROOT, SAMPLE, Trail
 
-pytestmark = [pytest.mark.by_hand, pytest.mark.xdist_group("trail")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 
 SHIPPED = ROOT / "external-builds" / "pytorch"
 CHECKOUTS = [f"python pytorch_{name}_repo.py checkout" for name in ("torch", "audio", "vision", "triton")]

@@ -22,7 +22,7 @@ from cairn import targets as gpu
 from cairn.build import execution, outputs, plan, preflight, rocm_sdk, variants
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk, Job
-from cairn.errors import UsageError
+from cairn.errors import CairnError, UsageError
 from cairn.output import console
 from cairn.rocm import install as rocm
 from cairn.sources import release_line
@@ -85,13 +85,15 @@ def check(jobs: Sequence[Job]) -> tuple[Job, ...]:
         ProblemsError: several.
     """
     jobs = tuple(_for_cpu(job) for job in jobs)
-    preflight.run(
-        [
-            *preflight.machine_checks(jobs),
-            *preflight.checks(jobs),
-            *(check for job in jobs for check in preflight.places(job)),
-        ]
-    )
+    places = {folder: check for job in jobs for folder, check in preflight.places(job).items()}
+    absent = {place for folder in places for place in (folder, *folder.parents) if not place.exists()}
+    try:
+        preflight.run([*preflight.machine_checks(jobs), *preflight.checks(jobs), *places.values()])
+    except CairnError:
+        for place in sorted(absent, reverse=True):  # a refused build leaves no empty folders
+            with contextlib.suppress(OSError):
+                place.rmdir()
+        raise
     named = {text.partition("=")[0] for job in jobs for text in job.build_env}
     flags = [variables.TARGETS_FLAG] if all(job.targets is not None for job in jobs) else []
     if unseen := variables.unseen_by_builds(jobs[0].stack, named, flags=flags):

@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
@@ -34,11 +35,14 @@ from cairn.sources.checkout import describe, hipify_step
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import run as hipify_run
 from cairn.sources.worktree import journal
-from cairn.stack import Project
+from cairn.stack import Cost, Project
 from cairn.wheels.metadata import rocm_version
 
 Check = Callable[[], object]
 
+SDK = "sdk"
+"""The ROCm SDK in a stack's table of costs."""
+_MINUTE, _HOUR = 60, 3600
 _ROOM = 100_000_000  # bytes that even the smallest build needs for its environment
 
 
@@ -94,19 +98,71 @@ def _programs(jobs: Sequence[Job]) -> None:
         )
 
 
+def first_build(job: Job, names: Iterable[str], targets: Collection[str]) -> Cost:
+    """Return what first builds of projects take, with the SDK, as far as the stack estimates it."""
+    with_sdk = job.install_rocm and not job.for_cpu()
+    costs = [job.stack.costs.get(name, Cost()) for name in (*names, *((SDK,) if with_sdk else ()))]
+    number = 0 if job.for_cpu() else len(targets)
+    return Cost(
+        disk=sum(cost.disk for cost in costs),
+        cpu_hours=sum(cost.cpu_hours + cost.hours_per_target * number for cost in costs),
+    )
+
+
+def rough_time(job: Job, cpu_hours: float) -> str:
+    """Return how long a build takes on the cores of its job: `about 9 h on 16 cores, less where …`."""
+    cores = job.jobs or os.cpu_count() or 1
+    minutes = max(1, round(cpu_hours * _HOUR / _MINUTE / cores))
+    time = f"{minutes} min" if minutes < 90 else f"{round(minutes / _MINUTE)} h"  # noqa: PLR2004 - 1.5 hours
+    return f"about {time} on {cores} cores, less where wheels are in Cairn's cache"
+
+
+def estimate(jobs: Sequence[Job]) -> str:
+    """Return a line about disk and time that first builds take; empty where the stack estimates nothing."""
+    names = {name: None for job in jobs for name in _first(job)}
+    costs = [first_build(job, _first(job), _probable_targets(job)) for job in jobs]
+    disk = max(cost.disk for cost in costs)  # Pythons and families share the checkouts
+    hours = sum(cost.cpu_hours for cost in costs)
+    if not names or not (disk or hours):
+        return ""
+    takes = f"about {console.size(disk)} of disk, and {rough_time(jobs[0], hours)}"
+    return f"first builds of {', '.join(names)} take {takes}"
+
+
+def _first(job: Job) -> list[str]:
+    """Return the projects of a job that were not built in their checkouts before."""
+    trees = {name: folder for name, folder in job.checkouts.items() if folder.is_dir()}
+    return [name for name, folder in trees.items() if not (folder / "build").is_dir()]
+
+
+def _probable_targets(job: Job) -> tuple[str, ...]:
+    """Return the targets of a job, else those of its SDK where they can be read, else those of the stack."""
+    served: tuple[str, ...] = ()
+    with contextlib.suppress(CairnError):  # `checks` reports it
+        if job.targets is None and not job.for_cpu():
+            if not job.install_rocm:
+                served = rocm_sdk.existing(job.environments() / "sdk", job.python).info.targets
+            elif not job.sdk.source.offline:
+                served = rocm_sdk.offered_targets(job.sdk)
+        return served or gpu.parse_targets(job.targets or job.stack.targets)
+    return ()
+
+
 def _warn_of_disk(job: Job) -> None:
     """Warn where first builds of the projects fill the disk; a wheel of the cache takes less."""
-    trees = {name: folder for name, folder in job.checkouts.items() if folder.is_dir()}
-    names = [name for name, folder in trees.items() if not (folder / "build").is_dir()]
-    names += ["sdk"] if job.install_rocm and not job.for_cpu() else []  # as the table of costs calls it
-    needed = sum(job.stack.costs[name].disk for name in names if name in job.stack.costs)
-    places = (job.environments(), *job.environments().parents)
-    place = next(folder for folder in places if folder.is_dir())
+    names = [*_first(job), *([SDK] if job.install_rocm and not job.for_cpu() else [])]
+    needed = first_build(job, _first(job), ()).disk
+    place = existing_folder(job.environments())
     if (free := shutil.disk_usage(place).free) < needed:
         console.current().warn(
             f"{console.size(free)} are free at {place}, and {', '.join(names)} take about "
             f"{console.size(needed)} the first time"
         )
+
+
+def existing_folder(folder: Path) -> Path:
+    """Return the folder, or the nearest existing one above it."""
+    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
 
 
 def checks(jobs: Iterable[Job]) -> Iterator[Check]:
@@ -142,11 +198,10 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
         yield functools.partial(_sdk, job)
 
 
-def places(job: Job) -> Iterator[Check]:
-    """The checks that the folders of a job can be written to; these create the folders."""
+def places(job: Job) -> dict[Path, Check]:
+    """Return the folders of a job, and the checks that they can be written to; these create the folders."""
     rooms = {job.output_dir.absolute(): 0, job.environments(): _ROOM, files.cache_dir(): 0}
-    for folder, room in rooms.items():
-        yield functools.partial(_writable, folder, room=room)
+    return {folder: functools.partial(_writable, folder, room=room) for folder, room in rooms.items()}
 
 
 def _sdk(job: Job) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from packaging.utils import canonicalize_name
 
-from cairn import DISTRIBUTION, files, interpreters, venv
+from cairn import extras, files, interpreters, venv
 from cairn.build import job, preflight
 from cairn.build.inputs import machine
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
@@ -144,9 +144,7 @@ def demand_packing(prepared: Prepared) -> None:
     if own.split(" ")[0] not in {one.split(" ")[0] for one in frozen.split("; ")}:
         raise PrerequisiteError(
             f"the wheels were packed with {frozen}, and this Cairn packs with {own}: none would be the same",
-            tip="install it without its extra `fast`"
-            if frozen.startswith("zlib ")
-            else f"pip install '{DISTRIBUTION}[fast]'",
+            tip="install it without its extra `fast`" if frozen.startswith("zlib ") else extras.line("fast"),
         )
 
 

@@ -18,20 +18,19 @@ from packaging.version import Version
 
 from cairn import targets as gpu
 from cairn.build import job as build_jobs
+from cairn.build import preflight
 from cairn.build.model import BuiltWheel, Job
 from cairn.errors import PrerequisiteError, SystemFailureError, UsageError
 from cairn.output import console
 from cairn.pipeline import staging
 from cairn.sources import checkout_stack, release_line
 from cairn.sources.checkout.checkout import CheckoutRequest
-from cairn.stack import Cost, Project, Stack
+from cairn.stack import Project, Stack
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.venv import PackageSource
 
 _RELEASE = re.compile(r"release/([0-9]+(?:\.[0-9]+)*)")
-_SDK = "sdk"  # what the table of costs calls it
-_MINUTE, _HOUR = 60, 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,20 +52,6 @@ class GpuBuild:
     root: Path
     absent: tuple[Project, ...]
     makes_sdk: bool
-
-    @property
-    def needed(self) -> Cost:
-        """What it takes, of what is known; less where Cairn's cache has a wheel already."""
-        costs = self.stack.costs
-        known = [costs.get(project.name, Cost()) for project in self.absent]
-        with_sdk = () if self.job.for_cpu() else (costs.get(_SDK, Cost()),)
-        built = [costs.get(name, Cost()) for name in self.job.checkouts]
-        number = 0 if self.job.for_cpu() else len(self.targets)
-        return Cost(
-            download=sum(cost.download for cost in (*known, *with_sdk)),
-            disk=sum(cost.disk for cost in (*built, *with_sdk)),
-            cpu_hours=sum(cost.cpu_hours + cost.hours_per_target * number for cost in built),
-        )
 
 
 def targets_of_gpus(chosen: str, topology: Path | None = None) -> tuple[str, ...]:
@@ -129,7 +114,7 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
     makes_sdk = not is_cpu and stack.makes_sdk
     for folder in (job.output_dir, *((root,) if absent else ())):
         # Before hours of work; the build makes its folders, and tries them again.
-        if not os.access(_existing(folder), os.W_OK | os.X_OK):
+        if not os.access(preflight.existing_folder(folder), os.W_OK | os.X_OK):
             raise SystemFailureError(
                 f"cannot write to {folder}: permission denied", tip="name a different one"
             )
@@ -207,27 +192,19 @@ def say(build: GpuBuild) -> Iterator[tuple[str, str]]:
 
 
 def _takes(build: GpuBuild) -> Iterator[tuple[str, str]]:
-    needed, cores = build.needed, build.job.jobs or os.cpu_count() or 1
-    if not build.stack.costs:
+    job, costs = build.job, build.stack.costs
+    needed = preflight.first_build(job, job.checkouts, build.targets)
+    fetched = [*(project.name for project in build.absent), *([] if job.for_cpu() else [preflight.SDK])]
+    download = sum(costs[name].download for name in fetched if name in costs)
+    if not costs:
         yield "takes", "nobody measured what this stack takes"
-    if needed.download:
-        yield "download", f"about {console.size(needed.download)}"
+    if download:
+        yield "download", f"about {console.size(download)}"
     if needed.disk:
-        free = console.size(shutil.disk_usage(_existing(build.root)).free)
+        free = console.size(shutil.disk_usage(preflight.existing_folder(build.root)).free)
         yield "disk", f"about {console.size(needed.disk)}; {build.root} has {free} free"
     if needed.cpu_hours:
-        time = _rough(needed.cpu_hours * _HOUR / cores)
-        yield "time", f"about {time} on {cores} cores, less where wheels are in Cairn's cache"
-
-
-def _existing(folder: Path) -> Path:
-    """The folder, or the nearest one above it that there is."""
-    return next(place for place in (folder.absolute(), *folder.absolute().parents) if place.is_dir())
-
-
-def _rough(seconds: float) -> str:
-    minutes = max(1, round(seconds / _MINUTE))
-    return f"{minutes} min" if minutes < 90 else f"{round(minutes / _MINUTE)} h"  # noqa: PLR2004 - 1.5 hours
+        yield "time", preflight.rough_time(job, needed.cpu_hours)
 
 
 def run(build: GpuBuild, work_dir: Path) -> tuple[BuiltWheel, ...]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from cairn import venv
+from cairn.cli.main import main
 from cairn.cli.upstream import build_prod_wheels
 from cairn.cli.upstream.build_prod_wheels import Build
 from cairn.errors import UsageError
@@ -143,3 +144,21 @@ def test_an_environment_of_another_python_is_not_installed_into(
     assert build_prod_wheels.main([*words, "--install"], script=str(SCRIPT)) == UsageError.exit_code
     assert f"{environment.python} is {other.version}" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()  # before anything is built
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_build_prints_what_it_takes_and_leaves_no_folder_where_it_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "src" / "pytorch").mkdir(parents=True)
+    folders = ("--root-checkout-dir", str(tmp_path / "src"), "--output-dir", str(tmp_path / "out" / "wheels"))
+    shared = ("build", *folders, "--jobs", "2")
+    assert main([*shared, "--stack", str(SCRIPT.parent), "--targets", "gfx942"])
+    told = [capsys.readouterr().err]
+    assert build_prod_wheels.main([*shared, "--pytorch-rocm-arch", "gfx942"], script=str(SCRIPT))
+    told.append(capsys.readouterr().err)
+    line = "first builds of torch take about 20.0 GB of disk, and about 3 h on 2 cores, less where wheels are"
+    for text in told:
+        assert line in " ".join(text.split())
+        assert "no ROCm SDK is installed" in text
+    assert [path.name for path in tmp_path.iterdir()] == ["src"]

@@ -247,12 +247,21 @@ def _run(request: Run) -> Answer | list[Piece]:
         return plan.answer(jobs, request.explain)
     if request.develop:
         return develop(request, jobs)
+    say_estimate(jobs)
     built = job.run(jobs)
     labels = variants.labels(jobs)
     return built_wheels(
         [wheel for wheels in built for wheel in wheels],
         [label for label, wheels in zip(labels, built, strict=True) for _ in wheels],
     )
+
+
+def say_estimate(jobs: Sequence[Job]) -> None:
+    """Print what builds take, as their stack estimates it."""
+    from cairn.build import preflight
+
+    if text := preflight.estimate(jobs):
+        console.current().info(text)
 
 
 def _run_for_gpu(request: Run, chosen: str) -> Answer:

@@ -213,6 +213,7 @@ def _build(request: Build) -> Iterator[Answer | Piece]:
         yield from run.develop(request, [build_job])
         return
     environment = _environment(request, build_job)
+    run.say_estimate([build_job])
     built = job.run((build_job,))[0]
     yield built_wheels(built)
     if environment is not None:
