@@ -83,7 +83,7 @@ class ListNights(common.PatientStoreOptions):
 def _report(request: Report) -> Answer:
     from cairn import datafile
     from cairn.output import github
-    from cairn.pipeline.night import hanging, plan, report
+    from cairn.pipeline.night import hanging, plan, report, standing
 
     if request.night != "latest":
         if plan.find(request.open_store(), request.night) is None:
@@ -104,7 +104,10 @@ def _report(request: Report) -> Answer:
         "counts": report.counts(ended),
         "problems": report.sentences(ended),
         "hanging": gpus,
-        "legs": [datafile.to_plain(one) for one in ended],
+        "legs": [
+            {**datafile.to_plain(one), "made": standing.made(run, leg)}
+            for leg, one in zip(run.plan.legs, ended, strict=True)
+        ],
     }
     for problem in unwritten:
         console.current().warn(problem)

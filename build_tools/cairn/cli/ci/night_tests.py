@@ -14,6 +14,7 @@ from cairn.cli.ci import night_options
 from cairn.errors import TestsFailedError
 from cairn.options import fill, option
 from cairn.output import console
+from cairn.output.wording import short_id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +136,11 @@ class Merge(signing.SignOptions, night_options.NightOptions):
     only: tuple[str, ...] = night_options.only()
 
 
-def _test(request: SmokeLeg) -> list[Piece]:
+def _test(request: SmokeLeg) -> Answer:
+    from cairn import files
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.smoke import LegTest, smoke_leg
+    from cairn.testing import record as test_record
 
     run = request.load_run()
     leg = run.plan.leg(request.leg)
@@ -148,13 +151,18 @@ def _test(request: SmokeLeg) -> list[Piece]:
         handover.forget(folder)
     with night_options.note_ending(run, leg, "test", folder):
         record = smoke_leg(job)
-    return [f"{leg.name}: {record.verdict}: {record.reason}"]
+    digest = files.sha256_of(work_dir / test_record.FILE)
+    plain = {"leg": leg.id, "set": record.set_id, "record": digest, "verdict": record.verdict}
+    text = f"{leg.name}: {record.verdict}: {record.reason}; record {short_id(digest)}"
+    return Answer({**plain, "reason": record.reason}, [text])
 
 
-def _suite(request: Suite) -> list[Piece]:
+def _suite(request: Suite) -> Answer:
+    from cairn import files
     from cairn.pipeline.night import handover
     from cairn.pipeline.night.suite import ShardTest, run_shard
     from cairn.release.trust import signers
+    from cairn.testing.suite import suite_results
     from cairn.testing.testing_options import Limits
 
     run = request.load_run()
@@ -174,7 +182,9 @@ def _suite(request: Suite) -> list[Piece]:
         handover.forget(folder)
     with night_options.note_ending(run, shard.leg, "test", folder, part=shard.part):
         merged = run_shard(job)
-    return [f"{shard.name}: {merged.judgement.reason}"]
+    digest, reason = files.sha256_of(job.results / suite_results.SHARD), merged.judgement.reason
+    plain = {"leg": shard.leg.id, "config": shard.config, "shard": shard.number, "results": digest}
+    return Answer({**plain, "reason": reason}, [f"{shard.name}: {reason}; results {short_id(digest)}"])
 
 
 def _merge(request: Merge) -> Answer:
@@ -189,8 +199,17 @@ def _merge(request: Merge) -> Answer:
         tip="run the failed shards again: those that are done stay done",
     )
     return Answer(
-        [{"leg": m.leg.id, "config": m.config, "good": m.good, "reason": m.reason} for m in merges],
-        [("done" if one.good else "failed", f"{one.name}: {one.reason}") for one in merges],
+        [
+            {"leg": m.leg.id, "config": m.config, "good": m.good, "reason": m.reason, "record": m.record}
+            for m in merges
+        ],
+        [
+            (
+                "done" if one.good else "failed",
+                f"{one.name}: {one.reason}" + (f"; record {short_id(one.record)}" if one.record else ""),
+            )
+            for one in merges
+        ],
         error=error if bad else None,
     )
 

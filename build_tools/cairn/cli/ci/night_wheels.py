@@ -22,6 +22,7 @@ from cairn.pipeline.pipeline_options import FreezeOptions, LegBuildOptions
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
     from cairn.pipeline.night.promote import LegPromotion, NightPromotion
+    from cairn.pipeline.night.standing import Listing
     from cairn.stack import Stack
 
 
@@ -164,10 +165,11 @@ def _build(request: Build) -> Answer:
 class Stage(night_options.AttestedNightOptions):
     """Options of `cairn ci night stage`.
 
-    A set that is not what the night expects is refused; one leg does not hold up the others. Outputs of
-    the step: `test` (the legs that a runner is to test, for a matrix), `test_count`, `suite` (the shards
-    of their suites that are yet to run, for a matrix), `suite_count`, `merge_count` (how many suites are
-    to be judged), `staged_count`.
+    A set that is not what the night expects is refused; one leg does not hold up the others. Exit code 10
+    where no leg is staged, but for those that are expected to fail; the summary of the run shows each leg.
+    Outputs of the step: `test` (the legs that a runner is to test, for a matrix), `test_count`, `suite` (the
+    shards of their suites that are yet to run, for a matrix), `suite_count`, `merge_count` (how many suites
+    are to be judged), `staged_count`.
 
         cairn ci night stage --night latest --stack sample --store ./store --artifacts
         artifacts
@@ -218,7 +220,7 @@ class Release(night_options.AttestedNightOptions):
 
 
 def _stage(request: Stage) -> Answer:
-    from cairn.output import github
+    from cairn.output import github, safe_text
     from cairn.pipeline.night import handover, shards, standing
     from cairn.pipeline.night.stage import stage_night
 
@@ -230,11 +232,13 @@ def _stage(request: Stage) -> Answer:
             results = handover.stage_built(run, say=stage.update)
         else:
             results = stage_night(run, request.artifacts, say=stage.update)
+        staged = sum(one.set_id is not None for one in results)
+        lost = [one for one in results if not one.set_id and not one.leg.expect_failure]
+        stage.end_as("failed" if lost else "done", f"{staged} of {len(results)} legs")
     stood = [standing.look(run, leg) for leg in run.legs]
     testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.smoke_runs_on]
     to_run = [shard for leg in testable for shard in shards.due(run, leg)]
     suites = {(shard.leg.id, shard.config) for leg in testable for shard in shards.expected(run.stack, leg)}
-    staged = sum(one.set_id is not None for one in stood)
     github.write_outputs(
         {
             **night_options.outputs("test", testable, run.stack),
@@ -243,25 +247,42 @@ def _stage(request: Stage) -> Answer:
             "staged_count": str(staged),
         }
     )
-    text: list[Piece] = []
-    for one in results:
-        if one.set_id is None:
-            text.append(("failed", f"{one.leg.name}: {one.reason}"))
-        else:
-            text.append(("kept" if one.kept else "done", f"{one.leg.name}: {one}"))
+    places = [None if run.dry_run or not one.set_id else standing.staged_in(run, one.leg) for one in results]
+    text: list[tuple[console.Mark, str]] = [
+        ("failed", f"{one.leg.name}: {one.reason}")
+        if one.set_id is None
+        else ("kept" if one.kept else "done", f"{one.leg.name}: {one}{_in_index(place)}")
+        for one, place in zip(results, places, strict=True)
+    ]
+    # The job has succeeded where one leg was staged: the summary of the run shows the others.
+    signs = {"failed": "✗", "kept": "=", "done": "✓"}
+    lines = (f"- {signs[mark]} {safe_text.markdown(words)}" for mark, words in text)
+    github.add_summary("\n".join((f"## Staged of the night {run.plan.night}", "", *lines)))
+    error = GateError(
+        f"no leg of the night {run.plan.night} was staged",
+        reasons=tuple(f"{one.leg.name}: {one.reason}" for one in lost),
+        tip="see their builds: cairn ci night report",
+    )
     return Answer(
         [
             {
                 "leg": one.leg.id,
                 "set": one.set_id,
+                "index": place.index if place else None,
+                "generation": place.generation if place else None,
                 "kept": one.kept,
                 "reason": one.reason,
                 "sdk_size": one.measures.get("sdk_size", 0),
             }
-            for one in results
+            for one, place in zip(results, places, strict=True)
         ],
         text,
+        error=error if lost and not staged else None,
     )
+
+
+def _in_index(place: Listing | None) -> str:
+    return f", in {place.index}, generation {place.generation}" if place else ""
 
 
 def _promote(request: Promote) -> Answer:
@@ -273,6 +294,7 @@ def _promote(request: Promote) -> Answer:
         console.current().stage(f"promote the night {run.plan.night}") as stage,
     ):
         promotion = promote_night(run, whole=request.whole, say=stage.update)
+        _end(stage, promotion)
         if ending := anchor.warning(run.store):
             console.current().warn(ending)
     return _promotion(promotion, run.plan.night)
@@ -288,9 +310,16 @@ def _release(request: Release) -> Answer:
         console.current().stage(f"{act} {request.to} the night {run.plan.night}") as stage,
     ):
         promotion = release_night(run, request.to, say=stage.update)
+        _end(stage, promotion)
     night = run.plan.night
     back = f"taking it back: cairn release yank --night {night} --store {request.store} --reason WHY"
     return _promotion(promotion, night, Note("nothing was changed" if request.dry_run else back))
+
+
+def _end(stage: console.Stage, promotion: NightPromotion) -> None:
+    promoted, refused = (sum(leg.promoted for leg in promotion.legs), any(p.refused for p in promotion.legs))
+    mark: console.Mark = "done" if promoted == len(promotion.legs) else "failed" if refused else "skipped"
+    stage.end_as(mark, f"{promoted} of {len(promotion.legs)} legs")
 
 
 def _promotion(promotion: NightPromotion, night: str, *notes: Piece) -> Answer:
@@ -298,14 +327,27 @@ def _promotion(promotion: NightPromotion, night: str, *notes: Piece) -> Answer:
         console.current().warn(
             f"the staged set {short_id(set_id)} is of the night's manifest, and is not expected"
         )
-    legs = [{"leg": p.before.leg.id, "promoted": p.promoted, "reason": p.reason} for p in promotion.legs]
+    legs = [
+        {
+            "leg": p.before.leg.id,
+            "promoted": p.promoted,
+            "reason": p.reason,
+            "set": p.before.set_id,
+            "index": p.listing.index if p.listing else None,
+            "generation": p.listing.generation if p.listing else None,
+        }
+        for p in promotion.legs
+    ]
     refused = [one for one in promotion.legs if one.refused]
     error = GateError(
         f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {night}",
         reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
         tip="the others are where they should be; fix what is named and run it again",
     )
-    shown = [(_mark(one), f"{one.before.leg.name}: {one.reason or 'in the index'}") for one in promotion.legs]
+    ends = ("; ".join(filter(None, (p.reason, str(p.listing or "")))) for p in promotion.legs)
+    shown = [
+        (_mark(one), f"{one.before.leg.name}: {end}") for one, end in zip(promotion.legs, ends, strict=True)
+    ]
     return Answer(
         {"night": night, "legs": legs, "strangers": promotion.strangers},
         [*shown, *(() if refused else notes)],

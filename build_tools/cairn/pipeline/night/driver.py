@@ -14,7 +14,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -27,12 +27,13 @@ from cairn.build.engine.schedule import Limits, Record
 from cairn.errors import BuildError, CairnError, GateError, NetworkError
 from cairn.matrix.legs import Leg, Matrix
 from cairn.output import Progress, console, wording
-from cairn.pipeline.night import handover, plan, standing, step_run, steps
+from cairn.pipeline.night import handover, plan, shards, standing, step_run, steps
 from cairn.pipeline.night.placing import Demand, Machine
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.pipeline.night.step_run import StepEnd, StepJob
 from cairn.pipeline.night.steps import NightStep, Settings
 from cairn.pipeline.pipeline_options import FreezeOptions
+from cairn.release import records
 from cairn.release.index import keys
 from cairn.release.trust import anchor
 from cairn.stack import Stack
@@ -274,9 +275,16 @@ class _Drive:
     def _one(self, one: NightStep, running: Running) -> StepEnd:
         name = one.step.name
         try:
+            if one.step.kind not in ("build", "stage"):
+                leg = self._run().plan.leg(name.split()[1])
+                if standing.staged_in(self._run(), leg) is None:
+                    running.kept = "no set of it was staged"
+                    console.current().skipped(name, running.kept)
+                    return StepEnd(code=0)
             if one.step.kind in ("test", "suite") and name not in self._to_test:
                 running.keep("nothing to test")
                 return StepEnd(code=0)
+            before = self._results(name) if one.step.kind != "merge" else ()
             with console.current().stage(name) as stage:
                 end = self._carry_out(one, running.jobs, stage.update)
                 self._left.discard(name)
@@ -284,7 +292,7 @@ class _Drive:
                     raise BuildError(
                         f"{name} failed with exit code {end.code}", tip=f"its log is {end.log}", tail=end.tail
                     )
-                mark, made = self._made(one.step.kind, name.partition(" ")[2])
+                mark, made = self._made(name, before)
                 stage.end_as(mark, "; ".join(filter(None, (made, self._eta()))))
         except CairnError as error:
             if not process.is_ended():
@@ -317,25 +325,60 @@ class _Drive:
         with self._beside:
             return step_run.run_step(job, say=say, is_ended=process.is_ended)
 
-    def _made(self, kind: str, name: str) -> tuple[console.Mark, str]:
-        """Return how a step that wrote an index ended, by what the store has of its legs now."""
-        if kind not in ("stage", "promote"):
-            return "done", ""
+    def _run(self) -> NightRun:
         request = self._request
-        run = NightRun(store=request.store, plan=plan.read(request.store, request.night), stack=request.stack)
-        stood = [standing.look(run, leg) for leg in run.plan.legs if name in (leg.id, leg.build_id)]
-        good = [one for one in stood if one.set_id and (kind == "stage" or one.state == "promoted")]
-        sets = []
-        for one in good:
-            channel = run.plan.staging if kind == "stage" else run.plan.release
-            if plan.set_of(run.index(one.leg, channel), run.plan, one.leg) is None:
-                channel = keys.UNTESTED
-            index = run.index(one.leg, channel)
-            number = index.load().generation.number
-            sets.append(f"set {wording.short_id(str(one.set_id))} in {index.name}, generation {number}")
-        lacking = [f"{one.leg.name}: {one.reason}" for one in stood if one not in good]
-        mark: console.Mark = "done" if not lacking else "failed" if kind == "stage" else "skipped"
-        return mark, "; ".join((*sets, *lacking))
+        return NightRun(
+            store=request.store, plan=plan.read(request.store, request.night), stack=request.stack
+        )
+
+    def _made(self, step: str, before: Collection[str] = ()) -> tuple[console.Mark, str]:
+        """Return how a step ended, by what the store has of it now.
+
+        Args:
+            step: its name.
+            before: the keys of `_results` before it began.
+        """
+        kind, _, name = step.partition(" ")
+        if kind == "build":
+            return "done", ""
+        if kind in ("test", "suite", "merge"):
+            # A suite that is judged again by the same shards has the same record.
+            results = {key: text for key, text in self._results(step).items() if key not in before}
+            return ("done", "; ".join(results.values())) if results else ("failed", "it left no record")
+        run = self._run()
+        mark: console.Mark = "done"
+        texts = []
+        for leg in (leg for leg in run.plan.legs if name in (leg.id, leg.build_id)):
+            stands, place = standing.look(run, leg), None
+            if kind == "stage":
+                place = standing.staged_in(run, leg)
+            elif stands.state == "promoted":
+                place = standing.promoted_in(run, leg)
+            if place is None:
+                mark = "failed" if kind == "stage" else "skipped"
+            texts.append(str(place or f"{leg.name}: {stands.reason}"))
+        return mark, "; ".join(texts)
+
+    def _results(self, step: str) -> dict[str, str]:
+        """Return what the store has of a step's tests, in words: records by digest, or shards by key."""
+        kind, leg_id, *part = step.split()
+        if kind not in ("test", "suite", "merge"):
+            return {}
+        run = self._run()
+        leg = run.plan.leg(leg_id)
+        staged = standing.staged_in(run, leg)
+        if staged is None:
+            return {}
+        if kind != "suite":
+            every = records.read(run.store, staged.set_id).records
+            return {
+                one.digest: f"record {wording.short_id(one.digest)}: {one.record.verdict}"
+                for one in every
+                if (one.record.kind == "suite") == (kind == "merge")
+            }
+        (shard,) = (shard for shard in shards.expected(run.stack, leg) if shard.part == part[0])
+        stored = shards.results_of(run, shard, set_id=staged.set_id).get(shard.number)
+        return {stored.prefix: f"results {stored.prefix[-13:-1]}"} if stored else {}
 
     def _eta(self) -> str:
         """Say how long the rest will take, where it is known of steps of each kind."""

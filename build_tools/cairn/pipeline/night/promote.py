@@ -11,7 +11,7 @@ from cairn.errors import CairnError, GateError, UsageError
 from cairn.output import Progress, silent
 from cairn.pipeline.night import plan, shards, standing
 from cairn.pipeline.night.plan import NightRun
-from cairn.pipeline.night.standing import Standing
+from cairn.pipeline.night.standing import Listing, Standing
 from cairn.release import promote
 from cairn.release.gate.judgement import GateReport
 from cairn.release.index import keys
@@ -30,12 +30,14 @@ class LegPromotion:
             night's channel, or in `untested`, where it may not replace what was tested.
         reason: why it is not, or what the pages say of it.
         report: what the gate found; None where it was not asked.
+        listing: where the promoted set is; None after a dry run.
     """
 
     before: Standing
     promoted: bool
     reason: str
     report: GateReport | None = None
+    listing: Listing | None = None
 
     @property
     def refused(self) -> bool:
@@ -95,6 +97,8 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
                     run, before.leg, "promote", started, good=result.promoted, reason=result.reason
                 ),
             )
+        if result.promoted and not run.dry_run:
+            result = replace(result, listing=standing.promoted_in(run, before.leg))
         legs.append(result)
     return NightPromotion(legs=tuple(legs), strangers=strangers)
 

@@ -6,6 +6,7 @@ continuing a workflow after a failure does not change it.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,6 +59,69 @@ class Standing:
         say so (`bypass_tests`) for each family to which that may happen.
         """
         return keys.UNTESTED if self.bypass is not None and not self.leg.bypass_tests else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listing:
+    """The set of a leg in an index.
+
+    Attributes:
+        set_id: its id.
+        index: the name of the index.
+        generation: the number of the index's current generation.
+    """
+
+    set_id: str
+    index: str
+    generation: int
+
+    def __str__(self) -> str:
+        return f"set {wording.short_id(self.set_id)} in {self.index}, generation {self.generation}"
+
+
+def staged_in(run: NightRun, leg: Leg) -> Listing | None:
+    """Return where the set of a leg is staged; None where it is not.
+
+    Raises:
+        StoreError: the index has several sets of the leg.
+    """
+    return _listing(run, leg, run.plan.staging)
+
+
+def promoted_in(run: NightRun, leg: Leg) -> Listing | None:
+    """Return where the set of a leg went: the channel of an open night is its staging.
+
+    Raises:
+        StoreError: the index has several sets of the leg.
+    """
+    if run.plan.is_open:
+        return staged_in(run, leg)
+    return _listing(run, leg, run.plan.release) or _listing(run, leg, keys.UNTESTED)
+
+
+def _listing(run: NightRun, leg: Leg, channel: str) -> Listing | None:
+    index = run.index(leg, channel)
+    entry = plan.set_of(index, run.plan, leg)
+    if entry is None or entry.yanked is not None:
+        return None
+    return Listing(set_id=entry.set_id, index=index.name, generation=index.load().generation.number)
+
+
+def made(run: NightRun, leg: Leg) -> dict[str, object]:
+    """Return what the steps of a leg made, plain: where its set is, and its test records by digest.
+
+    Nothing of an index that cannot be read: `look` names the reason.
+    """
+    with contextlib.suppress(StoreError):
+        staged, promoted = staged_in(run, leg), promoted_in(run, leg)
+        if place := staged or promoted:
+            digests = [one.digest for one in records.read(run.store, place.set_id, trust=run.trust).records]
+            return {
+                "staged": staged and vars(staged),
+                "promoted": promoted and vars(promoted),
+                "records": digests,
+            }
+    return {"staged": None, "promoted": None, "records": []}
 
 
 def look(run: NightRun, leg: Leg) -> Standing:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cairn import interpreters
+from cairn import files, interpreters
 from cairn.errors import CairnError, StoreError, TestsFailedError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, console, silent
@@ -30,7 +30,7 @@ from cairn.stack import recipe
 from cairn.testing import install_set
 from cairn.testing.gpus import kernel
 from cairn.testing.install_set import Tested
-from cairn.testing.record import TestPolicy
+from cairn.testing.record import FILE, TestPolicy
 from cairn.testing.skips import skip_files
 from cairn.testing.suite import merge as merging
 from cairn.testing.suite.merge import Merged
@@ -175,12 +175,14 @@ class SuiteMerge:
         config: the configuration.
         good: nothing counts against the set, also if the matrix accepts it without a GPU.
         reason: of the verdict.
+        record: its digest; None where there is none.
     """
 
     leg: Leg
     config: str
     good: bool
     reason: str
+    record: str | None = None
 
     @property
     def name(self) -> str:
@@ -247,6 +249,7 @@ def _judge(
         config=first.config,
         good=record.verdict == "passed" or let_through,
         reason="; ".join((f"{record.verdict}: {record.reason}", *missing)),
+        record=files.sha256_of(merged.junit.parent / FILE),
     )
 
 
