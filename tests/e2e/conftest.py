@@ -13,6 +13,8 @@ import pytest
 from cairn.release.trust import signers
 from helpers.trail import ROOT, SAMPLE, Trail, cairn, clean_environment
 
+collect_ignore = ["upstream"]  # trees of repositories, whose tests are for the suite
+
 # A newcomer's machine has none of these; the SDK brings its own.
 COMPILERS = re.compile(
     r"(.*-)?(cc|c\+\+|gcc|g\+\+|clang|clang\+\+|hipcc|nvcc|ld|lld|make|cmake|ninja)(-[\d.]+)?"

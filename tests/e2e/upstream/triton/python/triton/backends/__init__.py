@@ -1,0 +1,3 @@
+"""Backends, by their names: without their compilers."""
+
+backends = {}

@@ -1,0 +1,3 @@
+"""The compiler."""
+
+from triton.compiler.compiler import ASTSource, CompiledKernel

@@ -1,0 +1,9 @@
+"""The compiler."""
+
+
+class ASTSource:
+    pass
+
+
+class CompiledKernel:
+    pass

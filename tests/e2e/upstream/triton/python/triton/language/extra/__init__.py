@@ -1,0 +1,3 @@
+"""Libraries of devices."""
+
+from triton.language.extra import libdevice

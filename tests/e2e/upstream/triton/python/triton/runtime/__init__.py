@@ -1,0 +1,3 @@
+"""Starts kernels."""
+
+from triton.runtime import autotuner, cache, jit
