@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -292,11 +293,12 @@ def _check(request: SuiteRequest, say: Progress) -> tuple[WheelVersion, str]:
     sources.tests_of(request.checkout, suite)
     wheel = sources.installed(tested, suite)
     if missing := sources.unmet(suite, wheel):
-        words = " ".join(f"'{requirement}'" for requirement in missing)
+        words, python = shlex.join(map(str, missing)), shlex.quote(str(tested.python))
         lacks = f"{tested.python} lacks what the tests of {suite.project} {wheel.version} need: {words}"
         # Under another pytest nothing runs; without another package some tests fail by themselves.
         if any(canonicalize_name(requirement.name) == "pytest" for requirement in missing):
-            raise PrerequisiteError(lacks, tip=f"install it: {tested.python} -m pip install {words}")
+            pip = f"{python} -m pip install" if "pip" in wheel.beside else f"uv pip install --python {python}"
+            raise PrerequisiteError(lacks, line=f"{pip} {words}")
         say(lacks)
     problem = sources.mismatch(request.checkout, request.commits, suite, wheel, edits=request.edits)
     if problem is not None and not request.allow_mismatch:

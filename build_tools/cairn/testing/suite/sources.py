@@ -43,6 +43,8 @@ for name in sys.argv[3:]:
     try:
         distribution = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
+        if name in ("pip", "pytest") and importlib.util.find_spec(name) is not None:  # a copy of it
+            beside[name] = "", []
         continue
     plugins = [entry.name for entry in distribution.entry_points if entry.group == "pytest11"]
     beside[name] = distribution.version, plugins
@@ -59,8 +61,8 @@ class WheelVersion:
         commit: that it was built from, likewise.
         python: the version of the interpreter.
         platform: `linux`, `windows`, or what Python calls it.
-        beside: of the packages that the suite requires, the version of each that is installed, and the names
-            of its plugins for pytest.
+        beside: of pip, pytest and the packages that the suite requires, the version of each that is
+            installed, and the names of its plugins for pytest. A copy without metadata has no version.
     """
 
     version: str
@@ -76,7 +78,8 @@ def installed(tested: Tested, suite: Suite) -> WheelVersion:
     Raises:
         PrerequisiteError: it has no such wheel.
     """
-    python, names = tested.python, dict.fromkeys(Requirement(text).name for text in suite.requires_of(""))
+    required = (Requirement(text).name for text in suite.requires_of(""))
+    python, names = tested.python, dict.fromkeys(["pip", "pytest", *required])
     try:
         # -I: not what lies in our working folder, which may be the source tree.
         completed = process.run(
@@ -104,13 +107,15 @@ def installed(tested: Tested, suite: Suite) -> WheelVersion:
 
 
 def unmet(suite: Suite, wheel: WheelVersion) -> list[Requirement]:
-    """Return the requirements of the tests that are not installed."""
-    missing = []
+    """Return the requirements of the tests that are not installed, and pytest where it is not here at all."""
+    missing: list[Requirement] = []
     for requirement in map(Requirement, suite.requires_of(wheel.version)):
         version, _ = wheel.beside.get(requirement.name, ("", ()))
         applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
         if applies and not (version and requirement.specifier.contains(version, prereleases=True)):
             missing.append(requirement)
+    if "pytest" not in wheel.beside and all(requirement.name != "pytest" for requirement in missing):
+        missing.append(Requirement("pytest"))
     return missing
 
 

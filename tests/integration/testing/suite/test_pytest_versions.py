@@ -139,4 +139,4 @@ def test_a_pytest_that_the_suite_excludes_is_named_before_any_test(tmp_path: Pat
     suite = suite_of(requires=("pytest>=8",), requires_for={"<1000": ("pytest<7",)})
     with pytest.raises(PrerequisiteError, match=r"the tests of pytest \d.* need: 'pytest<7'") as error:
         run_and_judge(request_of(tmp_path, {"test_it.py": RERUNS}, python=python, suite=suite))
-    assert error.value.tip == f"install it: {python} -m pip install 'pytest<7'"
+    assert error.value.line == f"uv pip install --python {python} 'pytest<7'"  # uv made it, without pip

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cairn import venv
 from cairn.errors import PrerequisiteError, TestsFailedError, UsageError
 from cairn.testing.suite import run
 from helpers.hardware import kernel_nodes
@@ -41,3 +42,20 @@ def test_an_interpreter_without_the_wheel_is_named(tmp_path: Path) -> None:
     request = request_of(tmp_path, {"test_a.py": ""}, suite=suite)
     with pytest.raises(PrerequisiteError, match="has no torch to test: no_torch_here is not installed"):
         run.run_suite(request)
+
+
+@pytest.mark.parametrize("with_pip", [True, False])
+def test_an_interpreter_without_pytest_is_named_with_the_line_that_installs_it(
+    tmp_path: Path, with_pip: bool
+) -> None:
+    environment = venv.create(tmp_path / "env")
+    python, packages = environment.python, environment.sites[0]
+    for name in ("tiny", *(["pip"] if with_pip else [])):
+        (packages / name).mkdir()
+    (packages / "tiny" / "version.py").write_text("__version__ = '1.0'", encoding="utf-8")
+    suite = suite_of(project="tiny", version_module="tiny/version.py")
+    request = request_of(tmp_path, {"test_a.py": ""}, suite=suite, python=python)
+    with pytest.raises(PrerequisiteError, match=r"lacks what the tests of tiny 1.0 need: pytest") as error:
+        run.run_suite(request)
+    pip = f"{python} -m pip install" if with_pip else f"uv pip install --python {python}"
+    assert error.value.line == f"{pip} pytest"
