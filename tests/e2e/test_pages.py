@@ -35,7 +35,7 @@ ELSEWHERE = (
     "how-to/find-device-mistakes.md",  # integration/distribution/test_actions.py
     "how-to/replace-a-key.md",  # unit/release/trust/test_rotation.py
     "how-to/run-a-night-without-github.md",  # test_night_run.py
-    "how-to/nightly-in-your-repository.md",  # test_own_repository.py
+    "how-to/nightly-in-your-repository.md",  # test_own_stack.py
     "how-to/build-an-extension.md",  # integration/distribution/test_actions.py
     "how-to/release-cairn.md",  # a checklist
     "how-to/install-cairn.md",  # integration/distribution and integration/cli/test_completion.py

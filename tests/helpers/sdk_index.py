@@ -96,9 +96,9 @@ def write_packages(folder: Path, version: str = VERSION) -> Path:
     return folder
 
 
-def offer(packages: Path, www: Path) -> None:
+def offer(packages: Path, www: Path, family: str = FAMILY) -> None:
     """Offer the packages below `www/v2/<family>/`, with their hashes, in place of what was there."""
-    root = www / "v2" / FAMILY
+    root = www / "v2" / family
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
     links: dict[str, list[str]] = {}

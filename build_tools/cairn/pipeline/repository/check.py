@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import cairn
 from cairn.errors import CairnError
 from cairn.matrix import legs
@@ -18,8 +20,8 @@ from cairn.output import wording
 from cairn.pipeline.doctor.model import Finding, missing, note, ok, warning
 from cairn.pipeline.night import needs
 from cairn.pipeline.night.needs import FreezeRequest
-from cairn.pipeline.repository import aws, github, init, pinned, workflows
-from cairn.pipeline.repository.choices import Choices, Lock
+from cairn.pipeline.repository import aws, github, init, workflows
+from cairn.pipeline.repository.choices import FOLDER, Choices, Lock
 from cairn.pipeline.repository.github import Unanswered
 from cairn.release.trust import anchor
 from cairn.release.trust.metadata import key_of
@@ -174,11 +176,13 @@ def _nights(repository: Repository, values: Mapping[str, str]) -> Iterator[Findi
     if stack.takes_sdk and not values.get(workflows.ROCM_INDEX_URL):
         text = f"nothing says where {stack.name} takes its ROCm SDK from"
         yield missing("ROCm SDK", text, fix=f"{AGAIN} --rocm-index-url URL, and --apply")
-    elif repository.matrix is None:
+        stack = msgspec.structs.replace(stack, sdk=None)  # the rest is asked all the same
+    if repository.matrix is None:
         text = f"{repository.choices.stack_folder} has none: it names families, Pythons and runners"
         yield missing(MATRIX, text, fix=f"write {repository.choices.stack_folder}/{MATRIX}")
     elif scheduled in stack.line_names():
         yield from _ending(repository, stack.for_line(scheduled), repository.matrix, values)
+    yield from _out_of_reach(repository, values)
 
 
 def _ending(
@@ -210,6 +214,19 @@ def _ending(
         for leg in made.legs:
             if not leg.test_runs_on:
                 yield note("the night's end", f"{leg.name} has no GPU runner: {', '.join(legs.notes(leg))}")
+
+
+def _out_of_reach(repository: Repository, values: Mapping[str, str]) -> Iterator[Finding]:
+    """Look for GitHub's own runners, whose jobs get no credentials for the store."""
+    matrix, owner = repository.matrix, repository.expected.repository.partition("/")[0]
+    if matrix is None or repository.choices.credentials != "none":
+        return
+    for labels in _label_sets(matrix, owner, repository):
+        if usable(labels, at_home=False):
+            text = f"is GitHub's own, and has no way to {values.get('CAIRN_STORE')}"
+            place = f"{repository.choices.stack_folder}/{MATRIX}"
+            fix = f"name one that has in {place} (build, test, host_test)"
+            yield missing(f"runner {' '.join(labels)}", text, fix=fix)
 
 
 def _readable(values: Mapping[str, str], repository: Repository) -> Store:
@@ -277,7 +294,7 @@ def _trust(repository: Repository) -> Iterator[Finding]:
         return
     jobs, name = workflows.job_roles(repository.files), repository.expected.repository
     for role in dict.fromkeys(job.role for job in jobs):
-        path = f"{pinned.FOLDER}/aws/{role.lower()}.trust.json"
+        path = f"{FOLDER}/aws/{role.lower()}.trust.json"
         if path not in repository.files:
             yield missing(f"role {role}", f"there is no {path}", fix=f"{AGAIN} --store s3://bucket/prefix")
             continue
@@ -304,9 +321,9 @@ def _roles(repository: Repository, values: Mapping[str, str]) -> Iterator[Findin
         if isinstance(reply, aws.Unknown) and "NoSuchEntity" not in reply.reason:
             yield note("roles in AWS", f"not checked: {reply.reason}")
             return
-        check, files = f"role {role} in AWS", f"{pinned.FOLDER}/aws/{role.lower()}"
+        check, files = f"role {role} in AWS", f"{FOLDER}/aws/{role.lower()}"
         if isinstance(reply, aws.Unknown):
-            yield missing(check, f"there is no {name[1]}", fix=f"see {pinned.FOLDER}/README.md")
+            yield missing(check, f"there is no {name[1]}", fix=f"see {FOLDER}/README.md")
             continue
         own = aws.ask("iam", "get-role-policy", *name, "--policy-name", aws.POLICY)
         document = None if isinstance(own, aws.Unknown) else own["PolicyDocument"]
@@ -414,7 +431,11 @@ def _runners(repository: Repository) -> Iterator[Finding]:
 def _label_sets(matrix: MatrixToml, owner: str, repository: Repository) -> Iterable[tuple[str, ...]]:
     at_home = matrix.at_home(owner)
     sets = [repository.choices.runs_on]
-    sets += [matrix.build_labels(platform, at_home=at_home) for platform in matrix.platforms]
+    for platform in matrix.platforms:
+        sets += [
+            matrix.build_labels(platform, at_home=at_home),
+            matrix.host_labels(platform, at_home=at_home),
+        ]
     for platforms in matrix.families.values():
         for platform, here in platforms.items():
             gpu, several = (usable(labels, at_home=at_home) for labels in (here.test, here.multi_gpu))

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from cairn import datafile, shipped
+from cairn import DISTRIBUTION, datafile, files, shipped
 from cairn.errors import UsageError
-from cairn.pipeline.repository import github, pinned, workflows
+from cairn.pipeline.repository import github, workflows
 from cairn.pipeline.repository.workflows import Credentials
 from cairn.sources.git import repository as git
 
-LOCK = f"{pinned.FOLDER}/lock.json"
+FOLDER = ".github/cairn"
+"""Where a wheel lies that a repository has itself, beside all that no workflow runs."""
+
+_COMMIT = re.compile(r"git\+https://\S+@[0-9a-f]{40}")
+_WHEEL = re.compile(r"https://\S+\.whl#sha256=[0-9a-f]{64}")
+_TIP = (
+    "name it with --cairn: git+https://host/owner/cairn.git@COMMIT, "
+    "https://host/cairn_wheels-….whl#sha256=…, or a wheel, which is then copied into the repository"
+)
+LOCK = f"{FOLDER}/lock.json"
 """What was chosen, and the digest of each file as it was written."""
 STACK = "stack"
 """The folder of a stack that is copied from Cairn's."""
@@ -68,7 +82,7 @@ class Lock(datafile.Value, tag_field="schema", tag="cairn.ci-lock/1"):
     files: Mapping[str, str]
 
 
-def chosen(root: Path, cairn_wheel: str | None = None, **given: object) -> Choices:
+def chosen(root: Path, requirement: str | None = None, **given: object) -> Choices:
     """Return what the user names, else what an earlier run was told, else what follows from the repository.
 
     Raises:
@@ -82,8 +96,8 @@ def chosen(root: Path, cairn_wheel: str | None = None, **given: object) -> Choic
     values |= {name: value for name, value in given.items() if value}
     if "stack" not in values and (root / STACK / "stack.toml").is_file():
         values["stack"] = STACK  # that of whoever was here before
-    if cairn_wheel or "cairn" not in values:
-        values["cairn"] = pinned.named(cairn_wheel) if cairn_wheel else pinned.installed()
+    if requirement or "cairn" not in values:
+        values["cairn"] = named(requirement or installed())
     checkout = git.root_at(root)
     origin = checkout.origin_url()
     values.setdefault("branch", checkout.run("symbolic-ref", "--short", "HEAD").strip())
@@ -133,6 +147,51 @@ def refuse_incomplete(choices: Choices) -> None:
         raise UsageError(
             f"--apply needs {' and '.join(missing)}", tip="leave --apply out to write the files alone"
         )
+
+
+def named(text: str) -> str:
+    """Return the requirement that a user names; for a wheel on this machine, the path of its copy.
+
+    Raises:
+        UsageError: it can come to be something else, such as a branch.
+    """
+    name = text.partition("#")[0].rpartition("/")[2]
+    if name.endswith(".whl") and name.partition("-")[0].replace("_", "-") != DISTRIBUTION:
+        raise UsageError(f"{name} is no wheel of {DISTRIBUTION}", tip=_TIP)
+    if _COMMIT.fullmatch(text) or _WHEEL.fullmatch(text) or text.startswith(f"./{FOLDER}/"):
+        return text
+    if text.endswith(".whl") and files.expanded(text).is_file():
+        return f"./{FOLDER}/{files.expanded(text).name}"
+    raise UsageError(f"{text} is no commit, and no wheel with its sha256", tip=_TIP)
+
+
+def installed() -> str:
+    """Return what `named` takes for the Cairn that runs here, as pip noted it when it installed it (PEP 610).
+
+    Raises:
+        UsageError: it came from where no job can get it: a file, or an index of whatever name.
+    """
+    note = metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+    place = json.loads(note) if note else {}
+    url = str(place.get("url", ""))
+    if commit := place.get("vcs_info", {}).get("commit_id"):
+        return f"git+{url}@{commit}"
+    sha256 = place.get("archive_info", {}).get("hashes", {}).get("sha256")
+    if sha256 and url.startswith("https:"):
+        return f"{url}#sha256={sha256}"
+    if url.startswith("file:") and url.endswith(".whl"):
+        wheel = Path(url2pathname(urlsplit(url).path))
+        # uv notes no hash.
+        if wheel.is_file() and sha256 in (None, files.sha256_of(wheel)):
+            return str(wheel)
+    if "dir_info" in place:
+        checkout = git.root_at(Path(url2pathname(urlsplit(url).path)))
+        origin, commit = checkout.origin_url(), checkout.head()
+        if origin and commit and origin.startswith("https:"):
+            return f"git+{origin}@{commit}"
+    raise UsageError(
+        "jobs cannot install the Cairn that runs here: it has no address that they reach", tip=_TIP
+    )
 
 
 def read_lock(root: Path) -> Lock | None:

@@ -15,8 +15,8 @@ from cairn import datafile, files, shipped
 from cairn.errors import UsageError
 from cairn.matrix.matrix_toml import FILE as MATRIX
 from cairn.matrix.matrix_toml import MatrixToml, load_matrix_toml, usable
-from cairn.pipeline.repository import aws, github, guide, pinned, workflows
-from cairn.pipeline.repository.choices import LOCK, STACK, Choices, Lock, read_lock
+from cairn.pipeline.repository import aws, github, guide, workflows
+from cairn.pipeline.repository.choices import FOLDER, LOCK, STACK, Choices, Lock, installed, read_lock
 from cairn.pipeline.repository.workflows import Terms
 from cairn.stack import Stack
 from cairn.stack.read import load
@@ -55,7 +55,9 @@ def contents(choices: Choices, root: Path, *, wheel: Path | None = None) -> Mapp
     made = dict(workflows.fitted(terms))
     if choices.cairn.startswith("./"):
         copy = wheel or root / choices.cairn
-        if not copy.is_file():
+        if not copy.is_file() and wheel is None:
+            copy = Path(installed())
+        if copy.name != Path(choices.cairn).name or not copy.is_file():
             raise UsageError(f"{choices.cairn} is gone", tip="name the wheel again with --cairn")
         made[choices.cairn.removeprefix("./")] = copy.read_bytes()
     if choices.stack in shipped.STACKS:
@@ -69,8 +71,8 @@ def contents(choices: Choices, root: Path, *, wheel: Path | None = None) -> Mapp
             branch=choices.branch,
             account=choices.account or aws.ACCOUNT,
         )
-        made |= {f"{pinned.FOLDER}/aws/{name}": data for name, data in policies}
-    made[f"{pinned.FOLDER}/README.md"] = guide.text(choices, settings(choices, made, lines), made).encode()
+        made |= {f"{FOLDER}/aws/{name}": data for name, data in policies}
+    made[f"{FOLDER}/README.md"] = guide.text(choices, settings(choices, made, lines), made).encode()
     return made
 
 

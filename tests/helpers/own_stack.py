@@ -1,0 +1,170 @@
+"""What a new user has: a HIP extension in a repository of its own, a stack for it, and an index of ROCm."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from cairn import interpreters
+from cairn.rocm import package
+from helpers import rocm, sdk_index, zig
+from helpers.trail import shared_cache
+
+FAMILY, TARGET = "gfx110X-all", "gfx1100"
+HERE = interpreters.own()
+
+_PROJECT = {
+    "pyproject.toml": """[build-system]
+requires = ["setuptools>=77"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "axpy"
+dynamic = ["version"]
+requires-python = ">=3.11"
+
+[tool.setuptools]
+packages = ["axpy"]
+
+[tool.setuptools.dynamic]
+version = { file = "version.txt" }
+""",
+    "version.txt": "1.0\n",
+    "setup.py": """import os
+import subprocess
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+
+class Hip(build_ext):
+    def build_extension(self, ext):
+        output = Path(self.get_ext_fullpath(ext.name))
+        output.parent.mkdir(parents=True, exist_ok=True)
+        targets = [f"--offload-arch={name}" for name in os.environ["PYTORCH_ROCM_ARCH"].split(";")]
+        command = [f"{os.environ['ROCM_HOME']}/bin/hipcc", "-shared", "-fPIC", "-O2", *targets]
+        command += [f"-I{sysconfig.get_path('include')}", *ext.sources, "-o", str(output)]
+        subprocess.run(command, check=True)
+
+
+setup(ext_modules=[Extension("axpy._C", ["axpy/axpy.hip"])], cmdclass={"build_ext": Hip})
+""",
+    "axpy/axpy.hip": """#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <hip/hip_runtime.h>
+
+__global__ void axpy(float a, const float *x, float *y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] += a * x[i];
+}
+
+static PyObject *device_count(PyObject *, PyObject *) {
+  int count = 0;
+  if (hipGetDeviceCount(&count) != hipSuccess) count = 0;
+  if (count) axpy<<<1, 64>>>(1.0f, nullptr, nullptr, 0);
+  return PyLong_FromLong(count);
+}
+
+static PyMethodDef methods[] = {{"device_count", device_count, METH_NOARGS, ""}, {}};
+static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_C", nullptr, -1, methods};
+
+PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }
+""",
+    "axpy/__init__.py": "from axpy._C import device_count as device_count\n",
+}
+_STACK = {
+    "stack.toml": """schema = "cairn.stack/1"
+name = "axpy"
+line = "main"
+targets = ["TARGET"]
+smoke_tests = ["smoke-tests"]
+
+[sdk]
+
+[[projects]]
+name = "axpy"
+distribution = "axpy"
+checkout_dir = "axpy"
+origin = { url = "ORIGIN" }
+hashtag = "main"
+version_edit = true
+requires_rocm = ["rocm[libraries]=={rocm_version}"]
+device_code = true
+build_requires = ["setuptools==84.2.1"]
+smoke_imports = ["axpy"]
+
+[projects.environment.rocm]
+PYTORCH_ROCM_ARCH = "{targets}"
+ROCM_HOME = "{rocm_home}"
+""",
+    "matrix.toml": f"""schema = "cairn.matrix-toml/1"
+
+[platforms.{HERE.platform}]
+build = ["self-hosted"]
+
+[triggers.nightly]
+families = ["{FAMILY}"]
+pythons = ["{HERE.version}"]
+
+[families.{FAMILY}]
+{HERE.platform} = {{ bypass_tests = true }}
+""",
+    "smoke-tests/test_axpy.py": """import axpy
+
+
+def test_devices_are_counted():
+    assert axpy.device_count() >= 0
+""",
+}
+
+
+def offer_sdk(folder: Path) -> Path:
+    """Write an index with the SDK packages of the sample, for one family; return its folder to serve."""
+    prefix, dists = folder / "prefix", folder / "dists"
+    command = [sys.executable, str(rocm.SAMPLE / "build.py"), "--prefix", str(prefix), "--targets", TARGET]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    package.package(
+        package.PackageRequest(
+            prefix=prefix,
+            description=rocm.SAMPLE / "packages.toml",
+            version=sdk_index.VERSION,
+            targets=(TARGET,),
+            output_dir=dists,
+        )
+    )
+    shutil.copy(zig.small_wheel(shared_cache()), dists)  # the compiler behind its hipcc
+    sdk_index.offer(dists, folder / "www", FAMILY)
+    return folder / "www"
+
+
+def write_project(folder: Path) -> None:
+    """Write the repository of the extension."""
+    _write(folder, _PROJECT)
+    git(folder, "init", "--quiet", "--initial-branch", "main")
+    commit(folder, "Begin")
+
+
+def write_stack(folder: Path, origin: Path) -> None:
+    """Write the stack of the extension."""
+    _write(folder, {name: text.replace("ORIGIN", origin.as_uri()) for name, text in _STACK.items()})
+
+
+def _write(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text.replace("TARGET", TARGET), encoding="utf-8")
+
+
+def commit(folder: Path, subject: str) -> None:
+    """Commit all of a repository."""
+    git(folder, "add", "--all")
+    git(folder, "-c", "user.name=me", "-c", "user.email=me@example.invalid", "commit", "-qm", subject)
+
+
+def git(folder: Path, *words: str) -> None:
+    """Run git in a repository."""
+    subprocess.run(["git", *words], cwd=folder, check=True)
