@@ -80,6 +80,7 @@ class NewUser:
         project: the repository of the extension.
         store: a folder.
         env: the variables of the user's shell.
+        typed: what the page has the user type after `cairn ci check`.
         lacking: what `check` found before the user did as it said, by name.
         run: of the workflow that `init` wrote.
         commands: what its jobs ran, and changed in the store.
@@ -90,6 +91,7 @@ class NewUser:
     project: Path
     store: Path
     env: dict[str, str]
+    typed: tuple[list[str], ...]
     lacking: dict[str, str]
     run: Run
     commands: tuple[dict[str, Any], ...]
@@ -141,16 +143,22 @@ def user(
         def types(*words: object, code: int = 0) -> str:
             return program.run(*words, cwd=repository, code=code, **env)
 
+        matrix = repository / "stack" / "matrix.toml"
+        text = matrix.read_text()
+        matrix.write_text(text.replace('host_test = ["self-hosted"]\n', ""))
         types("ci", "init", "--store", store, "--runs-on", "self-hosted")
         said = json.loads(types("ci", "check", "--json", "--quiet", code=3).partition("\nerror:")[0])
         lacking = {one["check"]: one["fix"] for one in said["findings"] if one["level"] == "missing"}
-        matrix = repository / "stack" / "matrix.toml"
-        host = 'build = ["self-hosted"]\nhost_test = ["self-hosted"]'
-        matrix.write_text(matrix.read_text().replace('build = ["self-hosted"]', host))
-        said_again = types("ci", "init", "--rocm-index-url", f"{url}/v2/{{family}}/")
-        lines = (shlex.split(line) for line in said_again.splitlines() if line.startswith("gh variable set"))
+        matrix.write_text(text)
+        init, check, *typed = (
+            shlex.split(
+                line.replace("https://rocm.nightlies.amd.com", url).replace("/srv/wheels", str(store))
+            )
+            for line in own_stack.typed_on_the_page()
+        )
+        lines = (shlex.split(line) for line in types(*init[1:]).splitlines() if "variable set" in line)
         runner.variables |= {words[3]: words[-1] for words in lines}
-        types("ci", "check")
+        types(*check[1:])
         own_stack.commit(repository, "Nights")
         run = runner.run("nightly.yml", "schedule", run_id="1")
         commands = tuple(map(json.loads, log.read_text().splitlines()))
@@ -159,7 +167,8 @@ def user(
             repository=repository,
             project=project,
             store=store,
-            env={**env, "CAIRN_ROCM_INDEX_URL": f"{url}/v2/{{family}}/"},
+            env=env,
+            typed=tuple(typed),
             lacking=lacking,
             run=run,
             commands=commands,
@@ -204,13 +213,11 @@ def test_each_command_writes_what_the_role_of_its_job_may(user: NewUser) -> None
 def test_a_night_of_one_process_is_released_and_yanked(user: NewUser, tmp_path: Path) -> None:
     (user.project / "version.txt").write_text("1.1\n")
     own_stack.commit(user.project, "Go on")
-    place = ("--stack", "stack", "--store", user.store)
-    index = ("--rocm-index-url", user.env["CAIRN_ROCM_INDEX_URL"])
-    said = user.types("ci", "night", "run", *place, *index, "--night", "2", "--work-dir", tmp_path / "work")
-    assert "1 " in said
-    user.types("release", "night", "2", *place)
+    run, release, yank = user.typed
+    assert "1 untested" in user.types(*run[1:], "--work-dir", tmp_path / "work")
+    user.types(*release[1:])
     done = user.installs(tmp_path / "site", "release")
     assert done.returncode == 0, done.stderr
     assert {"axpy", "_rocm_sdk_core"} <= {path.name for path in (tmp_path / "site").iterdir()}
-    user.types("release", "yank", "--night", "2", "--store", user.store, "--reason", "it was a trial")
+    user.types(*yank[1:])
     assert user.installs(tmp_path / "again", "release").returncode != 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 from cairn import interpreters
 from cairn.rocm import package
 from helpers import rocm, sdk_index, zig
-from helpers.trail import shared_cache
+from helpers.trail import ROOT, shared_cache
 
 FAMILY, TARGET = "gfx110X-all", "gfx1100"
 HERE = interpreters.own()
@@ -76,50 +77,18 @@ PyMODINIT_FUNC PyInit__C(void) { return PyModule_Create(&module); }
 """,
     "axpy/__init__.py": "from axpy._C import device_count as device_count\n",
 }
-_STACK = {
-    "stack.toml": """schema = "cairn.stack/1"
-name = "axpy"
-line = "main"
-targets = ["TARGET"]
-smoke_tests = ["smoke-tests"]
-
-[sdk]
-
-[[projects]]
-name = "axpy"
-distribution = "axpy"
-checkout_dir = "axpy"
-origin = { url = "ORIGIN" }
-hashtag = "main"
-version_edit = true
-requires_rocm = ["rocm[libraries]=={rocm_version}"]
-device_code = true
-build_requires = ["setuptools==84.2.1"]
-smoke_imports = ["axpy"]
-
-[projects.environment.rocm]
-PYTORCH_ROCM_ARCH = "{targets}"
-ROCM_HOME = "{rocm_home}"
-""",
-    "matrix.toml": f"""schema = "cairn.matrix-toml/1"
-
-[platforms.{HERE.platform}]
-build = ["self-hosted"]
-
-[triggers.nightly]
-families = ["{FAMILY}"]
-pythons = ["{HERE.version}"]
-
-[families.{FAMILY}]
-{HERE.platform} = {{ bypass_tests = true }}
-""",
-    "smoke-tests/test_axpy.py": """import axpy
+_PAGE = ROOT / "docs" / "how-to" / "add-a-project.md"
+_SMOKE = """import axpy
 
 
 def test_devices_are_counted():
     assert axpy.device_count() >= 0
-""",
-}
+"""
+
+
+def typed_on_the_page() -> list[str]:
+    """The lines that the page has readers type, from `cairn ci init` on."""
+    return re.findall(r"^\$ (cairn .*)$", _PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def offer_sdk(folder: Path) -> Path:
@@ -149,14 +118,25 @@ def write_project(folder: Path) -> None:
 
 
 def write_stack(folder: Path, origin: Path) -> None:
-    """Write the stack of the extension."""
-    _write(folder, {name: text.replace("ORIGIN", origin.as_uri()) for name, text in _STACK.items()})
+    """Write the stack of the page, for this Python."""
+    stack, matrix = (
+        re.search(rf'```toml\n(schema = "cairn.{name}/1"\n.*?)```', _PAGE.read_text("utf-8"), re.DOTALL)
+        for name in ("stack", "matrix-toml")
+    )
+    assert stack
+    assert matrix
+    texts = {
+        "stack.toml": stack[1].replace("https://github.com/me/axpy", origin.as_uri()),
+        "matrix.toml": matrix[1].replace('"3.12"', f'"{HERE.version}"'),
+        "smoke-tests/test_axpy.py": _SMOKE,
+    }
+    _write(folder, texts)
 
 
 def _write(folder: Path, texts: dict[str, str]) -> None:
     for name, text in texts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text.replace("TARGET", TARGET), encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def commit(folder: Path, subject: str) -> None:
