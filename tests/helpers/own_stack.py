@@ -10,10 +10,11 @@ from pathlib import Path
 
 from cairn import interpreters
 from cairn.rocm import package
+from cairn.targets import parse_targets
 from helpers import rocm, sdk_index, zig
 from helpers.trail import ROOT, shared_cache
 
-FAMILY, TARGET = "gfx110X-all", "gfx1100"
+FAMILY = "gfx110X-all"
 HERE = interpreters.own()
 
 _PROJECT = {
@@ -93,15 +94,15 @@ def typed_on_the_page() -> list[str]:
 
 def offer_sdk(folder: Path) -> Path:
     """Write an index with the SDK packages of the sample, for one family; return its folder to serve."""
-    prefix, dists = folder / "prefix", folder / "dists"
-    command = [sys.executable, str(rocm.SAMPLE / "build.py"), "--prefix", str(prefix), "--targets", TARGET]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    prefix, dists, targets = folder / "prefix", folder / "dists", parse_targets(FAMILY)
+    command = [sys.executable, str(rocm.SAMPLE / "build.py"), "--prefix", str(prefix)]
+    subprocess.run([*command, "--targets", ",".join(targets)], check=True, stdout=subprocess.DEVNULL)
     package.package(
         package.PackageRequest(
             prefix=prefix,
             description=rocm.SAMPLE / "packages.toml",
             version=sdk_index.VERSION,
-            targets=(TARGET,),
+            targets=targets,
             output_dir=dists,
         )
     )

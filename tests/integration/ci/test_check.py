@@ -289,7 +289,7 @@ def test_a_runner_that_nobody_has_is_named_by_its_labels(
 ) -> None:
     path = repository / "stack" / "matrix.toml"
     path.write_text(
-        path.read_text().replace('test = ["ubuntu-24.04"]', 'test = ["self-hosted", "gfx1100"]', 1)
+        path.read_text().replace('\ntest = ["ubuntu-24.04"]', '\ntest = ["self-hosted", "gfx1100"]', 1)
     )
     assert list(lacking(cairn, repository)) == ["runner self-hosted gfx1100"]
     labels = [{"name": "self-hosted"}, {"name": "Linux"}, {"name": "GFX1100"}]

@@ -41,7 +41,7 @@ _PAGES = tuple(
     )
 )
 _WRITES: Mapping[str, tuple[str, ...]] = {
-    "FREEZE": ("nights/*",),
+    "FREEZE": ("nights/*", "recipes/*"),
     "BUILD": (),
     # Of a commit that is not the line's, sets are staged in the channel of what developers try.
     "STAGE": (

@@ -431,11 +431,7 @@ def _runners(repository: Repository) -> Iterator[Finding]:
 def _label_sets(matrix: MatrixToml, owner: str, repository: Repository) -> Iterable[tuple[str, ...]]:
     at_home = matrix.at_home(owner)
     sets = [repository.choices.runs_on]
-    for platform in matrix.platforms:
-        sets += [
-            matrix.build_labels(platform, at_home=at_home),
-            matrix.host_labels(platform, at_home=at_home),
-        ]
+    sets += [matrix.build_labels(platform, at_home=at_home) for platform in matrix.platforms]
     for platforms in matrix.families.values():
         for platform, here in platforms.items():
             gpu, several = (usable(labels, at_home=at_home) for labels in (here.test, here.multi_gpu))
