@@ -46,7 +46,7 @@ def test_an_interpreter_without_the_wheel_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("with_pip", [True, False])
 def test_an_interpreter_without_pytest_is_named_with_the_line_that_installs_it(
-    tmp_path: Path, with_pip: bool
+    tmp_path: Path, *, with_pip: bool
 ) -> None:
     environment = venv.create(tmp_path / "env")
     python, packages = environment.python, environment.sites[0]
