@@ -146,14 +146,23 @@ def test_peers_accept_the_wheels(trail: Trail) -> None:
     subprocess.run([check, *trail.wheels], check=True)
 
 
-def test_history_of_a_checkout_is_what_the_readme_shows(trail: Trail) -> None:
-    for folder in ("pytorch", "pytorch/third_party/cudakit"):
-        log = subprocess.run(
-            ["git", "log", "--oneline", "--decorate"],
-            cwd=trail.work / "src" / folder, capture_output=True, text=True, check=True,
-        ).stdout.splitlines()  # fmt: skip
-        assert re.search(r"tag: THEROCK_HIPIFY_DIFFBASE\) DO NOT SUBMIT: HIPIFY$", log[0])
-        assert "tag: THEROCK_UPSTREAM_DIFFBASE" in log[1]
+def test_checkouts_and_wheels_are_at_the_commits_of_upstream(trail: Trail) -> None:
+    manifest = json.loads((trail.work / "wheels" / "manifest.json").read_text("utf-8"))
+    commits = {project["name"]: project["commit"] for project in manifest["projects"]}
+    torch = trail.work / "src" / "pytorch"
+    for folder in (torch, torch / "third_party" / "cudakit"):
+        command = ["git", "log", "-1", "--format=%H %D"]
+        log = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+        assert "tag: THEROCK_UPSTREAM_DIFFBASE" in log
+        assert commits["torch"] in log or folder != torch
+    named = set()
+    for wheel in trail.wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            modules = [name for name in archive.namelist() if re.fullmatch("[^/]+/version.py", name)]
+            named |= {
+                commit for m in modules for commit in re.findall("[0-9a-f]{40}", archive.read(m).decode())
+            }
+    assert named == {commit for name, commit in commits.items() if name != "triton"}
 
 
 class _Links(HTMLParser):

@@ -176,6 +176,7 @@ class _Stages:
                     jobs=request.jobs,
                     force=request.force,
                     python=hipify_python,
+                    commit_hipify=False,  # builds write HEAD into wheels: it is upstream's commit
                 )
                 for project in stack.projects
             ]

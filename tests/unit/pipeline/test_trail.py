@@ -70,8 +70,8 @@ RESULT = TrailResult(
             origin="/srv/torch",
             hashtag="v2.9",
             commit="c0" * 20,
-            hipify_commit="d1" * 20,
-            tree="0" * 40,
+            hipify_commit=None,
+            tree="d1" * 20,
         ),
         Checkout(
             project=REQUEST.stack.project("triton"),
@@ -174,7 +174,6 @@ def test_every_fact_is_on_the_page() -> None:
         "/srv/torch",
         "c0" * 6,
         "d1" * 6,
-        "not hipified",
         "torch-2.9.0+rocm7.10.0-cp311-cp311-linux_x86_64.whl",
         "1.2 MB",
         "gfx1100, gfx942",
@@ -240,6 +239,7 @@ def test_what_people_copy_is_whole_where_what_they_see_is_short() -> None:
         "c0" * 20,
         "d1" * 20,
         "e2" * 20,
+        "0" * 40,
     ]
     titles = {one.attributes.get("title") for one in page.all("code")}
     assert {"c0" * 20, "d1" * 20, "e2" * 20, "f3" * 32} <= titles
