@@ -16,6 +16,7 @@ import functools
 import html
 import os
 import re
+import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -24,6 +25,7 @@ from pathlib import Path
 from cairn import extras, isolation, process
 from cairn.errors import UsageError
 from cairn.isolation import Isolation
+from cairn.output import console
 
 # Options of pip that say where files come from and how the server is reached (pip's documentation, "pip
 # download"); they are called so in files, and `PIP_…` in variables.
@@ -142,7 +144,8 @@ def _read(env: tuple[tuple[str, str], ...]) -> PipSettings:
         raise UsageError(
             f"pip cannot read its configuration: {reason}", tip="see python3 -m pip config debug"
         )
-    return parsed(result.output)
+    settings = parsed(result.output)
+    return PipSettings(values=_with_readable_links(settings.values))
 
 
 def parsed(listing: str) -> PipSettings:
@@ -157,6 +160,33 @@ def parsed(listing: str) -> PipSettings:
     for section in _SECTIONS:
         values |= settings[section]
     return PipSettings(values=values)
+
+
+def _with_readable_links(values: Mapping[str, str]) -> dict[str, str]:
+    """Return settings without the folders of `find-links` that do not exist or cannot be read.
+
+    pip only warns of them, and uv fails. Both get `~` replaced: their HOME is not the user's.
+    """
+    from urllib.request import url2pathname  # noqa: PLC0415 - it loads HTTP and TLS
+
+    links, unread = [], []
+    for link in values.get("find-links", "").split():
+        address = urllib.parse.urlsplit(link)
+        is_page = "://" in link and address.scheme != "file"
+        path = url2pathname(address.path) if address.scheme == "file" else link
+        if link.startswith("~/"):
+            path = str(Path(link).expanduser())
+        if is_page or os.access(path, os.R_OK):
+            links.append(path if link.startswith("~/") else link)
+        else:
+            unread.append(link)
+    if unread:
+        console.current().warn(
+            f"pip's find-links names {' and '.join(unread)}, which cannot be read: left out; "
+            "`pip config debug` shows where it is set"
+        )
+    kept = {name: value for name, value in values.items() if name != "find-links"}
+    return kept | ({"find-links": " ".join(links)} if links else {})
 
 
 def _without_settings(home: Path | None) -> dict[str, str]:

@@ -91,3 +91,24 @@ def test_files_and_variables_are_read(tmp_path: Path, monkeypatch: pytest.Monkey
     values = package_index.read_pip_settings().values
     assert (values["index-url"], values["retries"]) == ("https://x.example", "7")
     assert "user" not in values
+
+
+def test_a_folder_of_links_that_does_not_exist_is_left_out_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with pip, which warns; uv would fail."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "wheels").mkdir()
+    missing, page = (tmp_path / "missing").as_uri(), "https://x.example/links.html"
+    links = f"/no/such\n  ~/wheels\n  {missing}\n  {page}"
+    (tmp_path / "pip.conf").write_text(f"[global]\nfind-links = {links}\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    values = package_index.read_pip_settings().values
+    assert values["find-links"].split() == [str(tmp_path / "wheels"), page]
+    warning, end = capsys.readouterr().err.split("\n")
+    assert warning.startswith(f"warning: pip's find-links names /no/such and {missing}, which cannot be read")
+    assert not end
+    # A machine's only folder is missing: nothing is left of the setting.
+    monkeypatch.setenv("PIP_FIND_LINKS", "/no/such")
+    assert "find-links" not in package_index.read_pip_settings().values
