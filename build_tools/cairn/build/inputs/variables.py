@@ -36,7 +36,7 @@ from typing import get_args
 from cairn import files, isolation, platforms
 from cairn.build.build_options import CompilerCache
 from cairn.build.model import BuildRequest
-from cairn.errors import UsageError
+from cairn.errors import ProblemsError, UsageError
 from cairn.output import safe_text
 from cairn.rocm import install as rocm
 from cairn.stack import Project, Stack, recipe
@@ -81,6 +81,7 @@ _FLAGS = {
     **dict.fromkeys(("rocm_version", "rocm_home", "rocm_bin", "rocm_cmake"), "--rocm-version"),
     "on_or_off:flash_attention": "--enable-pytorch-flash-attention",
 }
+_OFF = ("", "0", "OFF", "NO", "FALSE", "N")  # false in CMake (cmake-language, "if")
 # What compilers, CMake and setuptools read wherever they run (GCC's manual, "Environment Variables";
 # cmake-env-variables(7); setuptools' build_ext), and what chooses the libraries that programs start with.
 _COMPILERS = (
@@ -281,6 +282,7 @@ def parse_build_env(texts: Iterable[str], stack: Stack) -> dict[str, str]:
     Raises:
         UsageError: it is not `NAME=VALUE`, the stack has no such project, it looks like a secret, or it is
             set by Cairn itself.
+        ProblemsError: several are set by Cairn itself, by different flags.
     """
     values: dict[str, str] = {}
     for text in texts:
@@ -299,14 +301,32 @@ def parse_build_env(texts: Iterable[str], stack: Stack) -> dict[str, str]:
                 f"--build-env {name} looks like a secret, and would be written into the manifest",
                 tip="builds get no secrets: fetch what needs one before, and name the folder where it is",
             )
-        for each in stack.projects if project is None else (project,):
-            if (flag := _ours(name, each, stack)) is not None:
-                raise UsageError(
-                    f"{name} is set by Cairn itself for {each.name}: --build-env must not change it",
-                    tip=f"use {flag}" if flag else "leave it out",
-                )
         values[f"{project.name}:{name}" if project else name] = value
+    _refuse_ours(values, stack)
     return values
+
+
+def _refuse_ours(values: Mapping[str, str], stack: Stack) -> None:
+    """Refuse variables that Cairn sets itself; those that follow the same flag are in one error."""
+    refused: dict[tuple[str, str], list[str]] = {}
+    for text, value in values.items():
+        prefix, _, name = text.rpartition(":")
+        for project in (stack.project(prefix),) if prefix else stack.projects:
+            if (flag := _ours(name, project, stack, value)) is not None:
+                names = refused.setdefault((project.name, flag), [])
+                names += [name] if name not in names else []
+                break
+    problems = [
+        UsageError(
+            f"{' and '.join(names)} {'are' if len(names) > 1 else 'is'} set by Cairn itself for {builder}: "
+            "--build-env must not change that",
+            tip=f"use {flag}" if flag else "leave it out",
+        )
+        for (builder, flag), names in refused.items()
+    ]
+    if problems:
+        many = ProblemsError(f"{len(problems)} problems, and nothing was built", problems=problems)
+        raise problems[0] if len(problems) == 1 else many
 
 
 def unseen_by_builds(
@@ -336,7 +356,8 @@ def unseen_by_builds(
             continue
         if any(name == each.rpartition(":")[2] for each in named):
             continue
-        ours = [flag for project in stack.projects if (flag := _ours(name, project, stack)) is not None]
+        flags_of = (_ours(name, project, stack, caller[name]) for project in stack.projects)
+        ours = [flag for flag in flags_of if flag is not None]
         if not any(flag in flags for flag in ours):
             names.append(f"{name} ({ours[0]})" if ours and ours[0] else name)
     return tuple(names)
@@ -350,8 +371,15 @@ def _known_to(stack: Stack) -> Iterator[str]:
     yield from (pattern for project in stack.projects for pattern in project.reads)
 
 
-def _ours(name: str, project: Project, stack: Stack) -> str | None:
-    """Return the flag to use for a variable that Cairn sets, possibly empty; None for other variables."""
+def _ours(name: str, project: Project, stack: Stack, value: str) -> str | None:
+    """Return the flag to use for a variable that Cairn sets, possibly empty; None for other variables.
+
+    Args:
+        name: the variable.
+        project: one that would be built with it.
+        stack: the stack of the project.
+        value: what the user asks for; for a feature that is off, the flag is its `--no-` form.
+    """
     # A variable whose template has a placeholder follows a flag of ours, whatever its name is.
     templates = (template_of(stack, project, for_cpu=for_cpu) for for_cpu in (False, True))
     template = next((each[name] for each in templates if name in each), "")
@@ -362,4 +390,7 @@ def _ours(name: str, project: Project, stack: Stack) -> str | None:
     placeholders = [name for name in names if name not in own and not name.startswith("download:")]
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
         return None
-    return _OURS.get(name) or next((_FLAGS[p] for p in placeholders if p in _FLAGS), "")
+    placeholder = next((name for name in placeholders if name in _FLAGS), "")
+    flag = _OURS.get(name) or _FLAGS.get(placeholder, "")
+    is_off = placeholder.startswith("on_or_off:") and value.upper() in _OFF
+    return flag.replace("--", "--no-", 1) if is_off else flag

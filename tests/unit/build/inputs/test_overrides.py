@@ -13,7 +13,7 @@ from cairn.cli import binder, main
 from cairn.cli.build import run
 from cairn.cli.ci import run as trail_command
 from cairn.cli.upstream import build_prod_wheels
-from cairn.errors import BuildError, UsageError, WheelError
+from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
 from cairn.sources.manifest import changelog, manifest
 from cairn.stack import Environment
 from helpers.build import MakeRequest, with_project
@@ -63,7 +63,8 @@ def test_what_was_written_is_read() -> None:
         ("torch:PYTORCH_BUILD_VERSION=1", "--version-suffix"),
         ("PYTORCH_BUILD_NUMBER=2", "--pytorch-build-number"),
         ("ROCM_HOME=/opt/rocm", "--rocm-version"),
-        ("USE_FLASH_ATTENTION=ON", "--enable-pytorch-flash-attention"),
+        ("USE_FLASH_ATTENTION=ON", "use --enable-pytorch-flash-attention"),
+        ("torch:USE_MEM_EFF_ATTENTION=OFF", "use --no-enable-pytorch-flash-attention"),
         ("MAX_JOBS=4", "--jobs"),
         ("USE_ROCM=0", "--targets"),
         ("PATH=/bin", "leave it out"),
@@ -77,6 +78,16 @@ def test_what_cannot_be_given_is_refused_with_what_to_do(text: str, said: str) -
         variables.parse_build_env([text], STACK)
     assert said in f"{caught.value} {caught.value.tip}"
     assert "hunter2" not in f"{caught.value} {caught.value.tip}"
+
+
+def test_variables_that_follow_the_same_flag_are_refused_together() -> None:
+    texts = ("USE_FLASH_ATTENTION=0", "MAX_JOBS=4", "USE_MEM_EFF_ATTENTION=off", "USE_FLASH_ATTENTION=0")
+    with pytest.raises(ProblemsError) as caught:
+        variables.parse_build_env(texts, STACK)
+    flash, jobs = caught.value.problems
+    assert str(flash).startswith("USE_FLASH_ATTENTION and USE_MEM_EFF_ATTENTION are set by Cairn itself for")
+    assert flash.tip == "use --no-enable-pytorch-flash-attention"
+    assert str(jobs).startswith("MAX_JOBS is set by Cairn itself for")
 
 
 def test_a_constant_of_the_stack_can_be_changed_and_a_name_is_no_secret_for_its_letters() -> None:
