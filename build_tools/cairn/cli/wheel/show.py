@@ -55,6 +55,7 @@ def _text(summary: Summary) -> Iterator[Piece]:
     rows = [
         ("name", summary.distribution),
         ("version", summary.version + (f" (build {summary.build})" if summary.build else "")),
+        *([("git_version", summary.git_version)] if summary.git_version else []),
         *([("variant", summary.variant)] if summary.variant else []),
         ("tags", ", ".join(summary.tags)),
         ("python", summary.requires_python or "any"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,10 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 
 _LONGEST_LINK = 4096
+_VERSION_MODULE = re.compile(r"[^/]+/_?version\.py")
+_LONGEST_MODULE = 65_536
+# As the setup.py of torch, vision and audio write it; some annotate it.
+_GIT_VERSION = re.compile(rb"^git_version\s*(?::[^=\n]*)?=\s*[\"']([0-9a-f]{7,64})[\"']", re.MULTILINE)
 Kind: TypeAlias = Literal["host", "device", "variant"]
 
 
@@ -26,7 +31,7 @@ Kind: TypeAlias = Literal["host", "device", "variant"]
 _SHOWN = (
     *("file_name", "distribution", "version", "build", "variant", "tags", "requires_python", "requires_dist"),
     *("extras", "entry_points", "size", "unpacked_size", "members", "metadata_sha256", "targets", "binaries"),
-    *("kind", "archives", "builds", "links"),
+    *("kind", "archives", "builds", "links", "git_version"),
 )
 
 
@@ -44,6 +49,7 @@ class Summary(WheelInfo):
         archives: those that it brings for libraries of its host wheel.
         builds: what must be the same of a host wheel and its device wheels; none where it was not split.
         links: its symbolic links and where they lead, as `a -> b`; no wheel may be published that has any.
+        git_version: the commit that its version module names (`torch/version.py`); None where there is none.
     """
 
     unpacked_size: int
@@ -54,6 +60,7 @@ class Summary(WheelInfo):
     archives: tuple[CodeArchive, ...]
     builds: tuple[str, ...]
     links: tuple[str, ...]
+    git_version: str | None
 
     def to_plain(self) -> dict[str, Any]:
         """What `cairn wheel show --json` prints: plain values, under names that programs rely on."""
@@ -100,7 +107,15 @@ def summarise(wheel: Path) -> Summary:
             archives=archives,
             builds=tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)})),
             links=tuple(_link(archive, member) for member in archive.members if member.is_link),
+            git_version=next(_git_versions(archive), None),
         )
+
+
+def _git_versions(archive: Archive) -> Iterator[str]:
+    for member in archive.members:
+        if _VERSION_MODULE.fullmatch(member.name) and member.size <= _LONGEST_MODULE and not member.is_link:
+            for match in _GIT_VERSION.finditer(archive.read(member.name, limit=_LONGEST_MODULE)):
+                yield match[1].decode()
 
 
 def _kind(libraries: Sequence[Binary], archives: Sequence[CodeArchive], *, has_record: bool) -> Kind | None:

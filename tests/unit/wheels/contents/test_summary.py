@@ -293,3 +293,24 @@ def test_repair_says_which_wheels_it_wrote(
     ]
     assert cairn_wheel("repair", "--output-dir", out, wheel) == 0
     assert capsys.readouterr().out == f"{out / 'demo-1.0-py3-none-manylinux_2_5_x86_64.whl'}\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "commit"),
+    [
+        ({"demo/version.py": b"__version__ = '1'\ngit_version = '" + b"ab" * 20 + b"'\n"}, "ab" * 20),
+        ({"demo/_version.py": b'git_version: str | None = "0123abc"\n'}, "0123abc"),
+        ({"demo/version.py": b"git_version = 1", "demo/a/version.py": b"git_version = '0123abc'\n"}, None),
+        ({"demo/version.py": b"#" * 70_000 + b"\ngit_version = '0123abc'\n"}, None),
+    ],
+)  # fmt: skip
+def test_the_commit_of_a_version_module_is_shown(
+    make_wheel: MakeWheel, files: dict[str, bytes], commit: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = make_wheel(files=files)
+    assert cairn_wheel("show", "--json", wheel) == 0
+    (shown,) = json.loads(capsys.readouterr().out)
+    assert shown["git_version"] == commit
+    assert cairn_wheel("show", wheel) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[1] for line in lines if line[:1] == ["git_version"]] == ([commit] if commit else [])
