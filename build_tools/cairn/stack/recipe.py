@@ -4,11 +4,12 @@ Records, judgements and manifests name it by that digest, and a store has its by
 so that others can build a night again. One stack has one digest on every machine:
 
 - Text has the line ends of Unix. git writes others on Windows (`core.autocrlf`): a file without a zero byte
-  whose lines all end in CR LF counts as if they ended in LF.
+  whose lines all end in CR LF, without another CR, counts as if they ended in LF.
 - Executable bits are no part of it, since Windows has none. A command of a stack begins with its interpreter.
 - A link is refused, and so is a file outside of the folder, and a name that a system cannot have.
-- Checkouts, hidden files, `__pycache__` and what a `.gitignore` of the repository names are left out. So are
-  the wheels of consumers, which are built elsewhere, and what a stack runs to notify, which decides nothing.
+- Checkouts, hidden files, `__pycache__` and what a `.gitignore` of the repository names are left out, except
+  a file or a whole folder that a command reads. The wheels of consumers, which are built elsewhere, and what
+  a stack runs to notify, which decides nothing, are left out too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import hashlib
 import json
 import os
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +28,7 @@ import msgspec
 
 from cairn import datafile, files, isolation, process
 from cairn.errors import CairnError, UsageError
+from cairn.platforms import windows
 from cairn.stack.model import Stack
 
 SKIPS = "skip-tests"
@@ -36,9 +39,6 @@ READ = ("hooks.py", "matrix.toml", "suite.toml", "mirror.lock.toml", SKIPS)
 
 OF_STACK = re.compile(r"\{stack_dir\}(?P<path>[^\s\"':;,]*)")
 """A file or folder below the stack's, in a template."""
-
-# What Windows can have (https://learn.microsoft.com/windows/win32/fileio/naming-a-file).
-_NAME = re.compile(r"[^\x00-\x1f\x7f<>:\"/\\|?*]*[^\x00-\x1f\x7f<>:\"/\\|?*. ]")
 
 
 class Recipe(datafile.Value, tag_field="schema", tag="cairn.recipe/1"):
@@ -93,17 +93,20 @@ def of(stack: Stack) -> Recipe:
     for path in sorted(_files(stack)):
         name, data = path.relative_to(root).as_posix(), path.read_bytes()
         _refuse_name(name)
-        if b"\0" not in data and data.count(b"\n") == data.count(b"\r\n"):
+        ends = data.count(b"\r\n")
+        if b"\0" not in data and ends == data.count(b"\n") == data.count(b"\r"):
             data = data.replace(b"\r\n", b"\n")
         try:
             text[name] = data.decode()
         except UnicodeDecodeError:
             binary[name] = base64.b64encode(data).decode()
-    spelt = {name.casefold(): name for name in (*text, *binary)}
-    if alike := [name for name in (*text, *binary) if spelt[name.casefold()] != name]:
+    # macOS writes the parts of a letter apart or together, and finds either.
+    spelt = {name: unicodedata.normalize("NFC", name).casefold() for name in (*text, *binary)}
+    names = {spelling: name for name, spelling in spelt.items()}
+    if alike := [name for name, spelling in spelt.items() if names[spelling] != name]:
         name = alike[0]
         raise UsageError(
-            f"{root} has {name} and {spelt[name.casefold()]}, which are one file on Windows and macOS",
+            f"{root} has {name} and {names[spelt[name]]}, which are one file on Windows and macOS",
             tip="give one of them another name",
         )
     return Recipe(stack=stack.file, text=text, binary=binary)
@@ -158,7 +161,8 @@ def skips_digest(places: Iterable[Path]) -> str | None:
 def _files(stack: Stack) -> set[Path]:
     root = Path(stack.folder)
     checkouts = {root / project.checkout_dir for project in stack.projects}
-    paths: set[Path] = set()
+    links: set[Path] = set()
+    by_place: list[set[Path]] = []
     for named in _places(stack, root):
         inside = Path(os.path.relpath(named, root))
         place = root / inside
@@ -167,12 +171,16 @@ def _files(stack: Stack) -> set[Path]:
                 f"{root / stack.file} names {named}, outside of its folder",
                 tip=f"move it into {root}: a night freezes this folder alone",
             )
-        paths |= {path for path in (place, *place.parents) if path.is_symlink() and root in path.parents}
+        links |= {path for path in (place, *place.parents) if path.is_symlink() and root in path.parents}
+        paths = set()
         for path in place.rglob("*") if place.is_dir() else (place,):
             is_work = _is_left_out(path.relative_to(place)) or not checkouts.isdisjoint(path.parents)
             if not is_work and (path.is_file() or path.is_symlink()):
                 paths.add(path)
-    paths -= _ignored(root, stack.file, paths)
+        by_place.append(paths)
+    ignored = _ignored(root, stack.file, set().union(links, *by_place))
+    # git's lists do not keep a command from reading a file or a folder that is ignored as a whole.
+    paths = links.union(*(place if place <= ignored else place - ignored for place in by_place))
     if link := next((path for path in sorted(paths) if path.is_symlink()), None):
         raise UsageError(
             f"{link} is a link, which not every system can check out",
@@ -230,5 +238,6 @@ def _ignored(root: Path, stack_file: str, paths: Iterable[Path]) -> set[Path]:
 
 def _refuse_name(path: str) -> None:
     """Raise `UsageError` for a path that leads out of its folder, or that a system cannot have."""
-    if not all(_NAME.fullmatch(part) and part.isprintable() for part in path.split("/")):
+    # Windows allows the fewest names; `..` is none of them.
+    if not all(part and part.isprintable() and not windows.forbidden(part) for part in path.split("/")):
         raise UsageError(f"{path!r} cannot be a file of a stack on every system", tip="give it another name")

@@ -128,6 +128,24 @@ def test_line_ends_that_git_did_not_write_count(folder: Path) -> None:
     assert digest(folder) != before
 
 
+def test_a_lone_carriage_return_counts_and_survives_the_store(folder: Path, tmp_path: Path) -> None:
+    (folder / "hooks.py").write_bytes(b"a = 1\r\r\n")
+    before = recipe.of(load(folder))
+    assert recipe.of(load(recipe.write(before, tmp_path / "again"))) == before
+    (folder / "hooks.py").write_bytes(b"a = 1\r\n")
+    assert digest(folder) != before.digest
+
+
+@pytest.mark.parametrize("name", NAMED[1:])
+def test_what_a_command_reads_counts_though_the_repository_ignores_it(folder: Path, name: str) -> None:
+    subprocess.run(["git", "init", "--quiet", folder.parent], check=True)
+    before, place = digest(folder), name.partition("/")[0]
+    (folder / ".gitignore").write_text(f"/{place}\n", encoding="utf-8")
+    assert digest(folder) == before
+    (folder / name).write_bytes(b"edited\n")
+    assert digest(folder) != before
+
+
 def test_what_the_repository_ignores_is_left_out_and_a_users_own_lists_do_not_count(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +173,12 @@ def test_what_the_repository_ignores_is_left_out_and_a_users_own_lists_do_not_co
         (lambda at: (at / "smoke" / "a:b.py").write_text(""), "cannot be a file"),
         (lambda at: (at / "smoke" / "a.").write_text(""), "cannot be a file"),
         (lambda at: (at / "smoke" / "a\nb").write_text(""), "cannot be a file"),
+        (lambda at: (at / "smoke" / "aux.py").write_text(""), "cannot be a file"),
         (lambda at: (at / "smoke" / "TEST_a.py").write_text(""), "one file on Windows"),
+        (
+            lambda at: [(at / "smoke" / name).write_text("") for name in ("\u00e9.py", "e\u0301.py")],
+            "one file on Windows and macOS",
+        ),
         (lambda at: at.joinpath("stack.toml").write_text(STACK.replace('"smoke"', '"../x"')), "outside"),
         (lambda at: at.joinpath("stack.toml").write_text(STACK.replace('"smoke"', '"/etc"')), "outside"),
     ],
