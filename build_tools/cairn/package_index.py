@@ -185,8 +185,8 @@ def _with_readable_links(values: Mapping[str, str]) -> dict[str, str]:
             f"pip's find-links names {' and '.join(unread)}, which cannot be read: left out; "
             "`pip config debug` shows where it is set"
         )
-    kept = {name: value for name, value in values.items() if name != "find-links"}
-    return kept | ({"find-links": " ".join(links)} if links else {})
+    settings = {name: value for name, value in values.items() if name != "find-links"}
+    return settings | ({"find-links": " ".join(links)} if links else {})
 
 
 def _without_settings(home: Path | None) -> dict[str, str]:
