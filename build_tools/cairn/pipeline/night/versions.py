@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
 from cairn.errors import StoreError
@@ -67,12 +67,18 @@ def _version(source: ProjectSource, suffix: str, number: int) -> str:
     return rocm_version.again((source.version or _UNKNOWN) + suffix, number)
 
 
+def _claim_key(source: ProjectSource, suffix: str, number: int) -> str:
+    # `2.9` and `2.9.0` are one version to pip (PEP 440), so that they have one claim.
+    version = canonicalize_version(_version(source, suffix, number))
+    return keys.claim_key(canonicalize_name(source.distribution), version)
+
+
 def _owners(store: Store, source: ProjectSource, suffixes: Sequence[str], scopes: set[str]) -> dict[int, str]:
     """Return the manifest of each build of a project's version, by number; empty where it is not known."""
     owners: dict[int, str] = {}
     project = canonicalize_name(source.distribution)
     for suffix in suffixes:
-        first = keys.claim_key(project, _version(source, suffix, 0))
+        first = _claim_key(source, suffix, 0)
         for item in store.list(first):
             before, number = rocm_version.without_again(item.key)
             if before == first:
@@ -98,8 +104,7 @@ def _claim(store: Store, frozen: Manifest, suffixes: Sequence[str]) -> bool:
     owner = frozen.digest().encode()
     for source in frozen.projects:
         for suffix in suffixes:
-            version = _version(source, suffix, source.again)
-            key = keys.claim_key(canonicalize_name(source.distribution), version)
+            key = _claim_key(source, suffix, source.again)
             if not store.write_if(key, owner, etag=None) and store.read(key).data != owner:
                 return False
     return True

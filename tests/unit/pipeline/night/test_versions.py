@@ -53,6 +53,12 @@ def test_a_manifest_keeps_its_versions_and_the_next_gets_others(settle: Settle) 
     assert settle(moved("3", version="2.10.0")) == {"triton": 3, "torch": 0}
 
 
+@pytest.mark.parametrize("version", ["2.9", "2.09.0", "v2.9.0", "2.9.0.0"])
+def test_a_version_that_is_spelt_otherwise_is_the_same(settle: Settle, version: str) -> None:
+    settle(FIRST)
+    assert settle(moved("2", version=version))["torch"] == 1
+
+
 def test_a_dry_run_claims_nothing(settle: Settle) -> None:
     assert settle(moved("2"), dry_run=True) == {"triton": 0, "torch": 0}
     assert settle(FIRST) == {"triton": 0, "torch": 0}
@@ -60,7 +66,7 @@ def test_a_dry_run_claims_nothing(settle: Settle) -> None:
 
 def test_a_freeze_that_was_killed_between_two_claims_goes_on(run: NightRun, settle: Settle) -> None:
     settle(FIRST)
-    run.store.delete("nights/_versions/torch/2.9.0+cpu")
+    run.store.delete("nights/_versions/torch/2.9+cpu")
     assert settle(FIRST) == {"triton": 0, "torch": 0}
 
 
