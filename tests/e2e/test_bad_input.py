@@ -165,6 +165,7 @@ def test_a_build_that_fails_shows_its_last_lines_and_its_log(trail: Trail, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.by_hand  # unit/build/inputs/test_leftovers.py does it with a project of one file
 @pytest.mark.xdist_group("trail")
 @pytest.mark.skipif(not shutil.which("g++"), reason="the stack is built for the CPU by g++")
 def test_a_build_for_the_cpu_after_one_for_rocm_has_nothing_of_it(trail: Trail, tmp_path: Path) -> None:

@@ -17,10 +17,12 @@ from installer.sources import WheelFile
 
 from cairn.build.engine import events
 from cairn.release.index import keys
+from cairn.release.index.snapshot import Index
 from cairn.release.serve import serving
 from cairn.store import folder as store_folder
+from helpers import tiny_stack
 from helpers.release import audit
-from helpers.trail import SAMPLE, Trail, cairn, cairn_watched
+from helpers.trail import SAMPLE, Trail, cairn, cairn_watched, clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("trail")]
 
@@ -238,6 +240,25 @@ def test_what_was_changed_since_is_not_kept(trail: Trail, tmp_path: Path) -> Non
     assert "✗ install from the release index" in done.stderr
 
 
+def test_other_sources_of_a_version_begin_a_new_index_and_keep_the_last_one(tmp_path: Path) -> None:
+    stack, env = tiny_stack.write(tmp_path / "stack"), clean_environment(tmp_path / "cache")
+    run = ("ci", "run", "--stack", stack, "--work-dir", tmp_path / "work", "--json")
+    first = cairn(*run, env=env)
+    assert first.returncode == 0, first.stderr
+    (stack / "origin" / "tiny" / "more.py").touch()
+    tiny_stack.commit(stack, "More of the same version")
+    second = cairn(*run, env=env)
+    assert second.returncode == 0, second.stderr
+    assert "starting a new index" in second.stderr
+    (kept,) = (tmp_path / "work").glob("index-until-*")
+    for folder, done in ((kept, first), (tmp_path / "work" / "index", second)):
+        store = store_folder.LocalStore(folder)
+        assert audit(store, "release", hashes=True) == ()
+        names = {one.set_id for one in Index(store, "release").load().sets()}
+        assert names == {json.loads(done.stdout)["set"]["set_id"]}
+
+
+@pytest.mark.by_hand
 def test_other_targets_begin_a_new_index_and_keep_the_last_one(trail: Trail, tmp_path: Path) -> None:
     work = tmp_path / "work"
     shutil.copytree(trail.work / "index", work / "index")

@@ -65,11 +65,6 @@ class Plan:
             return self.fault
 
 
-def of_a_page(key: str) -> bool:
-    """Whether a key is of one of the many objects that are made from a generation, and follow one another."""
-    return key.endswith(".html") or "/simple/" in key or "/locks/" in key
-
-
 def alike(kind: str, key: str) -> tuple[str, str]:
     """What a request has in common with those for other projects, digests and numbers."""
     return kind, re.sub(r"/simple/[^/]+/|/names/[^/]+|/[^/]+\.whl|[0-9a-f]{8,}|\d+", "#", key)

@@ -26,6 +26,7 @@ BREAK = {
         "[project]", '[project]\ndependencies = ["helper @ https://example.org/helper.zip"]'
     ),
 }
+KINDS = tuple(BREAK)
 TRIED = {4: "good", BROKEN: "skip", FAULT: "bad"}
 CHECK = "import sys, tiny; sys.exit(tiny.ANSWER != 42)"
 
@@ -45,7 +46,9 @@ class Nights:
         return cairn("bisect", *place, "--json", *words, env=self.env)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(
+    scope="module", params=[KINDS[0], *(pytest.param(k, marks=pytest.mark.by_hand) for k in KINDS[1:])]
+)
 def nights(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Nights:
     folder = tmp_path_factory.mktemp("commits")
     stack, env = tiny_stack.write(folder / "stack"), clean_environment(folder / "cache")
@@ -67,7 +70,6 @@ def nights(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return Nights(stack=stack, store=store, sets=(good, bad), commits=tuple(commits), env=env)
 
 
-@pytest.mark.parametrize("nights", ["it cannot be built"], indirect=True)
 def test_a_command_leads_to_the_one_commit_and_what_is_not_to_be_built_is_passed_over(
     nights: Nights, tmp_path: Path
 ) -> None:
@@ -85,7 +87,6 @@ def test_a_command_leads_to_the_one_commit_and_what_is_not_to_be_built_is_passed
     assert json.loads(again.stdout)["search"] == said["search"]
 
 
-@pytest.mark.parametrize("nights", ["its wheel has a finding"], indirect=True)
 def test_a_jump_leads_to_the_one_commit_that_is_measured(nights: Nights, tmp_path: Path) -> None:
     store = LocalStore(nights.store)
     sizes = (1_600, 1_600, 30_000)

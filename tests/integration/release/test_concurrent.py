@@ -102,7 +102,7 @@ def test_a_killed_promotion_is_finished_or_undone_and_installs_whole_meanwhile(
     move(store, old)
     new = staged(store, tmp_path / "new", "2.9.0")
     seen = set()
-    for n in range(0, 40, 3):
+    for n in range(0, 40, 4):
         copy = LocalStore(shutil.copytree(store.path, tmp_path / f"store{n}"))
         done = subprocess.run(
             [sys.executable, "-c", DIE, str(copy.path), new.id, str(n)], env=with_helpers(), check=False
@@ -111,7 +111,8 @@ def test_a_killed_promotion_is_finished_or_undone_and_installs_whole_meanwhile(
             break
         target = tmp_path / f"target{n}"
         with serving(copy) as server:
-            result = install("pip", index_url(server.url, "release"), "torch", "torchvision", target=target)
+            tool = ("pip", "uv")[n // 4 % 2]
+            result = install(tool, index_url(server.url, "release"), "torch", "torchvision", target=target)
         assert result.returncode == 0, result.stderr
         folders = {path.name for path in target.glob("*.dist-info")}
         assert folders in [
@@ -129,7 +130,7 @@ def test_a_killed_promotion_is_finished_or_undone_and_installs_whole_meanwhile(
 def test_clients_always_resolve_while_sets_are_promoted(
     store: LocalStore, tmp_path: Path, isolated: dict[str, str]
 ) -> None:
-    sets = [staged(store, tmp_path / f"{n}", f"2.9.{n}") for n in range(12)]
+    sets = [staged(store, tmp_path / f"{n}", f"2.9.{n}") for n in range(6)]
     move(store, sets[0])
     ended = threading.Event()
 
@@ -163,7 +164,7 @@ def test_clients_always_resolve_while_sets_are_promoted(
             assert len(set(versions.values())) == 1
             chosen.append(versions["torch"])
         thread.join()
-    assert chosen[-1] == "2.9.11"
+    assert chosen[-1] == "2.9.5"
 
 
 @pytest.fixture

@@ -70,8 +70,25 @@ def at_work_in(folder: Path) -> list[str]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="it looks for processes in /proc")
-@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGHUP, signal.SIGTERM])
-@pytest.mark.parametrize("who", [hipify, child_of_hipify, git_itself])
+@pytest.mark.parametrize(
+    ("who", "sign"),
+    [
+        (child_of_hipify, signal.SIGKILL),
+        (git_itself, signal.SIGKILL),
+        (hipify, signal.SIGHUP),
+        (git_itself, signal.SIGTERM),
+        *(
+            pytest.param(who, sign, marks=pytest.mark.by_hand)
+            for who, sign in (
+                (hipify, signal.SIGKILL),
+                (child_of_hipify, signal.SIGHUP),
+                (git_itself, signal.SIGHUP),
+                (hipify, signal.SIGTERM),
+                (child_of_hipify, signal.SIGTERM),
+            )
+        ),
+    ],
+)
 def test_what_a_person_writes_after_the_kill_stays(
     bench: Bench,
     upstream: Upstream,
