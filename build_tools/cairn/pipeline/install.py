@@ -270,13 +270,15 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
         NoEnvironmentError: there is none.
         UsageError: it does not run.
     """
-    active = interpreters.active()
     if place is not None:
-        path = platforms.here.python_of(place) if place.is_dir() else place
-        same = active is not None and path.absolute().parent == active.absolute().parent
+        path, same = platforms.here.python_of(place) if place.is_dir() else place, False
+        with contextlib.suppress(UsageError):  # a variable left over from an environment that is gone
+            active = interpreters.active()
+            same = active is not None and path.absolute().parent == active.absolute().parent
         return Destination(
             interpreter=interpreters.ask(path), origin="the active environment" if same else "--python"
         )
+    active = interpreters.active()
     if active is not None and not (to_change and interpreters.is_ours(active)):
         whose = ", Cairn's own" if interpreters.is_ours(active) else ""
         return Destination(interpreter=interpreters.ask(active), origin=f"the active environment{whose}")

@@ -193,7 +193,8 @@ def places(tmp_path: Path, released: LocalStore, isolated: dict[str, str]) -> Pl
 def test_it_is_installed_where_the_user_works(places: Places, how: str, installer: str) -> None:
     named = {"file": places.mine.python, "folder": places.mine.path}.get(how)
     words = () if named is None else ("--python", named)
-    variables = {how: str(places.mine.path)} if named is None else {"VIRTUAL_ENV": str(places.tool.path)}
+    others = {"file": str(places.tool.path), "folder": str(places.mine.path / "gone")}
+    variables = {how: str(places.mine.path)} if named is None else {"VIRTUAL_ENV": others[how]}
     done = places.run("--installer", installer, *words, **variables)
     assert done.returncode == 0, done.stderr
     assert places.have_torch() == ["mine"]

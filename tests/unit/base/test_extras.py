@@ -86,6 +86,12 @@ def test_what_is_there_belongs_to_no_extra_and_neither_does_what_nobody_has() ->
     assert extras.extra_of("no_such_package") is None
 
 
+def test_a_repository_of_nights_is_checked_with_the_core_alone(tmp_path: Path) -> None:
+    absent = (*extras.PACKAGES["build"], *extras.PACKAGES["release"], "pluggy", "pytest")
+    done = without(*absent, words=("ci", "check"), cwd=tmp_path)
+    assert f"error: {tmp_path} is not set up for nights" in done.stderr
+
+
 def test_doctor_needs_no_extra_and_names_that_of_the_job(tmp_path: Path) -> None:
     absent = ("cryptography", "build", "git")
     done = without(*absent, words=("doctor", "--for", "build", "--json"), cwd=tmp_path)

@@ -146,6 +146,25 @@ def test_an_environment_of_another_python_is_not_installed_into(
     assert not (tmp_path / "out").exists()  # before anything is built
 
 
+@pytest.mark.parametrize("python", [None, "#!/bin/sh\nexit 1\n"])
+def test_an_environment_without_a_usable_python_stops_no_build_that_need_not_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], python: str | None
+) -> None:
+    program = tmp_path / "née Änv" / "bin" / "python"
+    if python is not None:
+        program.parent.mkdir(parents=True)
+        program.write_text(python)
+        program.chmod(0o755)
+    monkeypatch.setenv("VIRTUAL_ENV", str(program.parent.parent))
+    words = [*OUT, "--output-dir", str(tmp_path / "out"), "--root-checkout-dir", str(tmp_path)]
+    assert build_prod_wheels.main(words, script=str(SCRIPT))
+    assert "there is no checkout of torch" in capsys.readouterr().err
+    assert build_prod_wheels.main([*words, "--install"], script=str(SCRIPT)) == UsageError.exit_code
+    message = capsys.readouterr().err
+    assert str(program if python else program.parent.parent) in message
+    assert "--python" not in message  # which the script does not have
+
+
 @pytest.mark.usefixtures("own_cache")
 def test_a_build_prints_what_it_takes_and_leaves_no_folder_where_it_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

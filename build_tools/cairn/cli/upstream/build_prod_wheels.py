@@ -233,24 +233,27 @@ def _environment(request: Build, build_job: Job) -> Path | None:
 
     if request.install is False:
         return None
-    active = interpreters.active()
-    if request.install is None and (active is None or interpreters.is_ours(active)):
-        return None
-    if active is None and sys.prefix != sys.base_prefix:
-        active = Path(sys.executable)
-    if active is None:
-        raise UsageError(
-            "--install is for the active environment, and none is active",
-            tip="make and activate one: python3 -m venv torch-env && . torch-env/bin/activate",
-        )
-    version = interpreters.ask(active).version
-    if version != build_job.python.version:
+    try:
+        active = interpreters.active()
+        if request.install is None and (active is None or interpreters.is_ours(active)):
+            return None
+        if active is None and sys.prefix != sys.base_prefix:
+            active = Path(sys.executable)
+        if active is None:
+            raise UsageError("--install is for the active environment, and none is active")
+        version = interpreters.ask(active).version
+        if version != build_job.python.version:
+            raise UsageError(
+                f"the wheels will be for Python {build_job.python.version}, and {active} is {version}"
+            )
+    except UsageError as error:
         if request.install is None:
             return None
+        python = f"python{build_job.python.version}"
         raise UsageError(
-            f"the wheels will be for Python {build_job.python.version}, and {active} is {version}",
-            tip=f"activate an environment of Python {build_job.python.version}, or say --no-install",
-        )
+            str(error),
+            tip=f"make and activate one: {python} -m venv torch-env && . torch-env/bin/activate; or say --no-install",
+        ) from error
     return active
 
 

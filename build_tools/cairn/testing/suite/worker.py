@@ -25,16 +25,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import pluggy
-
-if TYPE_CHECKING:  # those who read a journal need no pytest, which takes longer to import than they run
+if TYPE_CHECKING:  # those who read a journal need no pytest, and a plan of shards is made without it
     import pytest
 
 VARIABLE = "CAIRN_SUITE_WORKER"
 
-_hook = pluggy.HookimplMarker("pytest")  # which is `pytest.hookimpl`
 _COUNTER = "cairn-collection"  # the plugin of `collection_plugin.py`, which lies beside this one
 
+_ORDER = {  # among other plugins, by `pytest.hookimpl`
+    "pytest_collection_modifyitems": {"trylast": True},
+    "pytest_runtest_setup": {"tryfirst": True},
+    "pytest_sessionfinish": {"wrapper": True, "tryfirst": True},
+}
 _MOST_DETAIL = 4000  # characters of what failed
 _MOST_OUTPUT = 2000  # characters of what the test wrote
 _MOST_REASON = 300
@@ -75,6 +77,8 @@ def pytest_configure(config: pytest.Config) -> None:
         # Set by an ini file or PYTEST_ADDOPTS; the options of the command line are refused before.
         if config.getoption("dist", "no") != "no":
             raise pytest.UsageError("pytest-xdist would run tests in processes that are not watched")
+        for hook, order in _ORDER.items():
+            pytest.hookimpl(**order)(getattr(Worker, hook))
         with open(path, encoding="utf-8") as file:  # noqa: PTH123 - as plain as a plugin of others can be
             config.pluginmanager.register(Worker(json.load(file)), "cairn-suite-worker")
 
@@ -101,7 +105,6 @@ class Worker:
             event="start", pid=self._pid, pytest=[f"pytest {sys.modules['pytest'].__version__}", *plugins]
         )
 
-    @_hook(trylast=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Select tests after all other plugins."""
         selected: list[pytest.Item] = []
@@ -135,7 +138,6 @@ class Worker:
         self._awaits_report = False
         self._tell(event="begin", test=nodeid)
 
-    @_hook(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Count how often the test is run: other plugins may rerun it until it passes."""
         if item.nodeid == self._test.get("test"):
@@ -177,7 +179,6 @@ class Worker:
         self._tell(event="end", device=device, **self._test)
         self._test = {}
 
-    @_hook(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Iterator[None]:
         """Write that pytest finished, after all other plugins have run."""
         if self._awaits_report:
