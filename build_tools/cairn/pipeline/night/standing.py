@@ -33,7 +33,7 @@ class Standing:
     Attributes:
         leg: which.
         state: `missing` has no staged set, `untested` lacks records of tests, `failed` has some against it,
-            `ready` may go to the gate, `held` stays in staging by the matrix, `promoted` is in
+            `ready` may go to the gate, `held` stays in staging by the matrix or in `untested`, `promoted` is in
             the index, `yanked` was taken back, `unclear` is what the store does not answer.
         reason: why it is not further, in one sentence; empty for one that is promoted.
         set_id: its set; None while it is missing.
@@ -139,6 +139,12 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         return _promoted(leg, promoted)
     staged = plan.set_of(run.index(leg, night.staging), night, leg)
     if staged is None:
+        # A night is released from its channel, which a set that no GPU tested may have missed.
+        untested = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
+        if untested is not None and untested.yanked is None:
+            where = plan.index_of(leg, keys.UNTESTED)
+            reason = f"stays in {where}: {untested.caveat}"
+            return Standing(leg=leg, state="held", reason=reason, set_id=untested.set_id, is_tested=False)
         return Standing(leg=leg, state="missing", reason="no set of it was staged")
     if staged.yanked is not None:
         return _when_yanked(leg, staged)

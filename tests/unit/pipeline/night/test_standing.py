@@ -129,6 +129,18 @@ def test_a_family_without_a_runner_goes_to_untested(night_of: MakeNight) -> None
     assert (again.state, again.is_tested) == ("promoted", False)
 
 
+def test_a_set_in_untested_stays_there_when_its_night_is_released(night_of: MakeNight) -> None:
+    tested, untested = leg_of("gfx94X-dcgpu"), leg_of("gfx110X-all", test_runs_on=())
+    night = night_of(tested, untested)
+    night.record(night.built_and_staged(0), **ON_GPU)
+    night.tested_on_host(1)
+    promote.promote_night(night.run)
+    released = promote.release_night(night.run, "prerelease").legs
+    assert [leg.promoted for leg in released] == [True, False]
+    assert released[1].reason.startswith("stays in untested/gfx110X-all: untested on hardware: gfx1100")
+    assert night.run.index(untested, "prerelease").load().set_ids == ()
+
+
 def test_without_a_runner_what_failed_goes_nowhere(night_of: MakeNight) -> None:
     night = night_of(leg_of("gfx94X-dcgpu", test_runs_on=()))
     failed = {"verdict": "failed", "reason": "1 failed", "counts": Counts(failed=1)}

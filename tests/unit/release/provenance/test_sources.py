@@ -24,9 +24,10 @@ MANIFEST = Manifest(
 def spelt(manifest: Manifest) -> bytes:
     """In the spelling that `Manifest.digest` is of."""
     plain = datafile.to_plain(manifest)
-    for name in ("build_env", "platforms", "downloads", "off_line"):
+    for name in ("build_env", "platforms", "downloads", "off_line", "recipe", "rocm_index_url"):
         del plain[name]
-    del plain["projects"][0]["checkout_dir"]
+    for name in ("checkout_dir", "again"):
+        del plain["projects"][0][name]
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
