@@ -25,15 +25,16 @@ _SHOWN = 10  # members of a wheel
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChallengeSet(signing.SignOptions, common.StackOptions, common.StoreOptions):
+class ChallengeSet(signing.SignOptions, common.OptionalStack, common.StoreOptions):
     """Options of `cairn challenge`.
 
     The set is built from its manifest in a folder of its own, no wheel is taken from a cache, and each wheel
     is compared byte by byte. What differs is named with its cause: time, path, order, compiler. With a key
     the verdict is signed and put beside the set, where the gate and the pages find it. Exit code 7 says that
-    a wheel differs.
+    a wheel differs. Without --stack, the stack that the set was frozen with is written from the store into
+    the work folder, also with --dry-run.
 
-        cairn challenge 3f9a0c --store ./store --stack sample --work-dir /tmp/challenge
+        cairn challenge 3f9a0c --store ./store --work-dir /tmp/challenge
     """
 
     set_id: str = common.set_argument()
@@ -61,14 +62,18 @@ def _challenge(request: ChallengeSet) -> Answer:
 
     store, signer = request.open_existing_store(), request.signer()
     set_id = whole_id(common.set_id_of(request.set_id), Index(store, request.index).load())
-    family = keys.scope_of(request.index)
+    family, work_dir = keys.scope_of(request.index), request.work_dir.absolute()
+    stack = request.load_stack()
+    if stack is None:
+        stack = challenge.frozen_stack(store, set_id, work_dir, line=request.line)
+        console.current().info(f"the frozen stack: --stack {stack.folder}")
     job = challenge.Challenge(
         store=store,
         set_id=set_id,
-        stack=request.load_stack(),
+        stack=stack,
         index=f"staging/{family}" if family else "staging",
         rocm_index_url=request.rocm_index_url,
-        work_dir=request.work_dir.absolute(),
+        work_dir=work_dir,
         jobs=request.jobs,
     )
     prepared = challenge.prepare(job)

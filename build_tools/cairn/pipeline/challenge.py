@@ -18,6 +18,7 @@ import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn import extras, files, interpreters, venv
+from cairn import stack as stacks
 from cairn.build import job, preflight
 from cairn.build.inputs import machine
 from cairn.build.model import BuiltWheel, InstalledSdk, Job, SdkRequest
@@ -27,7 +28,7 @@ from cairn.output import console
 from cairn.output.wording import short_id
 from cairn.pipeline.night import build as night_build
 from cairn.pipeline.night import plan
-from cairn.release import rebuilds
+from cairn.release import rebuilds, recipes
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import MANIFEST_FILE, read_set
@@ -36,7 +37,7 @@ from cairn.release.rebuilds import Rebuild, RebuiltWheel
 from cairn.release.serve import serving
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import Manifest
-from cairn.stack import Stack
+from cairn.stack import Stack, recipe
 from cairn.store import transfer
 from cairn.store.protocol import Store
 from cairn.wheels import build_statement
@@ -88,6 +89,35 @@ class Prepared:
     frozen: Manifest
     python: Interpreter
     toolchain: Mapping[str, tuple[str, str]]
+
+
+def frozen_stack(store: Store, set_id: str, work_dir: Path, *, line: str | None = None) -> Stack:
+    """Write the stack that a set was frozen with into the folder `stack-<digest>`; return it on its line.
+
+    Args:
+        store: has the set, and the files of its stack.
+        set_id: the set.
+        work_dir: receives the folder; one of an earlier challenge is taken as long as it is the same.
+        line: its line; None for the set's.
+
+    Raises:
+        StoreError: the store lacks the set or its stack, or one was changed.
+        UsageError: the manifest names no stack, or the folder has other files.
+    """
+    wheel_set = read_set(store, set_id)
+    data = store.read(keys.set_key(set_id, MANIFEST_FILE)).data
+    digest = build_statement.recipe_in(data, sha256=wheel_set.manifest_sha256)
+    if not digest or not store.exists(keys.recipe_key(digest)):
+        raise UsageError(
+            f"{store.url} lacks the stack of {short_id(set_id)}", tip="name its stack.toml with --stack"
+        )
+    frozen, folder = recipes.read(store, digest), work_dir / f"stack-{short_id(digest)}"
+    path = folder / frozen.stack
+    if not path.is_file():
+        recipe.write(frozen, folder)
+    stack = stacks.load(path)
+    recipes.require(store, digest, stack)
+    return stack.for_line(line or wheel_set.line)
 
 
 def prepare(request: Challenge) -> Prepared:

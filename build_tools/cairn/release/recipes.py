@@ -71,7 +71,11 @@ def require(reader: Reader, frozen: str, stack: Stack) -> None:
         SourceError: it has another recipe.
     """
     for problem in problems(reader, frozen, stack):
-        raise SourceError(problem, tip="restore these files, or begin a new night: cairn ci night freeze")
+        raise SourceError(
+            problem,
+            tip="restore these files, or begin a new night: cairn ci night freeze. The frozen stack of a "
+            f"set: cairn challenge SET --store {reader.url} --dry-run",
+        )
 
 
 def require_in(reader: Reader, manifest: bytes, stack: Stack | None) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from cairn import extras, files
-from cairn.release import rebuilds
+from cairn import stack as stacks
+from cairn.release import rebuilds, recipes
 from cairn.release.index.snapshot import read_set
 from cairn.release.trust import signers
+from cairn.stack import recipe
 from cairn.store.folder import LocalStore
 from helpers import tiny_stack
 from helpers.trail import cairn, clean_environment
@@ -58,6 +60,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Staged:
     store = folder / "store"
     set_id = tiny_stack.stage(stack, folder / "out", store, env=env)
     shutil.rmtree(folder / "src")
+    recipes.put(LocalStore(store), stacks.load(stack))  # as freezing a night does
     return Staged(stack=stack, folder=store, set_id=set_id, env=env)
 
 
@@ -66,8 +69,18 @@ def test_what_differs_is_named_with_why_and_the_signed_verdict_says_so(
 ) -> None:
     signers.create(tmp_path / "key")
     words = (staged.set_id[:6], "--work-dir", tmp_path / "elsewhere", "--who", "bob", "--json")
-    done = staged.challenge(*words, "--sign-key", tmp_path / "key" / signers.PRIVATE_NAME)
+    # By a stranger, who has the store alone, weeks later: the stack has moved on, and the frozen one counts.
+    (staged.stack / "stack.toml").rename(tmp_path / "moved")
+    place = ("--store", staged.folder, "--index", "staging")
+    try:
+        key = ("--sign-key", tmp_path / "key" / signers.PRIVATE_NAME)
+        done = cairn("challenge", *words, *place, *key, env=staged.env)
+    finally:
+        (tmp_path / "moved").rename(staged.stack / "stack.toml")
     assert done.returncode == 7, done.stderr
+    shown = re.search(r"the frozen stack: --stack (\S+)", done.stderr)
+    assert shown, done.stderr
+    assert recipe.of(stacks.load(Path(shown[1]))) == recipe.of(stacks.load(staged.stack))
     answer = json.loads(done.stdout)
     assert answer["identical"] is False
     (wheel,) = answer["wheels"]
@@ -105,6 +118,11 @@ def test_another_deflate_library_is_no_verdict_on_the_set(staged: Staged, tmp_pa
 
 
 def test_what_cannot_be_challenged_is_said_in_a_line(staged: Staged, tmp_path: Path) -> None:
+    (tmp_path / "bare").mkdir()
+    shutil.copytree(staged.folder, tmp_path / "bare/store", ignore=shutil.ignore_patterns("recipes"))
+    place = ("--store", tmp_path / "bare/store", "--index", "staging", "--work-dir", tmp_path / "w")
+    bare = cairn("challenge", staged.set_id, *place, "--dry-run", env=staged.env)
+    assert (bare.returncode, "name its stack.toml with --stack" in bare.stderr) == (2, True)
     unknown = staged.challenge("0" * 64, "--work-dir", tmp_path / "w")
     assert (unknown.returncode, "has no set 0000" in unknown.stderr) == (9, True)
     line = staged.challenge(staged.set_id, "--work-dir", tmp_path / "w", "--line", "other")

@@ -21,6 +21,7 @@ from cairn.errors import SourceError, StoreError
 from cairn.files import sha256_of
 from cairn.output import console
 from cairn.pipeline import staging
+from cairn.pipeline.night import plan
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index, read_set
 from cairn.release.publish import mirror_lock
@@ -161,6 +162,17 @@ def test_the_sdk_of_a_build_is_staged_and_promoted_with_its_set(place: Place) ->
     # The second leg that needs the same files fetches none.
     again = place.stage()
     assert [(one["kept"], one["sdk_size"]) for one in again.answer] == [(True, 0)]
+
+
+def test_a_stack_that_was_edited_since_its_freeze_is_neither_built_nor_staged(place: Place) -> None:
+    toml = place.folder / "stack/stack.toml"
+    toml.write_text(f"{toml.read_text()}\n# Edited.\n")
+    (leg,) = plan.read(place.store, "1").legs
+    for ended, code in ((place.stage(), 10), (place.build(leg.id), 4)):
+        assert ended.code == code, ended
+        assert "not the frozen one: stack.toml (changed)" in ended.err
+        assert "cairn ci night freeze" in ended.err
+    assert not any(place.store.list("files/"))
 
 
 def test_a_file_that_was_changed_since_the_build_is_refused_by_name(place: Place) -> None:

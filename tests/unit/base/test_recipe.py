@@ -8,18 +8,21 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cairn import datafile, shipped
 from cairn.errors import CairnError, SourceError, StoreError, UsageError
 from cairn.matrix import matrix_toml
 from cairn.release import recipes
+from cairn.release.audit.audit import audit
 from cairn.release.index import keys
 from cairn.release.publish import mirror_lock
 from cairn.stack import FILE, Stack, load, recipe
 from cairn.stack.recipe import Recipe
 from cairn.store.memory import MemoryStore
 from cairn.testing.suite import suite_toml
+from helpers.night import FROZEN
 from helpers.trail import ROOT
 
 # Not a shipped stack: one with a file of each kind that a recipe has. The shipped ones are read too.
@@ -247,6 +250,23 @@ def test_a_store_has_it_by_its_digest_and_says_what_differs(folder: Path) -> Non
     store.write(keys.recipe_key(frozen), recipe.of(stack).canonical())
     with pytest.raises(StoreError, match="was changed"):
         recipes.read(store, frozen)
+
+
+def test_an_audit_names_the_recipe_of_a_night_that_is_missing_or_was_changed(folder: Path) -> None:
+    store, frozen = MemoryStore(), digest(folder)
+    recipes.put(store, load(folder))
+    manifest = msgspec.structs.replace(FROZEN, recipe=frozen)
+    store.write(keys.night_key("7", "manifest.json"), manifest.canonical())
+
+    def problems() -> list[str]:
+        return [one.said for one in audit(store).problems if "recipes/" in one.said]
+
+    assert problems() == []
+    original = store.read(keys.recipe_key(frozen)).data
+    store.write(keys.recipe_key(frozen), original.replace(b"mine", b"his!"))
+    assert [text.partition(" ")[2] for text in problems()] == ["was changed"]
+    store.delete(keys.recipe_key(frozen))
+    assert problems() == [f"recipes/{frozen}.json is missing, which nights/7/manifest.json names"]
 
 
 @pytest.mark.parametrize("name", shipped.STACKS)

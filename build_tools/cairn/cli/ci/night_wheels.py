@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,9 @@ from cairn.pipeline.pipeline_options import FreezeOptions, LegBuildOptions
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
+    from cairn.pipeline.night.plan import NightRun
     from cairn.pipeline.night.promote import LegPromotion, NightPromotion
-    from cairn.pipeline.night.standing import Listing
+    from cairn.pipeline.night.standing import Listing, Standing
     from cairn.stack import Stack
 
 
@@ -221,7 +223,7 @@ class Release(night_options.AttestedNightOptions):
 
 def _stage(request: Stage) -> Answer:
     from cairn.output import github, safe_text
-    from cairn.pipeline.night import handover, shards, standing
+    from cairn.pipeline.night import handover, standing
     from cairn.pipeline.night.stage import stage_night
 
     with (
@@ -233,20 +235,14 @@ def _stage(request: Stage) -> Answer:
         else:
             results = stage_night(run, request.artifacts, say=stage.update)
         staged = sum(one.set_id is not None for one in results)
-        lost = [one for one in results if not one.set_id and not one.leg.expect_failure]
+        stood = [standing.look(run, leg) for leg in run.legs]
+        lost = [
+            one
+            for one, stands in zip(results, stood, strict=True)
+            if not one.set_id and not one.leg.expect_failure and stands.state != "promoted"
+        ]
         stage.end_as("failed" if lost else "done", f"{staged} of {len(results)} legs")
-    stood = [standing.look(run, leg) for leg in run.legs]
-    testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.smoke_runs_on]
-    to_run = [shard for leg in testable for shard in shards.due(run, leg)]
-    suites = {(shard.leg.id, shard.config) for leg in testable for shard in shards.expected(run.stack, leg)}
-    github.write_outputs(
-        {
-            **night_options.outputs("test", testable, run.stack),
-            **night_options.shard_outputs(to_run, run.stack),
-            "merge_count": str(len(suites)),
-            "staged_count": str(staged),
-        }
-    )
+    github.write_outputs({**_to_test(run, stood), "staged_count": str(staged)})
     places = [None if run.dry_run or not one.set_id else standing.staged_in(run, one.leg) for one in results]
     text: list[tuple[console.Mark, str]] = [
         ("failed", f"{one.leg.name}: {one.reason}")
@@ -279,6 +275,20 @@ def _stage(request: Stage) -> Answer:
         text,
         error=error if lost and not staged else None,
     )
+
+
+def _to_test(run: NightRun, stood: Sequence[Standing]) -> dict[str, str]:
+    """Return the outputs that name the legs and the shards to test."""
+    from cairn.pipeline.night import shards
+
+    testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.smoke_runs_on]
+    to_run = [shard for leg in testable for shard in shards.due(run, leg)]
+    suites = {(shard.leg.id, shard.config) for leg in testable for shard in shards.expected(run.stack, leg)}
+    return {
+        **night_options.outputs("test", testable, run.stack),
+        **night_options.shard_outputs(to_run, run.stack),
+        "merge_count": str(len(suites)),
+    }
 
 
 def _in_index(place: Listing | None) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
+from cairn.release import recipes
 from cairn.release.audit import chains, offered, sets
 from cairn.release.audit.inventory import AuditReport, Inventory, Problem
 from cairn.release.index import keys
@@ -15,6 +17,7 @@ from cairn.release.index.generation import now
 from cairn.release.index.snapshot import Index, Snapshot, missing, with_status
 from cairn.release.trust.signers import Trust
 from cairn.store.protocol import Store
+from cairn.wheels import build_statement
 
 YOUNG = timedelta(days=1)
 """For so long a key may wait to be named: the longest run of a publisher takes hours."""
@@ -70,6 +73,7 @@ def audit(
     problems += inventory.foreign(_places(indexes, inventory))
     problems += _of_no_index(looked_at, inventory)
     if not indexes:
+        problems += _recipes(inventory)
         problems += sets.of_no_index(inventory, seen, datetime.now(UTC) - young)
         if hashes:
             on_step("files that no index offers")
@@ -172,6 +176,23 @@ def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
     pages = (key for key in inventory.objects if keys.kind_of(key) == "for people")
     left = (*inventory.below(keys.NIGHTS), *inventory.below("recipes/"))
     return {*left, *(key for key in pages if _place_of(key) in places)}
+
+
+def _recipes(inventory: Inventory) -> Iterator[Problem]:
+    """Report missing and changed stacks of nights: nobody can build such a night again."""
+    for key in inventory.below(keys.NIGHTS):
+        if not key.endswith("/manifest.json"):
+            continue
+        try:
+            data = inventory.store.read(key).data
+            digest = build_statement.recipe_in(data, sha256=hashlib.sha256(data).hexdigest())
+            if digest and keys.recipe_key(digest) not in inventory.objects:
+                text = f"{keys.recipe_key(digest)} is missing, which {key} names"
+                yield Problem(code="set", index=None, where=key, said=text)
+            elif digest:
+                recipes.read(inventory.store, digest)
+        except CairnError as error:
+            yield Problem(code="set", index=None, where=key, said=str(error))
 
 
 def _place_of(key: str) -> str:
