@@ -89,10 +89,10 @@ def _opener() -> urllib.request.OpenerDirector:
 
 
 def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, tip: str) -> bool:
-    """Read a file of a server; returns whether there is one (it has not answered 404).
+    """Read a file of a server or of this machine; return whether there is one (no 404).
 
     Args:
-        url: an http or https URL.
+        url: an http, https or file URL.
         out: what is written to.
         most: bytes to read; the rest is left there.
         timeout: seconds without a byte; in twice as many, a kilobyte a second has to have come.
@@ -106,8 +106,8 @@ def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, t
             count = 0
             while block := answer.read(_BLOCK if most is None else min(_BLOCK, most - count)):
                 count += out.write(block)
-            # What `Content-Length` names and did not come; `read(n)` does not complain of it.
-            if answer.length and count != most:
+            # What `Content-Length` names and did not come; `read(n)` does not complain. Files have none.
+            if getattr(answer, "length", None) and count != most:
                 raise NetworkError(f"cannot read {url}: it ends after {count} bytes", tip=tip)
     except urllib.error.HTTPError as error:
         if error.code == HTTPStatus.NOT_FOUND:
@@ -115,6 +115,8 @@ def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, t
         raise NetworkError(f"cannot read {url}: it answers {error.code} {error.reason}", tip=tip) from error
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
+        if url.startswith("file:") and isinstance(reason, FileNotFoundError):
+            return False
         cause = reason if isinstance(reason, Exception) else error
         why = getattr(cause, "strerror", None) or type(cause).__name__
         raise NetworkError(f"cannot read {url}: {why}", tip=tip) from error

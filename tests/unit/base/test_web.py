@@ -8,6 +8,7 @@ import socketserver
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -91,3 +92,12 @@ def test_what_a_redirection_says_is_not_read() -> None:
         with sending(head, b" " * 1_000_000, times=100) as (url, sent):
             assert fetch(url) == (True, b"12345")
     assert sent[0] < 50
+
+
+def test_a_file_of_this_machine_is_read_and_may_be_missing(tmp_path: Path) -> None:
+    """An index may be a folder, such as that of `cairn rocm package`."""
+    (tmp_path / "index.html").write_bytes(b"abc")
+    url = (tmp_path / "index.html").as_uri()
+    assert fetch(url) == (True, b"abc")
+    assert fetch(url, most=2) == (True, b"ab")
+    assert fetch((tmp_path / "rocm" / "index.html").as_uri()) == (False, b"")

@@ -24,6 +24,7 @@ from packaging.version import InvalidVersion, Version
 from cairn import datafile, requirements, targets
 from cairn.errors import StoreError, UsageError
 from cairn.targets import CPU, in_order
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.variants import split_label
 
 ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
@@ -460,11 +461,13 @@ def project_of(filename: str) -> str:
     Raises:
         StoreError: it is the name of neither.
     """
+    # packaging takes a build number with any character, a slash too.
+    plain = filename if wheel_info.FILE_NAME.fullmatch(filename) else ""
     try:
         if filename.endswith(".whl"):
-            name = str(parse_wheel_filename(split_label(filename)[0])[0])
+            name = str(parse_wheel_filename(split_label(plain)[0])[0])
         else:
-            name = str(canonicalize_name(parse_sdist_filename(filename)[0]))
+            name = str(canonicalize_name(parse_sdist_filename(plain)[0]))
     except ValueError as error:
         raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
     if not requirements.is_project_name(name):  # packaging takes the letters of every script

@@ -34,7 +34,8 @@ _LONGEST_NAME = 255  # bytes that file systems take
 # A compressed tag set stands for the product of its parts (PEP 425): a short name can ask for millions.
 _MOST_TAGS = 10_000
 # What the rules for the parts allow (PEP 427, PEP 440); `~` is in file names of old tools.
-_FILE_NAME = re.compile(r"[\w.+!~-]+")
+FILE_NAME = re.compile(r"[\w.+!~-]+")
+"""The characters that the file name of a wheel or an sdist may have."""
 _BUILD_NUMBER = re.compile(r"[0-9][0-9A-Za-z_.]{0,63}")
 # The binary distribution format, "The .data directory": these two are the folder that all else goes to.
 _SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
@@ -184,7 +185,7 @@ def parse_file_name(name: str, *, variants_too: bool = False) -> FileName:
         WheelError: it is not one.
     """
     # packaging lets through what its patterns do not look at, such as a line end in a build number.
-    if not _FILE_NAME.fullmatch(name) or not name.isprintable():
+    if not FILE_NAME.fullmatch(name) or not name.isprintable():
         raise _not_a_wheel(name, "it has a character that no such name may have")
     if len(name) > _LONGEST_NAME:
         raise _not_a_wheel(name, f"it has more than {_LONGEST_NAME} characters")

@@ -91,6 +91,15 @@ def test_the_error_of_a_file_says_what_a_name_is() -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["a-1-1x/../../b-py3-none-any.whl", "a-1-1x\\b-py3-none-any.whl", "a-1-1\n-py3-none-any.whl"]
+)
+def test_no_file_of_an_index_has_a_name_that_leads_elsewhere(name: str) -> None:
+    """An index may name a file `a-1-1x%2F..%2F..`, which packaging takes for a build number."""
+    with pytest.raises(StoreError, match="name of neither a wheel nor an sdist"):
+        project_of(name)
+
+
+@pytest.mark.parametrize(
     "name", ["torch", "Torch", "a", "a.b", "a_b-c", "rocm_sdk_libraries_gfx94X_dcgpu", "2to3"]
 )
 def test_the_names_of_the_specification_are_taken(name: str) -> None:
