@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,8 +32,8 @@ pytestmark = pytest.mark.slow
 
 Install = Callable[..., "subprocess.CompletedProcess[str]"]
 
-INSTALLS = int(os.environ.get("CAIRN_TEST_INSTALLS", "20"))
-"""So many with pip and with uv together; 400 takes half an hour."""
+INSTALLS = int(os.environ.get("CAIRN_TEST_INSTALLS", "10"))
+"""At least so many with pip and with uv together; 400 takes half an hour."""
 
 PROMOTERS = 3
 SETS = 3  # of each promoter
@@ -120,14 +121,27 @@ class Writer:
         return subprocess.Popen(self.command, env=self.env, stderr=subprocess.PIPE, text=True)
 
 
+def has_met_all(store: Store, writers: list[Writer]) -> bool:
+    """Whether clients have met enough kills, and a rollback."""
+    actions = {entry.action for entry in difference.entries(store, "release")}
+    return kills(writers) > PROMOTERS and "rollback" in actions
+
+
+def kills(writers: list[Writer]) -> int:
+    return sum(writer.kills for writer in writers)
+
+
 @contextlib.contextmanager
 def killed_again_and_again(writers: list[Writer]) -> Iterator[None]:
     """Kill one of the writers every now and then while the block lasts."""
     over = threading.Event()
+    began = time.monotonic()
+    subprocess.run([sys.executable, "-c", HEAD, writers[0].command[3]], check=True)
+    start = time.monotonic() - began  # on a busy machine no writer would come further than its imports
 
     def kill() -> None:
         choose = random.Random(0)  # noqa: S311 - which one is killed
-        while not over.wait(choose.uniform(0.2, 1)):
+        while not over.wait(choose.uniform(0.2, 1) * max(1, 3 * start)):
             choose.choice(writers).kill(again=True)
 
     thread = threading.Thread(target=kill)
@@ -152,7 +166,7 @@ def test_clients_install_whole_sets_while_writers_are_killed(
     writers = [*promoters, *publishers, Writer("rollback", store)]
     seen: list[set[str]] = []
     with serving(store) as server, killed_again_and_again(writers):
-        for n in range(INSTALLS):
+        while (n := len(seen)) < INSTALLS or (n < 4 * INSTALLS and not has_met_all(store, writers)):
             target = tmp_path / f"target{n}"
             tool = ("pip", "uv")[n % 2]
             done = install(tool, index_url(server.url, "release"), "torch", "torchvision", target=target)
@@ -164,9 +178,9 @@ def test_clients_install_whole_sets_while_writers_are_killed(
         else:
             writer.kill(again=False)
     assert [writer.failures for writer in writers] == [[]] * len(writers)
-    assert sum(writer.kills for writer in writers) >= PROMOTERS + 1
+    assert kills(writers) > PROMOTERS
     versions = [{name.split("-")[1] for name in names} for names in seen]
-    assert [len(found) for found in versions] == [1] * INSTALLS, "a mix of sets"
+    assert [len(found) for found in versions] == [1] * len(seen), "a mix of sets"
     assert all(len(names) == len(("torch", "torchvision", "triton")) for names in seen)
     check_store(store, [Path(path).name for share in wheels for path in share])
 
