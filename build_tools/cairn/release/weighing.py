@@ -104,18 +104,18 @@ class SetRecords:
     unusable: tuple[tuple[str, str], ...] = ()
     arrivals: Mapping[str, int] = field(default_factory=dict)
 
-    def having(self, given: Sequence[StoredRecord]) -> SetRecords:
+    def having(self, records: Sequence[StoredRecord]) -> SetRecords:
         """A copy with records that are not in the store yet."""
-        known = {one.digest for one in self.records}
-        new = [one for one in given if one.digest not in known]
+        before = {record.digest for record in self.records}
+        new = [record for record in records if record.digest not in before]
         last = 1 + max(self.arrivals.values(), default=0)
-        arrivals = {**self.arrivals, **dict.fromkeys((one.digest for one in new), last)}
+        arrivals = {**self.arrivals, **dict.fromkeys((record.digest for record in new), last)}
         return replace(self, records=(*self.records, *new), arrivals=arrivals)
 
     @property
     def digests(self) -> frozenset[str]:
         """The digests of all records and answers, to tell whether any were added."""
-        records = (one.digest for one in self.records)
+        records = (record.digest for record in self.records)
         return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 
 
@@ -212,8 +212,8 @@ def disagreement(record: TestRecord, wheel_set: WheelSet) -> str | None:
     """Why a record does not belong to a set, or None."""
     if record.set_id != wheel_set.id:
         return f"it is of the set {short_id(str(record.set_id))}"
-    own = [wheel.file_name for wheel in wheel_set.wheels]
-    return test_record.disagreement(record, wheel_set.sha256s, own)
+    wheels = [wheel.file_name for wheel in wheel_set.wheels]
+    return test_record.disagreement(record, wheel_set.sha256s, wheels)
 
 
 def from_the_future(record: TestRecord, moment: datetime) -> str | None:
@@ -230,15 +230,16 @@ def weigh(requirements: RecordRequirements, set_records: SetRecords) -> Evidence
     ran = [item for item in set_records.records if not any(_objections(requirements, item, on_host=True))]
     open_failures, answered = _against(requirements, set_records)
     by_demand = {
-        one: [item.record for item in good if one.is_met_by(item.record)] for one in _demanded(requirements)
+        demand: [item.record for item in good if demand.is_met_by(item.record)]
+        for demand in _demanded(requirements)
     }
-    untested = {one: _untested(requirements, passed) for one, passed in by_demand.items()}
+    untested = {demand: _untested(requirements, passed) for demand, passed in by_demand.items()}
     left = in_order(target for targets in untested.values() for target in targets)
     ineffective = {
         item.digest: objections[item.digest] or f"the stack demands no {_Demanded.of(item.record)}"
         for item in set_records.records
         if not item.record.is_bad
-        and (objections[item.digest] or not any(one.is_met_by(item.record) for one in by_demand))
+        and (objections[item.digest] or not any(demand.is_met_by(item.record) for demand in by_demand))
     }
     on_hardware = [
         f"{item.record.kind} record {short_id(item.digest)} was made on {', '.join(item.record.hardware)} "
@@ -248,12 +249,12 @@ def weigh(requirements: RecordRequirements, set_records: SetRecords) -> Evidence
         if item.record.verdict in ("passed", "invalid")
         and objections[item.digest]
         and any(
-            one.is_met_by(item.record) and any(covers(item.record.hardware, name) for name in names)
-            for one, names in untested.items()
+            demand.is_met_by(item.record) and any(covers(item.record.hardware, name) for name in names)
+            for demand, names in untested.items()
             if not requirements.wheel_set.for_cpu
         )
     ]
-    missing = [f"no {one} has passed on {', '.join(names)}" for one, names in untested.items() if names]
+    missing = [f"no {demand} has passed on {', '.join(names)}" for demand, names in untested.items() if names]
     if missing and not set_records.records:
         missing = ["there is no test record"]
     if missing:
@@ -268,7 +269,7 @@ def weigh(requirements: RecordRequirements, set_records: SetRecords) -> Evidence
         for record in passed
     )
     return Evidence(
-        ran=all(any(one.is_met_by(item.record) for item in ran) for one in by_demand),
+        ran=all(any(demand.is_met_by(item.record) for item in ran) for demand in by_demand),
         # A record may hold any text, and these sentences come to pages and terminals.
         open_failures=tuple(map(visible, open_failures)),
         missing=tuple(map(visible, missing)),
@@ -298,8 +299,8 @@ def _weigh_host(requirements: RecordRequirements, set_records: SetRecords) -> tu
     if not set_records.records:
         return "", ["there is no test record"]
     place = f"Python {wheel_set.python}, {wheel_set.platform}"
-    what = f"no record shows that every package imports and the smoke tests pass without a GPU on {place}"
-    return "", [what, *problems]
+    problem = f"no record shows that every package imports and the smoke tests pass without a GPU on {place}"
+    return "", [problem, *problems]
 
 
 def _host_objections(requirements: RecordRequirements, host: HostTests) -> Iterator[str]:
@@ -338,13 +339,13 @@ def _against(
                 f"{record.kind} record {short_id(item.digest)}: {record.verdict}{tests}: {record.reason}"
             )
             problems[item.digest] = sentence
-    known = {item.digest for item in set_records.records} | problems.keys()
+    present = {item.digest for item in set_records.records} | problems.keys()
     open_failures = [problem for digest, problem in problems.items() if digest not in answers]
     # An answer outlives its record only where somebody has taken the record away.
     open_failures += [
         f"the record {short_id(digest)}, which {answer.who} has answered, is not there any more"
         for digest, answer in answers.items()
-        if digest not in known
+        if digest not in present
     ]
     answered = [
         f"{problem}; answered by {answers[digest].who}: {answers[digest].reason}"
@@ -376,7 +377,7 @@ def _overtaken(
     hardware = failed.hardware
     if failed.verdict == "invalid" and not requirements.wheel_set.for_cpu:
         targets = requirements.wheel_set.targets
-        hardware = tuple(name for name in hardware if any(covers([name], one) for one in targets))
+        hardware = tuple(name for name in hardware if any(covers([name], target) for target in targets))
     return any(
         (later.kind, later.config) == (failed.kind, failed.config)
         and (later.began, later.ended) > (failed.began, failed.ended)

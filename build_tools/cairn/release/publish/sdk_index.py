@@ -212,9 +212,8 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
     links, sdists = [], []
     for name in sorted(lock.sdk.keys() & offer.keys()):
         url, fragment = urldefrag(offer[name])
-        named = lock.sdk[name].split()
-        own = fragment.removeprefix("sha256=")  # of this family
-        sha256 = own if own in named else named[0]
+        locked, offered_sha256 = lock.sdk[name].split(), fragment.removeprefix("sha256=")  # of this family
+        sha256 = offered_sha256 if offered_sha256 in locked else locked[0]
         if name.endswith(".tar.gz"):
             sdists.append(fetch(url, sha256, folder))
         elif not _PLAIN_URL.fullmatch(url):  # pip takes the first hash that it sees, before the fragment too
@@ -226,7 +225,8 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
     files.write_text(
         page, "".join(f'<a href="{html.escape(link)}">{html.escape(_last(link))}</a>\n' for link in links)
     )
-    lines = (line for one in lock.asked if one.by == "rocm" for line in mirror_lock.lines_for([one], place))
+    asked = [entry for entry in lock.asked if entry.by == "rocm"]
+    lines = mirror_lock.lines_for(asked, place)
     names = {canonicalize_name(re.split("[^A-Za-z0-9._-]", line)[0]) for line in lines}
     of_sdist = [file for file in lock.files if file.name in names and place.takes(file.file_name, None)]
     (folder / "build").mkdir(exist_ok=True)
