@@ -125,13 +125,15 @@ def load(path: Path) -> Suite:
     """
     file = path / FILE if path.is_dir() else path
     suite = datafile.read(file, Suite, tip="name the suite.toml with --suite")
-    for versions in suite.requires_for:
-        conditions.check_range(versions)
     try:
+        for versions in suite.requires_for:
+            conditions.check_range(versions)
         for text in itertools.chain(suite.requires, *suite.requires_for.values()):
             Requirement(text)
     except InvalidRequirement as error:
-        raise UsageError(f"{file}: {text!r} is not a requirement: {error}", tip="see PEP 508") from error
+        raise UsageError(f"{file}: {text!r} is not a requirement", tip='write it like "pytest>=8"') from error
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}", tip=error.tip) from error
     return suite
 
 

@@ -68,8 +68,10 @@ def test_a_requirement_that_cannot_be_read_is_refused(tmp_path: Path, field: str
     head = 'schema = "cairn.suite/1"\nproject = "a"\ntests = "a"\nversion_module = "a"\nversion_file = "a"\n'
     # Not the shipped suite: it is to be wrong.
     (tmp_path / "suite.toml").write_text(f"{head}{field}\n[configs]\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=message):
+    with pytest.raises(UsageError, match=message) as refused:
         suite_toml.load(tmp_path)
+    assert str(refused.value).startswith(f"{tmp_path / 'suite.toml'}: ")
+    assert "\n" not in str(refused.value)
 
 
 def test_modules_come_with_the_variables_of_their_group(tests: Path) -> None:
