@@ -126,7 +126,7 @@ def find_all(words: Sequence[str]) -> tuple[Interpreter, ...]:
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Return what an interpreter of any kind says of itself, by the names of `_ASK`.
+    """Return the facts of an interpreter of any kind, by their names in `_ASK`.
 
     Raises:
         UsageError: it cannot be run, or is no Python.

@@ -277,9 +277,10 @@ def own_pip(source: PackageSource) -> Iterator[dict[str, str]]:
 
 
 def installed_names(environment: VirtualEnvironment) -> tuple[str, ...]:
-    """The names of the distributions that an environment has."""
+    """The names of the distributions that an environment has; a killed pip leaves folders without."""
     distributions = importlib.metadata.distributions(path=[str(environment.site_packages)])
-    return tuple(sorted({canonicalize_name(distribution.metadata["Name"]) for distribution in distributions}))
+    names = (distribution.metadata["Name"] for distribution in distributions)
+    return tuple(sorted({canonicalize_name(name) for name in names if name}))
 
 
 def missing_from(output: str) -> str | None:

@@ -184,8 +184,8 @@ def install(job: Job, wheels: Sequence[BuiltWheel], python: Path) -> None:
     that were there already with the same version, from an earlier build, are replaced.
 
     Args:
-        job: which was built.
-        wheels: what it gave.
+        job: the job that was built.
+        wheels: its wheels.
         python: the interpreter of the environment.
 
     Raises:
@@ -193,9 +193,14 @@ def install(job: Job, wheels: Sequence[BuiltWheel], python: Path) -> None:
     """
     log = job.output_dir.absolute() / "logs" / "install.log"
     environment = dataclasses.replace(venv.describe(python.parent.parent), python=python)
-    paths = [path.absolute() for each in wheels for path in (each.wheel, *each.devices)]
+    paths = [path.absolute() for wheel in wheels for path in wheel.files]
     present = importlib.metadata.distributions(path=list(map(str, environment.sites)))
-    before = {(canonicalize_name(each.metadata["Name"]), each.version) for each in present}
+    # A killed pip leaves folders without METADATA, whose name is None.
+    before = {
+        (canonicalize_name(distribution.name), distribution.version)
+        for distribution in present
+        if distribution.metadata["Name"]
+    }
     named = {path: parse_wheel_filename(path.name) for path in paths}
     same = [str(path) for path, (name, version, *_) in named.items() if (name, str(version)) in before]
     with console.current().stage(f"install the wheels into {environment.path}") as stage:
@@ -224,7 +229,7 @@ def install_line(job: Job, wheels: Sequence[BuiltWheel]) -> str:
         words += ["--extra-index-url", sdk.source.index_url] if sdk.source.index_url else []
         words += [word for link in sdk.source.find_links for word in ("--find-links", link)]
         words.append(f"rocm[{','.join(job.sdk.extras)}]=={sdk.info.version}")
-    return shlex.join([*words, *(str(path) for each in wheels for path in (each.wheel, *each.devices))])
+    return shlex.join([*words, *(str(path) for wheel in wheels for path in wheel.files)])
 
 
 def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:

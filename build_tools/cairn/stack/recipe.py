@@ -47,7 +47,7 @@ class Recipe(datafile.Value, tag_field="schema", tag="cairn.recipe/1"):
     Attributes:
         stack: the name of its stack.toml.
         text: path below its folder, with `/`, to the content of a file in UTF-8.
-        binary: likewise, of other files, in base64.
+        binary: path to the content of any other file, in base64.
 
     Raises:
         UsageError: a path leads out of the folder, or a content is no base64.

@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from cairn import venv
+from cairn.build import job
+from cairn.build.model import BuiltWheel
 from cairn.cli.main import main
 from cairn.cli.upstream import build_prod_wheels
 from cairn.cli.upstream.build_prod_wheels import Build
 from cairn.errors import UsageError
 from cairn.rocm.install import InstallRequest
 from cairn.targets import parse_targets
-from helpers import pythons
+from helpers import pythons, wheels
 
 BUILDS = Path(__file__).resolve().parents[3] / "external-builds"
 SCRIPT = BUILDS / "pytorch" / "build_prod_wheels.py"
@@ -163,6 +165,26 @@ def test_an_environment_without_a_usable_python_stops_no_build_that_need_not_ins
     message = capsys.readouterr().err
     assert str(program if python else program.parent.parent) in message
     assert "--python" not in message  # which the script does not have
+
+
+def test_wheels_are_installed_beside_the_folder_that_a_killed_pip_has_left(tmp_path: Path) -> None:
+    environment = venv.create(tmp_path / "env")
+    (environment.site_packages / "left_over-1.0.dist-info").mkdir()
+    wheel = wheels.build_wheel(tmp_path, requires=())
+    built = BuiltWheel(
+        project="torch",
+        wheel=wheel,
+        sha256="",
+        version="1.0",
+        targets=(),
+        seconds=0,
+        started=0,
+        ended=0,
+        cached=True,
+    )
+    words = ["build", "--output-dir", str(tmp_path / "out"), "--pytorch-rocm-arch", "cpu", "--offline"]
+    job.install(build_prod_wheels._job(parsed(*words)), [built], environment.python)
+    assert "demo" in venv.installed_names(environment)
 
 
 @pytest.mark.usefixtures("own_cache")

@@ -224,36 +224,40 @@ def _build(request: Build) -> Iterator[Answer | Piece]:
 
 
 def _environment(request: Build, build_job: Job) -> Path | None:
-    """The interpreter of the environment to install into; None for none.
+    """Return the interpreter of the environment to install into; None for none.
 
     Raises:
         UsageError: --install is given, and no environment is active, or one of another Python.
     """
-    from cairn import interpreters
-
     if request.install is False:
         return None
+    version = build_job.python.version
     try:
-        active = interpreters.active()
-        if request.install is None and (active is None or interpreters.is_ours(active)):
-            return None
-        if active is None and sys.prefix != sys.base_prefix:
-            active = Path(sys.executable)
-        if active is None:
-            raise UsageError("--install is for the active environment, and none is active")
-        version = interpreters.ask(active).version
-        if version != build_job.python.version:
-            raise UsageError(
-                f"the wheels will be for Python {build_job.python.version}, and {active} is {version}"
-            )
+        return _active(version, can_be_ours=bool(request.install))
     except UsageError as error:
         if request.install is None:
             return None
-        python = f"python{build_job.python.version}"
-        raise UsageError(
-            str(error),
-            tip=f"make and activate one: {python} -m venv torch-env && . torch-env/bin/activate; or say --no-install",
-        ) from error
+        tip = f"make and activate one: python{version} -m venv torch-env && . torch-env/bin/activate"
+        raise UsageError(str(error), tip=f"{tip}; or leave --install out") from error
+
+
+def _active(version: str, *, can_be_ours: bool) -> Path | None:
+    """Return the interpreter of the active environment; None for Cairn's own, where that does not count.
+
+    Raises:
+        UsageError: there is none of this version.
+    """
+    from cairn import interpreters
+
+    active = interpreters.active()
+    if active is None and sys.prefix != sys.base_prefix:
+        active = Path(sys.executable)
+    if active is None:
+        raise UsageError("--install is for the active environment, and none is active")
+    if not can_be_ours and interpreters.is_ours(active):
+        return None
+    if (active_version := interpreters.ask(active).version) != version:
+        raise UsageError(f"the wheels will be for Python {version}, and {active} is {active_version}")
     return active
 
 

@@ -92,7 +92,7 @@ def refuse(store: Store, request: FreezeRequest, say: Progress = silent) -> None
     if len(problems) == 1:
         raise problems[0]
     if problems:
-        raise ProblemsError(f"the night could not end well, for {len(problems)} reasons", problems=problems)
+        raise ProblemsError(f"the night would fail for {len(problems)} reasons", problems=problems)
 
 
 # Each of these is a generator, which may raise its last problem.
@@ -100,8 +100,8 @@ def refuse(store: Store, request: FreezeRequest, say: Progress = silent) -> None
 
 def _of_words(request: FreezeRequest) -> Iterator[CairnError]:
     if request.image and not _BY_DIGEST.fullmatch(request.image):
-        text = f"the image {request.image} may be another one tomorrow"
-        yield UsageError(text, tip="name it by its digest: …@sha256:…")
+        text = f"the image {request.image} is not named by its digest"
+        yield UsageError(text, tip="name it with --image NAME@sha256:DIGEST")
     keys.checked_index(request.release)
 
 

@@ -111,7 +111,7 @@ def _claim(store: Store, frozen: Manifest, suffixes: Sequence[str]) -> bool:
 
 
 def refuse(store: Store, night: NightPlan, stack: Stack, frozen: Manifest, say: Progress = silent) -> None:
-    """Refuse a night of whose wheels none could be published for their versions, once they are built.
+    """Refuse a night where an index would refuse the versions of every leg's wheels.
 
     Of names that no index lists any more, such as after a rollback, the ledger is asked at staging alone.
 
@@ -119,9 +119,8 @@ def refuse(store: Store, night: NightPlan, stack: Stack, frozen: Manifest, say: 
         StoreError: for each leg, an index has a version of a different manifest, or a higher one of the line.
     """
     by_leg: dict[str, list[str]] = {}
-    problems_of: dict[
-        tuple[str, str], list[str]
-    ] = {}  # legs of other Pythons have the same indexes and versions
+    # Legs of different Pythons have the same indexes and versions.
+    problems_of: dict[tuple[str, str], list[str]] = {}
     for leg in night.legs:
         versions = _versions_of(leg, stack, frozen)
         for channel in _channels_of(leg, night):

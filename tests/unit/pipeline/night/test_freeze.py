@@ -57,9 +57,9 @@ def test_a_dry_run_begins_nothing_and_what_is_there_goes_on(run: NightRun, reque
         ({"night": "../7"}, "cannot name a night"),
         ({"night": "7", "release": "nightly"}, "line main, to release, and not of"),
         ({"release": "nightyl"}, "'nightyl' is not a channel"),
-        ({"image": "ghcr.io/me/build:latest"}, "another one tomorrow"),
-        ({"image": "ghcr.io/me/build@sha256:latest"}, "another one tomorrow"),
-        ({"image": f"a@sha256:{'0' * 64}\nto=release"}, "another one tomorrow"),
+        ({"image": "ghcr.io/me/build:latest"}, "is not named by its digest"),
+        ({"image": "ghcr.io/me/build@sha256:latest"}, "is not named by its digest"),
+        ({"image": f"a@sha256:{'0' * 64}\nto=release"}, "is not named by its digest"),
     ],
 )
 def test_what_cannot_become_a_night_is_refused(
