@@ -425,6 +425,7 @@ class InstalledResult:
 
 
 def _require_torch(python: Path) -> None:
+    interpreters.describe(python)  # refuses what does not run: that is not to count as a Python without torch
     find = "import sys, importlib.util as util; sys.exit(util.find_spec('torch') is None)"
     if process.run(
         [python, "-I", "-c", find], env=isolation.variables(Isolation.TOOL), check=False
@@ -457,7 +458,7 @@ def run_installed(
         on_line: called with each line of output.
 
     Raises:
-        UsageError: there are no such tests.
+        UsageError: there are no such tests, or the interpreter does not run.
         PrerequisiteError: the interpreter has no torch.
     """
     if not tests.is_dir():

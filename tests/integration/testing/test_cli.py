@@ -161,6 +161,15 @@ def test_the_script_says_where_torch_is_missing_and_how_to_name_another_python(
     assert "--python" in second
 
 
+def test_the_script_does_not_take_a_python_that_does_not_run_for_one_without_torch(tmp_path: Path) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    done = run_script(tmp_path, "def test_a():\n    pass\n", "--python", str(broken))
+    assert done.returncode != 0
+    assert f"error: {broken} is not a Python that runs" in done.stderr
+
+
 def test_the_script_passes_arguments_on_to_pytest(tmp_path: Path) -> None:
     text = "def test_a():\n    pass\ndef test_b():\n    assert False\n"
     done = run_script(tmp_path, text, "--", "--log-cli-level=INFO", "-v", "-k", "test_a")

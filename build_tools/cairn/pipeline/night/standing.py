@@ -33,8 +33,8 @@ class Standing:
     Attributes:
         leg: which.
         state: `missing` has no staged set, `untested` lacks records of tests, `failed` has some against it,
-            `ready` may go to the gate, `held` stays in staging by the matrix or in `untested`, `promoted` is in
-            the index, `yanked` was taken back, `unclear` is what the store does not answer.
+            `ready` may go to the gate, `held` stays in staging by the matrix or in `untested`, `promoted` is
+            in the index, `yanked` was taken back, `unclear` is what the store does not answer.
         reason: why it is not further, in one sentence; empty for one that is promoted.
         set_id: its set; None while it is missing.
         bypass: the matrix's word in place of a test on hardware, where it is needed and counts.
@@ -132,6 +132,16 @@ def look(run: NightRun, leg: Leg) -> Standing:
         return Standing(leg=leg, state="unclear", reason=str(error))
 
 
+def _when_unstaged(run: NightRun, leg: Leg) -> Standing:
+    # A night is released from its channel, which a set that no GPU tested may have missed.
+    untested = plan.set_of(run.index(leg, keys.UNTESTED), run.plan, leg)
+    if untested is not None and untested.yanked is None:
+        where = plan.index_of(leg, keys.UNTESTED)
+        reason = f"stays in {where}: {untested.caveat}"
+        return Standing(leg=leg, state="held", reason=reason, set_id=untested.set_id, is_tested=False)
+    return Standing(leg=leg, state="missing", reason="no set of it was staged")
+
+
 def _look(run: NightRun, leg: Leg) -> Standing:
     night = run.plan
     promoted = None if night.is_open else plan.set_of(run.index(leg, night.release), night, leg)
@@ -139,13 +149,7 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         return _promoted(leg, promoted)
     staged = plan.set_of(run.index(leg, night.staging), night, leg)
     if staged is None:
-        # A night is released from its channel, which a set that no GPU tested may have missed.
-        untested = plan.set_of(run.index(leg, keys.UNTESTED), night, leg)
-        if untested is not None and untested.yanked is None:
-            where = plan.index_of(leg, keys.UNTESTED)
-            reason = f"stays in {where}: {untested.caveat}"
-            return Standing(leg=leg, state="held", reason=reason, set_id=untested.set_id, is_tested=False)
-        return Standing(leg=leg, state="missing", reason="no set of it was staged")
+        return _when_unstaged(run, leg)
     if staged.yanked is not None:
         return _when_yanked(leg, staged)
     wheel_set = read_set(run.store, staged.set_id)

@@ -32,7 +32,7 @@ VARIABLE = "CAIRN_SUITE_WORKER"
 
 _COUNTER = "cairn-collection"  # the plugin of `collection_plugin.py`, which lies beside this one
 
-_ORDER = {  # among other plugins, by `pytest.hookimpl`
+_ORDER: Mapping[str, dict[str, Any]] = {  # among other plugins, by `pytest.hookimpl`
     "pytest_collection_modifyitems": {"trylast": True},
     "pytest_runtest_setup": {"tryfirst": True},
     "pytest_sessionfinish": {"wrapper": True, "tryfirst": True},
