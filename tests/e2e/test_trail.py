@@ -240,13 +240,20 @@ def test_what_was_changed_since_is_not_kept(trail: Trail, tmp_path: Path) -> Non
     assert "✗ install from the release index" in done.stderr
 
 
-def test_other_sources_of_a_version_begin_a_new_index_and_keep_the_last_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("changed", ["sources", "stack"])
+def test_another_build_of_a_version_begins_a_new_index_and_keeps_the_last_one(
+    tmp_path: Path, changed: str
+) -> None:
     stack, env = tiny_stack.write(tmp_path / "stack"), clean_environment(tmp_path / "cache")
     run = ("ci", "run", "--stack", stack, "--work-dir", tmp_path / "work", "--json")
     first = cairn(*run, env=env)
     assert first.returncode == 0, first.stderr
-    (stack / "origin" / "tiny" / "more.py").touch()
-    tiny_stack.commit(stack, "More of the same version")
+    if changed == "sources":
+        (stack / "origin" / "tiny" / "more.py").touch()
+        tiny_stack.commit(stack, "More of the same version")
+    else:
+        with (stack / "stack.toml").open("a", encoding="utf-8") as file:
+            file.write("# The same wheels, of another manifest.\n")
     second = cairn(*run, env=env)
     assert second.returncode == 0, second.stderr
     assert "starting a new index" in second.stderr

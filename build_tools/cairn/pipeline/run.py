@@ -28,6 +28,7 @@ from cairn.release import promote, weighing
 from cairn.release import records as kept_records
 from cairn.release.gate import installation
 from cairn.release.index import keys
+from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Index
 from cairn.release.ledger import NameTakenError
 from cairn.release.provenance.attest import KeyAttester
@@ -198,25 +199,31 @@ class _Stages:
         return dists
 
     def _begin_new_store(self) -> None:
-        """Begin a new store if other sources or targets gave different bytes under the same file name.
+        """Begin a new store, since the old one has a different build of the same version.
 
-        A file name in a store never changes its bytes, but on a developer's machine versions stay the same
-        while the sources change. The whole old store is kept beside the new one.
+        A file name in a store never changes its bytes or its manifest, but on a developer's machine versions
+        stay the same while the sources and the stack change. The old store is kept beside the new one.
         """
         old = store_folder.retire(self._store)
         console.current().info(
-            f"starting a new index: the old one, with different bytes under the same names, is at {old}"
+            f"starting a new index: the old one, with other builds of the same versions, is at {old}"
         )
 
     def _stage_set(self, wheels: Sequence[BuiltWheel], sdk_dists: Sequence[Path]) -> WheelSet:
         with self._stage("stage the set"):
             try:
-                return self._seal(wheels)
+                sealed = self._seal(wheels)
+                staged = Index(self._store, STAGING).load()
+                refs = [FileRef(filename=wheel.file_name, sha256=wheel.sha256) for wheel in sealed.wheels]
+                # The gate refuses bytes that came with an earlier manifest, such as that of another recipe.
+                if all(staged.entry(ref).build == sealed.manifest_sha256 for ref in refs):
+                    return sealed
             except NameTakenError:
-                self._begin_new_store()
-                if sdk_dists:
-                    staging.publish_sdk(self._store, STAGING, sdk_dists)
-                return self._seal(wheels)
+                pass
+            self._begin_new_store()
+            if sdk_dists:
+                staging.publish_sdk(self._store, STAGING, sdk_dists)
+            return self._seal(wheels)
 
     def _seal(self, wheels: Sequence[BuiltWheel]) -> WheelSet:
         """Seal the set that the build has written, and publish it."""
