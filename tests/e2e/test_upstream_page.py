@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import files
 from helpers import installed
 from helpers.installed import Installed
 from helpers.trail import ROOT, SAMPLE, Trail
@@ -40,6 +41,13 @@ def copied_page(folder: Path) -> Path:
     return folder
 
 
+def is_in_index(dists: Path, trail: Trail) -> bool:
+    """Whether these are the SDK of the run: others of the cache are for other targets or compilers."""
+    place = trail.work / "index" / "files"
+    digests = [files.sha256_of(path) for path in dists.iterdir()]
+    return bool(digests) and all((place / digest[:2] / digest).is_dir() for digest in digests)
+
+
 def run(line: str, environment: Path, env: dict[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
     """Type a line where an environment is active."""
     active = {"VIRTUAL_ENV": str(environment), "PATH": f"{environment / 'bin'}{os.pathsep}{env['PATH']}"}
@@ -61,7 +69,7 @@ def test_the_page_runs_in_one_environment_in_its_order(
     script = environment / "bin/pytest"  # as the extra `test` brings it
     script.write_text(f"#!{environment}/bin/python\nimport pytest\nraise SystemExit(pytest.main())\n")
     script.chmod(0o755)
-    (dists,) = {path.parent for path in trail.cache.glob("sdk/*/dists/rocm-*.tar.gz")}
+    (dists,) = [folder for folder in trail.cache.glob("sdk/*/dists") if is_in_index(folder, trail)]
     for line in CHECKOUTS:
         run(line, environment, env, page)
     build = f"python build_prod_wheels.py build --install-rocm --find-links {shlex.quote(str(dists))}"
