@@ -16,7 +16,7 @@ import re
 import shutil
 import sys
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -277,10 +277,22 @@ def own_pip(source: PackageSource) -> Iterator[dict[str, str]]:
 
 
 def installed_names(environment: VirtualEnvironment) -> tuple[str, ...]:
-    """The names of the distributions that an environment has; a killed pip leaves folders without."""
-    distributions = importlib.metadata.distributions(path=[str(environment.site_packages)])
-    names = (distribution.metadata["Name"] for distribution in distributions)
-    return tuple(sorted({canonicalize_name(name) for name in names if name}))
+    """Return the names of the distributions that an environment has."""
+    return tuple(sorted({name for name, _ in installed_versions([environment.site_packages])}))
+
+
+def installed_versions(sites: Iterable[Path]) -> set[tuple[str, str]]:
+    """Return name and version of each distribution in these folders.
+
+    A killed pip leaves folders without METADATA. Python's reader has no name for them, and that of PyPI's
+    importlib_metadata, which takes its place once it is imported, raises.
+    """
+    versions = set()
+    for distribution in importlib.metadata.distributions(path=list(map(str, sites))):
+        with contextlib.suppress(FileNotFoundError):
+            if name := distribution.metadata["Name"]:
+                versions.add((str(canonicalize_name(name)), distribution.version))
+    return versions
 
 
 def missing_from(output: str) -> str | None:

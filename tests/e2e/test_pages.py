@@ -21,12 +21,12 @@ PAGES = (
     "how-to/build-several-variants.md",
     "how-to/promote-by-hand.md",
     "how-to/take-a-night-back.md",
-    "how-to/mirror-dependencies.md",
     "how-to/verify-a-wheel.md",
     "how-to/test-on-your-machine.md",
     "how-to/add-a-project.md",
     "how-to/bring-up-a-gpu.md",
     "how-to/run-the-nightly.md",
+    "how-to/mirror-dependencies.md",  # last: with the lock the recipe changes, and no earlier set is promoted
 )
 ELSEWHERE = (
     # Needs Debian unstable and 25 GB; integration/rocm/test_debian_packages.py does it with Debian 12's.

@@ -9,13 +9,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib.metadata
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import parse_wheel_filename
 
 from cairn import files, venv
 from cairn import targets as gpu
@@ -194,13 +193,7 @@ def install(job: Job, wheels: Sequence[BuiltWheel], python: Path) -> None:
     log = job.output_dir.absolute() / "logs" / "install.log"
     environment = dataclasses.replace(venv.describe(python.parent.parent), python=python)
     paths = [path.absolute() for wheel in wheels for path in wheel.files]
-    present = importlib.metadata.distributions(path=list(map(str, environment.sites)))
-    # A killed pip leaves folders without METADATA, whose name is None.
-    before = {
-        (canonicalize_name(distribution.name), distribution.version)
-        for distribution in present
-        if distribution.metadata["Name"]
-    }
+    before = venv.installed_versions(environment.sites)
     named = {path: parse_wheel_filename(path.name) for path in paths}
     same = [str(path) for path, (name, version, *_) in named.items() if (name, str(version)) in before]
     with console.current().stage(f"install the wheels into {environment.path}") as stage:

@@ -219,7 +219,7 @@ def test_without_delvewheel_the_other_wheels_are_judged_all_the_same(
     assert f"{good.name}: good" in said.out
     assert f"{bad.name}: 1 finding" in said.out
     assert f"no verdict on {wheel.name}" in said.err
-    assert "pip install 'cairn-wheels[windows]'" in said.err
+    assert "[windows]'" in said.err
 
 
 WORKFLOW = """

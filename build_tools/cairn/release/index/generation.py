@@ -461,19 +461,15 @@ def project_of(filename: str) -> str:
     Raises:
         StoreError: it is the name of neither.
     """
-    # packaging takes a build number with any character, a slash too.
-    plain = filename if wheel_info.FILE_NAME.fullmatch(filename) else ""
+    plain = filename if wheel_info.FILE_NAME.fullmatch(filename) else ""  # packaging takes any build number
+    is_wheel = filename.endswith(".whl")
     try:
-        if filename.endswith(".whl"):
-            name = str(parse_wheel_filename(split_label(plain)[0])[0])
-        else:
-            name = str(canonicalize_name(parse_sdist_filename(plain)[0]))
+        parts = parse_wheel_filename(split_label(plain)[0]) if is_wheel else parse_sdist_filename(plain)
+        name = str(canonicalize_name(parts[0]))
     except ValueError as error:
         raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
     if not requirements.is_project_name(name):  # packaging takes the letters of every script
-        raise StoreError(
-            f"{filename[:200]!r} does not begin with the name of a project (PyPA's specification)"
-        )
+        raise StoreError(f"{filename[:200]!r} does not begin with the name of a project")
     return name
 
 

@@ -225,8 +225,8 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
     files.write_text(
         page, "".join(f'<a href="{html.escape(link)}">{html.escape(_last(link))}</a>\n' for link in links)
     )
-    asked = [entry for entry in lock.asked if entry.by == "rocm"]
-    lines = mirror_lock.lines_for(asked, place)
+    entries = [entry for entry in lock.asked if entry.by == "rocm"]
+    lines = mirror_lock.lines_for(entries, place)
     names = {canonicalize_name(re.split("[^A-Za-z0-9._-]", line)[0]) for line in lines}
     of_sdist = [file for file in lock.files if file.name in names and place.takes(file.file_name, None)]
     (folder / "build").mkdir(exist_ok=True)
