@@ -112,7 +112,7 @@ def test_what_was_tested_goes_on_from_channel_to_channel(
     """Its tests are older than its promotion to the first, but not than its staging."""
     monkeypatch.setattr(weighing, "SKEW", timedelta())
     made = stage()
-    record = given(record_of(made, started=datetime.now(UTC).isoformat()))
+    record = given(record_of(made, started=datetime.now(UTC).isoformat(), duration_seconds=0.0))
     promote(store, made.id, stack=stack_of(made), target="nightly", records=[record])
     done = promote(store, made.id, stack=stack_of(made), source="nightly")
     assert done.report is not None
