@@ -459,7 +459,7 @@ def test_a_night_that_lies_there_under_its_name_is_not_frozen_again(
     jobs = night.of({**ours, **nights}, tmp_path, named="")
     assert refused(jobs.freeze())
     without = dataclasses.replace(jobs, root="")
-    # Not signed, it is refused for its recipe alone, which he could have copied: so the workflow names the root.
+    # Without a root his recipe alone is refused, which he could have copied: so the workflow names the root.
     assert "is not the frozen one" in without.freeze().err or not part
     assert without.freeze().code != 0
 
