@@ -7,6 +7,7 @@ so that others can build a night again. One stack has one digest on every machin
   whose lines all end in CR LF, without another CR, counts as if they ended in LF.
 - Executable bits are no part of it, since Windows has none. A command of a stack begins with its interpreter.
 - A link is refused, and so is a file outside of the folder, and a name that a system cannot have.
+- Tests and benchmarks of a tree, of which no wheel is made, are left out.
 - Checkouts, hidden files, `__pycache__` and what a `.gitignore` of the repository names are left out, except
   a file or a whole folder that a command reads. The wheels of consumers, which are built elsewhere, and what
   a stack runs to notify, which decides nothing, are left out too.
@@ -26,7 +27,7 @@ from pathlib import Path
 
 import msgspec
 
-from cairn import datafile, files, isolation, process
+from cairn import datafile, files, isolation, process, shipped
 from cairn.errors import CairnError, UsageError
 from cairn.platforms import windows
 from cairn.stack.model import Stack
@@ -197,7 +198,11 @@ def _places(stack: Stack, root: Path) -> Iterator[Path]:
     yield from (Path(name) for name in (stack.gate.allow, stack.sdk and stack.sdk.packages) if name)
     origins = [origin for p in stack.projects for origin in (p.origin, *(x.origin for x in p.lines.values()))]
     for tree in {origin.tree for origin in origins if origin and origin.tree}:
-        yield from (Path(tree, "history.toml"), Path(tree, "tree"))
+        inside = Path(tree, "tree")
+        yield Path(tree, "history.toml")
+        for path in inside.iterdir() if inside.is_dir() else ():
+            if path.name not in shipped.TRIALS and not _is_left_out(Path(path.name)):
+                yield path
     for text in _texts(msgspec.to_builtins(stack)):
         for match in OF_STACK.finditer(text):
             path = root / match["path"].strip("/")

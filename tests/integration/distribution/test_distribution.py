@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import email
 import io
+import lzma
 import os
 import re
 import subprocess
@@ -12,7 +13,6 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-import zlib
 from importlib import metadata
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def test_the_sdist_builds_the_same_wheel(program: Installed, tmp_path: Path) -> 
 def test_what_is_shipped_is_that_of_the_checkout(program: Installed) -> None:
     with (
         zipfile.ZipFile(program.wheel) as wheel,
-        zipfile.ZipFile(io.BytesIO(zlib.decompress(wheel.read(f"cairn/{shipped.ARCHIVE}")))) as content,
+        zipfile.ZipFile(io.BytesIO(lzma.decompress(wheel.read(f"cairn/{shipped.ARCHIVE}")))) as content,
     ):
         packed = {name: content.read(name) for name in content.namelist()}
     assert packed == {name: path.read_bytes() for name, path in shipped.of_checkout(ROOT)}

@@ -60,7 +60,7 @@ OTHERS = (
         "smoke/__pycache__/a.pyc",
         "smoke/.cache/x",
     ),
-    *("repos/README.md", "repos/a/tree/__pycache__/a.pyc", "dist/a.whl"),
+    *("repos/README.md", "repos/a/tree/__pycache__/a.pyc", "repos/a/tree/tests/test_a.py", "dist/a.whl"),
 )
 
 
