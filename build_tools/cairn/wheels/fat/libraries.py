@@ -14,9 +14,12 @@ the code becomes zeros, which cost next to nothing in a wheel. A compressed bund
 from __future__ import annotations
 
 import graphlib
+import mmap
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from cairn import files
@@ -174,7 +177,9 @@ class Collector:
             library = self._waiting.popleft()
             self._take_needed(library.binary.needed, library.binary.path)
             for entry in self._recipe.opened_by(stem_of(library.name)[0]):
-                if not self._take_stem(entry.opened, library.binary.path, required=entry.required):
+                # A library without the name in it, such as the sample's runtime, cannot open it by that.
+                required = entry.required and _names(Path(library.binary.path), entry.opened)
+                if not self._take_stem(entry.opened, library.binary.path, required=required):
                     reason = f"the tree has none; {library.name} opens it where there is one"
                     self.leave_out(entry.opened, reason)
 
@@ -193,6 +198,9 @@ class Collector:
         # One of that stem is enough: two versions of a runtime in one process are one too many.
         names = {*self._own, *(library.name for library in self._libraries.values())}
         if plain(stem) in set(map(key_of, names)):
+            return True
+        if any(fnmatchcase(plain(stem), _stem_glob(glob)) for glob in self._provided):
+            self.leave_out(stem, "a different wheel supplies it")
             return True
         path = self._tree.find_stem(stem)
         if path is not None:
@@ -231,6 +239,17 @@ class Collector:
                 # Libraries that need each other can be loaded in any order: the loader takes care of both.
                 first, second, *_ = error.args[1]
                 del graph[second][first]
+
+
+def _names(path: Path, stem: str) -> bool:
+    """Whether a file has the name of a library in it, as one has that opens it by name."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return data.find(stem.encode()) >= 0
+
+
+def _stem_glob(glob: str) -> str:
+    """The part of a glob over libraries that their stems match: `amd_comgr` of `libamd_comgr.so.*`."""
+    return plain(re.split(r"\.so|\.dll", stem_of(glob)[0])[0])
 
 
 def sizes(codes: Iterable[CodeObject]) -> dict[str, int]:

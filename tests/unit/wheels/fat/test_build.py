@@ -72,7 +72,10 @@ def hip_runtime(**more: Any) -> bytes:
 @pytest.fixture
 def rocm(tmp_path: Path) -> Rocm:
     tree = Rocm(tmp_path / "rocm tree é")
-    tree.add("libamdhip64.so.7", "libhsa-runtime64.so.1", "libc.so.6", runpath="$ORIGIN/../lib:/opt/x")
+    opens = {"sections": {".rodata": b"libamd_comgr.so.3\0"}}
+    tree.add(
+        "libamdhip64.so.7", "libhsa-runtime64.so.1", "libc.so.6", runpath="$ORIGIN/../lib:/opt/x", **opens
+    )
     tree.add("libhsa-runtime64.so.1", "libc.so.6", at="lib64")
     tree.add("libamd_comgr.so.3", at="deep/below")
     tree.add("libMIOpen.so.1", "libamdhip64.so.7", "librocblas.so.5")
@@ -245,6 +248,24 @@ def test_libraries_that_need_each_other_are_loaded_after_what_they_need(
 def test_what_other_wheels_supply_is_left(fat: Fat, linked: Linked) -> None:
     report = fat(linked("libamdhip64.so.7", "libtorch.so"), provided=("libtorch*.so",))
     assert read(report, "demo/lib/libdemo_hip.so").needed == ("libamdhip64.so.7", "libtorch.so")
+
+
+@pytest.mark.parametrize("glob", ["libamd_comgr.so.*", "libamd_comgr.so.3", "libamd_comgr*", "*_comgr.so*"])
+def test_what_is_opened_by_name_may_be_supplied_by_other_wheels(fat: Fat, linked: Linked, glob: str) -> None:
+    report = fat(linked("libc.so.6"), provided=(glob, "libMIOpen.so*"), libraries=("libhsa-runtime64",))
+    carried = {part.name for part in report.parts}
+    assert not {"lib/libamd_comgr.so.3", "lib/libMIOpen.so.1"} & carried
+    assert left_out(report, "amd_comgr") == {"a different wheel supplies it"}
+    assert b"comgr" not in members(report)["demo/_rocm_init.py"]
+
+
+def test_a_library_opened_by_name_is_demanded_of_those_that_have_the_name(fat: Fat, rocm: Rocm) -> None:
+    shutil.rmtree(rocm.root / "deep")
+    rocm.hip.write_bytes(make_elf(soname="libamdhip64.so.7", needed=("libc.so.6",)))
+    report = fat()
+    assert left_out(report, "amd_comgr") == {
+        "the tree has none; libamdhip64.so.7 opens it where there is one"
+    }
 
 
 def test_missing_data_is_named(fat: Fat, rocm: Rocm) -> None:
