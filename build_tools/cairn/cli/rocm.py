@@ -289,6 +289,11 @@ def write_packages(request: PackageRequest, *, dry_run: bool) -> Answer:
         )
     for part, absent in (pair for d in dists for pair in d.lacks.items()):
         screen.warn(f"{part} has no code for {', '.join(absent)}")
+    for dist in (each for each in dists if each.absent):
+        consequence = "the command says so when it is started"
+        if dist.distribution == "rocm":
+            consequence = "pip refuses the extra of rocm that names it"
+        screen.warn(f"the tree has nothing for {', '.join(dist.absent)}: {consequence}")
     rows = [(d.path.name, d.files, console.size(d.size), d.sha256[:12]) for d in dists]
     return Answer(dists, [Table(("package", "files", "size", "sha256"), rows)])
 

@@ -66,11 +66,13 @@ class Package:
     @property
     def folder(self) -> str:
         """Its top-level package, named as upstream's `get_py_package_name` does."""
-        return f"_rocm_sdk_{self.component}" + (f"_{self.family}".replace("-", "_") if self.family else "")
+        return "_" + self.distribution.replace("-", "_")
 
     @property
     def distribution(self) -> str:
-        """The name it is installed by."""
+        """The name it is installed by (ROCm/TheRock 89553ce, templates/rocm/src/rocm_sdk/_dist_info.py)."""
+        if self.component == "profiler":
+            return "rocm-profiler"
         return f"rocm-sdk-{self.component}" + (f"-{self.family}" if self.family else "")
 
 
@@ -81,19 +83,21 @@ class Layout:
     Attributes:
         core: the runtime.
         libraries: one package a family, or one for all.
+        profiler: the profilers; without members where the tree has none.
         devel: the rest.
         links: what devel links to, in itself and in the others.
     """
 
     core: Package
     libraries: tuple[Package, ...]
+    profiler: Package
     devel: Package
     links: tuple[DevelLink, ...]
 
     @property
     def packages(self) -> tuple[Package, ...]:
         """All of them, dependencies first."""
-        return (self.core, *self.libraries, self.devel)
+        return (self.core, *self.libraries, self.profiler, self.devel)
 
 
 def plan(
@@ -140,10 +144,23 @@ def plan(
         )
         for family, targets in packages.items()
     )
-    devel = Package(component="devel", members=sharing.members(claims["devel"], (core, *libraries)))
+    members = sharing.members(claims["profiler"], (core, *libraries))
+    profiler = Package(component="profiler", members=_unversioned(members, description.profiler.unversioned))
+    before = (core, *libraries, profiler)
+    devel = Package(component="devel", members=sharing.members(claims["devel"], before))
     entries = [entry for name in COMPONENTS for entry in claims[name]]
-    links = sharing.links(entries, (core, *libraries, devel))
-    return Layout(core=core, libraries=libraries, devel=devel, links=links)
+    links = sharing.links(entries, (*before, devel))
+    return Layout(core=core, libraries=libraries, profiler=profiler, devel=devel, links=links)
+
+
+def _unversioned(members: tuple[PackageMember, ...], globs: tuple[str, ...]) -> tuple[PackageMember, ...]:
+    """The members, and unversioned copies of the libraries that the globs name: wheels hold no links."""
+    by_path = {member.path: member for member in members}
+    for member in members:
+        if member.binary and matches(member.path, globs):
+            path = f"{member.path.partition('.so')[0]}.so"
+            by_path.setdefault(path, dataclasses.replace(member, path=path))
+    return tuple(by_path[path] for path in sorted(by_path))
 
 
 def without_databases(layout: Layout, processors: Collection[str]) -> Layout:

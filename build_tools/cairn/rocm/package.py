@@ -64,6 +64,8 @@ class WrittenPackage:
         size: bytes; 0 where it was not written.
         sha256: of its bytes; empty where it was not written.
         lacks: its libraries, and folders of kernels, that have no code for some of the targets, and these.
+        absent: its commands whose programs the tree lacks; of `rocm`, the packages that its extras name and
+            that the tree has no file for.
     """
 
     path: Path
@@ -72,6 +74,7 @@ class WrittenPackage:
     size: int = 0
     sha256: str = ""
     lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
 
 
 def package(
@@ -192,7 +195,7 @@ def _write_all(
     plan: Layout, release: SdkRelease, folder: Path, staging: Path, say: Progress, *, dry_run: bool
 ) -> Iterator[WrittenPackage]:
     for item in plan.packages:
-        if item.component == "libraries" and not item.members:
+        if item.component in ("libraries", "profiler") and not item.members:
             continue
         path = folder / write_packages.wheel_name(item, plan, release)
         if not dry_run and item.component == "devel":
@@ -201,11 +204,13 @@ def _write_all(
             write_packages.write_runtime_wheel(path, item, plan, release, staging=staging, say=say)
         package = written(path, item.distribution, len(item.members), dry_run=dry_run)
         lacks = device_code.missing(item, _targets_of(item, release))
-        yield dataclasses.replace(package, lacks=lacks)
+        absent = write_packages.absent_programs(item, plan, release)
+        yield dataclasses.replace(package, lacks=lacks, absent=absent)
     path = folder / f"rocm-{release.version}.tar.gz"  # PEP 625
     if not dry_run:
         write_packages.write_sdist(path, plan, release)
-    yield written(path, "rocm", 0, dry_run=dry_run)
+    package = written(path, "rocm", 0, dry_run=dry_run)
+    yield dataclasses.replace(package, absent=write_packages.absent_packages(plan, release))
 
 
 def _targets_of(item: Package, release: SdkRelease) -> tuple[str, ...]:

@@ -12,9 +12,12 @@ import msgspec
 from cairn import datafile, requirements
 from cairn.errors import UsageError
 
-ComponentName = Literal["core", "libraries", "devel"]
-COMPONENTS: tuple[ComponentName, ...] = ("core", "libraries", "devel")
+ComponentName = Literal["core", "libraries", "profiler", "devel"]
+COMPONENTS: tuple[ComponentName, ...] = ("core", "libraries", "profiler", "devel")
 
+WITH_SCRIPTS: tuple[ComponentName, ...] = ("core", "profiler")
+"""The packages that can put commands on PATH."""
+_SCRIPT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a Name of POSIX's shell
 
 
@@ -27,12 +30,21 @@ class Component(datafile.Value):
         artifacts: globs over `NAME_COMPONENT` of the artifacts it takes files from, when the tree is one
             of artifacts; `files` then narrows them.
         requires: requirements of the package, in addition to its exact siblings.
+        scripts: commands that installing core or profiler puts on PATH, to the programs of the tree.
+        reports: commands of `scripts` that describe the machine; they never unpack the development files.
+        unversioned: globs over libraries that are also written without a version (`libx.so`), since programs
+            open them by that name.
+        prepend: variables of the commands, to folders of the package that are put in front of their value.
     """
 
     files: tuple[str, ...] = ("**",)
     exclude: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    scripts: Mapping[str, str] = msgspec.field(default_factory=dict)
+    reports: tuple[str, ...] = ()
+    unversioned: tuple[str, ...] = ()
+    prepend: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
 
 
 class Wrap(datafile.Value):
@@ -73,7 +85,8 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
     Attributes:
         core: the runtime and what it needs.
         libraries: the target-specific libraries.
-        devel: headers, CMake files and tools; what core and libraries hold is linked to.
+        devel: headers, CMake files and tools; what the other packages hold is linked to.
+        profiler: the profilers that are in a package of their own.
         relocate: folders of the tree that appear elsewhere in the packages; the longest match counts.
         preload: shortname of a library to a glob over library names (`libamdhip64.so.*`).
         preload_must_exist: refuse a tree without one of the libraries of `preload`.
@@ -90,6 +103,7 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
     core: Component
     libraries: Component
     devel: Component
+    profiler: Component = msgspec.field(default_factory=lambda: Component(files=()))
     relocate: Mapping[str, str] = msgspec.field(default_factory=dict)
     preload: Mapping[str, str] = msgspec.field(default_factory=dict)
     preload_must_exist: bool = True
@@ -102,7 +116,8 @@ class Description(datafile.Value, tag_field="schema", tag="cairn.rocm-packages/1
 
     def component(self, name: ComponentName) -> Component:
         """The component of this name."""
-        return {"core": self.core, "libraries": self.libraries, "devel": self.devel}[name]
+        component: Component = getattr(self, name)
+        return component
 
     def relocated(self, path: str) -> str:
         """The path in the packages for a path of the tree."""
@@ -124,8 +139,10 @@ def read(path: Path) -> Description:
     for text in description.texts:
         _validate_place(text, "the name {} of a text", path)
     for name in COMPONENTS:
-        for text in description.component(name).requires:
+        component = description.component(name)
+        for text in component.requires:
             _validate_requirement(text, path)
+        _validate_scripts(component, name, path)
     return description
 
 
@@ -137,6 +154,19 @@ def _validate_requirement(text: str, path: Path) -> None:
     # It becomes a line of METADATA.
     if not text.isprintable():
         raise UsageError(f"{path}: the requirement {text!r} has a line end or other control character")
+
+
+def _validate_scripts(component: Component, name: ComponentName, path: Path) -> None:
+    if component.scripts and name not in WITH_SCRIPTS:
+        raise UsageError(
+            f"{path}: [{name}] cannot have scripts", tip=f"only {' and '.join(WITH_SCRIPTS)} can"
+        )
+    for script, program in component.scripts.items():
+        if not _SCRIPT.fullmatch(script):
+            raise UsageError(f"{path}: {script!r} cannot be the name of a command")
+        _validate_place(program, "the program {} of a command", path)
+    if unknown := sorted(set(component.reports) - component.scripts.keys()):
+        raise UsageError(f"{path}: [{name}] reports names {unknown[0]!r}, which is not in its scripts")
 
 
 def _validate(wrap: Wrap, path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import posixpath
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,12 @@ include("${{_cairn_real}}")
 """
 _REQUIRES_PYTHON = ">=3.10"
 _PAYLOAD = Path(__file__).with_name("runtime")
+_SCRIPTS = "_scripts.py"
+_SCRIPT = """
+
+def {function}() -> int:
+    return start({name!r}, {path!r}, {file!r}, development={development}, in_devel={in_devel})
+"""
 _GENERATED = "Made by cairn rocm package"
 
 
@@ -77,8 +83,62 @@ def write_runtime_wheel(
         )
         for m in package.members
     )
+    if rows := scripts_of(package, plan, release):
+        members.append(
+            New(name=f"{package.folder}/{_SCRIPTS}", content=_scripts_module(rows, package, release))
+        )
     requires = [] if package.component == "core" else [f"{plan.core.distribution}=={release.version}"]
     _write(path, package, members, release, requires, say)
+
+
+def scripts_of(package: Package, plan: Layout, release: SdkRelease) -> list[dict[str, str | bool]]:
+    """For each command of a package, the arguments with which `runtime/_scripts.py` starts its program."""
+    description, component = release.description, release.description.component(package.component)
+    programs = {member.path: member.path for member in package.members}
+    # A link of the tree: what it leads to is the program.
+    homes = {member.source: member.path for member in package.members}
+    for entry in release.tree.entries if component.scripts else ():
+        source = release.tree.leads_to(entry) if entry.source.is_symlink() else None
+        if source in homes:
+            programs.setdefault(description.relocated(entry.path), homes[source])
+    unpacked = {*(m.path for m in plan.devel.members), *(link.path for link in plan.links)}
+    unpacked |= {*(wrap.path for wrap in description.wrap), *description.links}
+    rows: list[dict[str, str | bool]] = []
+    for name, program in component.scripts.items():
+        path = description.relocated(program)
+        row: dict[str, str | bool] = {"name": name, "path": path, "file": programs.get(path, "")}
+        row["development"] = package.component == "core" and name not in component.reports
+        rows.append(row | {"in_devel": path in unpacked, "function": _function(name)})
+    return rows
+
+
+def absent_programs(package: Package, plan: Layout, release: SdkRelease) -> tuple[str, ...]:
+    """The commands of a package whose programs are neither in it nor among the development files."""
+    rows = scripts_of(package, plan, release)
+    return tuple(str(row["name"]) for row in rows if not row["file"] and not row["in_devel"])
+
+
+def absent_packages(plan: Layout, release: SdkRelease) -> tuple[str, ...]:
+    """The packages that packages.toml describes and the tree has no file for."""
+    described = release.description
+    return tuple(
+        package.distribution
+        for package in (*plan.libraries, plan.profiler)
+        if not package.members and described.component(package.component).files
+    )
+
+
+def _scripts_module(rows: list[dict[str, str | bool]], package: Package, release: SdkRelease) -> bytes:
+    prepend = release.description.component(package.component).prepend
+    values = {"VERSION": release.version, "PREPEND": {name: list(prepend[name]) for name in prepend}}
+    text = (_PAYLOAD / _SCRIPTS).read_text(encoding="utf-8")
+    text += "\n\n" + "".join(f"{name} = {value!r}\n" for name, value in values.items())
+    return "".join([text, *(_SCRIPT.format(**row) for row in rows)]).encode()
+
+
+def _function(script: str) -> str:
+    """The name of the function of a command, of which `+`, `-` and `.` cannot be part."""
+    return "start_" + "".join(c if c.isalnum() else f"_{ord(c):x}_" for c in script)
 
 
 def write_devel_wheel(path: Path, plan: Layout, release: SdkRelease, *, staging: Path, say: Progress) -> None:
@@ -125,7 +185,8 @@ def _leads_into(link: tuple[str, str], names: list[str]) -> bool:
 def write_sdist(path: Path, plan: Layout, release: SdkRelease) -> None:
     """Write `rocm`: the `rocm_sdk` package and a build backend that chooses the dependencies."""
     top = f"rocm-{release.version}"
-    files = {f"rocm_sdk/{path.name}": path.read_bytes() for path in _PAYLOAD.glob("*.py")}
+    payload = [path for path in _PAYLOAD.glob("*.py") if path.name != _SCRIPTS]
+    files = {f"rocm_sdk/{path.name}": path.read_bytes() for path in payload}
     files["rocm_sdk/_version.py"] = _init(release)
     files["rocm_sdk/_dist.json"] = f"{json.dumps(_dist(plan, release), indent=2)}\n".encode()
     files["pyproject.toml"] = _PYPROJECT.encode()
@@ -157,7 +218,15 @@ def _dist(plan: Layout, release: SdkRelease) -> dict[str, object]:
         family: package
         for package in plan.libraries
         for family in ([package.family] if package.family else release.families)
-        if package.members
+    }
+    # pip passes over an extra that it does not know, with a warning. So each extra is there, and names a
+    # package that no index has where this SDK lacks it, which pip refuses. Where packages.toml claims no
+    # libraries, none are missing.
+    needed = {
+        name: [f"{package.distribution}=={release.version}"]
+        if package.members or release.description.libraries.files
+        else []
+        for name, package in libraries.items()
     }
     return {
         "version": release.version,
@@ -170,12 +239,13 @@ def _dist(plan: Layout, release: SdkRelease) -> dict[str, object]:
             for name, members in families().items()
             if name not in release.families and set(members) <= set(own)
         },
-        "folders": {"core": plan.core.folder, "devel": plan.devel.folder}
-        | {f"libraries/{name}": p.folder for name, p in libraries.items()},
+        "folders": {"core": plan.core.folder, "devel": plan.devel.folder, "profiler": plan.profiler.folder}
+        | {f"libraries/{name}": p.folder for name, p in libraries.items() if p.members},
         "requires": [f"{plan.core.distribution}=={release.version}"],
         "extras": {
             "devel": [f"{plan.devel.distribution}=={release.version}"],
-            "libraries": {name: [f"{p.distribution}=={release.version}"] for name, p in libraries.items()},
+            "libraries": needed,
+            "profiler": [f"{plan.profiler.distribution}=={release.version}"],
         },
         "devices": _devices(plan, release),
         "libraries": _shortnames(plan, release.description),
@@ -288,11 +358,19 @@ def _write(
         New(name=f"{info}/WHEEL", content=wheel.encode()),
         *(New(name=f"{info}/licenses/{name}", content=file) for name, file in licences.items()),
     ]
+    if scripts := release.description.component(package.component).scripts:
+        head.append(New(name=f"{info}/entry_points.txt", content=_entry_points(package, scripts)))
     if licences:
         bill = _bill_of_materials(package, release)
         head.append(New(name=f"{info}/{cyclonedx.NAME}", content=bill))
     # dist-info comes last, as PEP 427 recommends; the contents sorted, whatever the tree's order was.
     archive.write_wheel(path, [*sorted(members, key=_name_of), *head], dist_info=info, say=say)
+
+
+def _entry_points(package: Package, scripts: Iterable[str]) -> bytes:
+    module = f"{package.folder}.{_SCRIPTS.removesuffix('.py')}"
+    lines = [f"{name} = {module}:{_function(name)}" for name in scripts]
+    return ("\n".join(["[console_scripts]", *lines]) + "\n").encode()
 
 
 def _packages_in(package: Package) -> list[DebianPackage]:

@@ -89,7 +89,8 @@ def test_the_package_rocm_has_their_extras(request_of_sdk: PackageRequest, tmp_p
         [sys.executable, "-c", code], cwd=tree, capture_output=True, text=True, check=True, env={}
     )
     info = wheel_info.read(tree / done.stdout.strip())
-    assert set(info.extras) == {"devel", "libraries", "device-gfx942", "device-gfx1100", "device-all"}
+    devices = {"device-gfx942", "device-gfx1100", "device-all"}
+    assert set(info.extras) == {"devel", "libraries", "profiler", *devices}
     assert 'rocm-sdk-libraries==7.14.0; extra == "libraries"' in info.requires_dist
     wanted = 'rocm-sdk-libraries[device-gfx942]==7.14.0; extra == "device-gfx942"'
     assert wanted in info.requires_dist

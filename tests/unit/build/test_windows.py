@@ -11,6 +11,7 @@ from cairn import stack as stacks
 from cairn.build.inputs import variables
 from cairn.cli.upstream import build_prod_wheels
 from cairn.platforms import windows
+from cairn.rocm import packages_toml
 from cairn.stack import Stack
 
 ROOT = Path(__file__).parents[3]
@@ -116,12 +117,13 @@ def test_what_is_of_windows_alone_is_not_on_linux(pytorch: Stack) -> None:
 
 
 def test_the_libraries_that_are_loaded_first(pytorch: Stack) -> None:
-    """Upstream's two lists: Windows has no roctracer, no RCCL and no liblzma of ROCm's, and has hipDNN."""
+    """Upstream's two lists: Windows has no profiler, no RCCL, no hipFile and no liblzma of ROCm's."""
     assert pytorch.sdk is not None
     there, here = (set(pytorch.sdk.preloads(system)) for system in ("windows", "linux"))
-    assert there - here == {"hipdnn"}
+    assert there < here <= packages_toml.therock().preload.keys()
     assert here - there == {
-        *("rocprofiler-sdk-roctx", "roctracer64", "roctx64", "rccl", "rocm_sysdeps_liblzma"),
+        *("amd_smi", "rocm_smi64", "rocprofiler-sdk", "rocprofiler-sdk-roctx", "roctracer64", "roctx64"),
+        *("rccl", "hipfile", "rocm_sysdeps_liblzma"),
     }
     # Where nothing is said of Windows, it is as on Linux.
     assert stacks.Sdk(preload=("a",)).preloads("windows") == ("a",)

@@ -126,9 +126,8 @@ def test_needs_that_nothing_provides_are_named() -> None:
         component="core", members=(member("lib/liba.so", "libb.so", "libmissing.so.1", "libc.so.6"),)
     )
     libraries = Package(component="libraries", family="f", members=(member("lib/libb.so"),))
-    plan = assign_files.Layout(
-        core=core, libraries=(libraries,), devel=Package(component="devel", members=()), links=()
-    )
+    profiler, devel = Package(component="profiler", members=()), Package(component="devel", members=())
+    plan = assign_files.Layout(core=core, libraries=(libraries,), profiler=profiler, devel=devel, links=())
     assert list(assign_files.unmet(plan, frozenset({"libc.so.6"}))) == [
         ("_rocm_sdk_core/lib/liba.so", "libmissing.so.1")
     ]

@@ -24,6 +24,7 @@ DIST: dict[str, object] = {
     "requires": ["rocm-sdk-core==7.10.0"],
     "extras": {
         "devel": ["rocm-sdk-devel==7.10.0"],
+        "profiler": ["rocm-profiler==7.10.0"],
         "libraries": {"gfx94X-dcgpu": ["rocm-sdk-libraries-gfx94X-dcgpu==7.10.0"]},
     },
 }
@@ -112,9 +113,9 @@ def test_a_program_that_a_library_runs_is_named_where_it_is_missing(
     assert skipped() == []
 
 
-def test_a_family_without_libraries_still_has_the_extra() -> None:
-    assert _dist.requirements("gfx110X-all")["libraries"] == []
+def test_the_extras_are_those_of_the_family() -> None:
     assert _dist.requirements("gfx94X-dcgpu")["libraries"] == ["rocm-sdk-libraries-gfx94X-dcgpu==7.10.0"]
+    assert _dist.requirements("gfx94X-dcgpu")["profiler"] == ["rocm-profiler==7.10.0"]
 
 
 def test_the_devel_tree_unpacks_where_tarfile_has_no_filters(

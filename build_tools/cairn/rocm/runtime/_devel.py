@@ -69,7 +69,7 @@ def _stamp(package: Path) -> str:
         {
             "version": _dist.load()["version"],
             "tar": [tar.st_size, tar.st_mtime_ns],
-            "links to": [str(_dist.folder(component)) for component in ("core", "libraries")],
+            "links to": [str(_dist.folder(component)) for component in ("core", "libraries", "profiler")],
         }
     )
 

@@ -102,7 +102,8 @@ def requirements(chosen: str) -> dict[str, list[str]]:
     return {
         "": load()["requires"],
         "devel": extras["devel"],
-        "libraries": extras["libraries"].get(chosen, []),
+        "libraries": extras["libraries"][chosen],
+        "profiler": extras["profiler"],
         **load().get("devices", {}),
     }
 
