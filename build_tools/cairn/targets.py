@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cairn.errors import PrerequisiteError, UsageError
+from cairn.errors import UsageError
 from cairn.output import wording
 
 CPU = "cpu"
@@ -83,21 +83,14 @@ def discrete(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in own if name not in integrated) or own
 
 
-def upstream_index(target: str) -> str:
-    """The address of upstream's index with builds for a target, or for `cpu`.
+def upstream_streams() -> dict[str, str]:
+    """AMD's indexes of torch and the ROCm SDK for every GPU: stream to address, the default first."""
+    return dict(_data()["upstream"]["streams"])
 
-    Raises:
-        PrerequisiteError: upstream builds nothing for it.
-    """
-    addresses = _data()["upstream"]
-    if target == CPU:
-        return str(addresses["cpu"])
-    family = next((name for name in index_families() if target in families()[name]), None)
-    if family is None:
-        raise PrerequisiteError(
-            f"upstream has no index with builds for {target}", tip="name one that has: --index-url URL"
-        )
-    return str(addresses["rocm"]).format(family=family)
+
+def upstream_cpu_index() -> str:
+    """The address of PyTorch's index of builds for the CPU."""
+    return str(_data()["upstream"]["cpu"])
 
 
 @functools.cache

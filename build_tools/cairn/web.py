@@ -88,8 +88,8 @@ def _opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(_Http, _Https, _Redirections)
 
 
-def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, tip: str) -> bool:
-    """Read a file of a server or of this machine; return whether there is one (no 404).
+def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, tip: str) -> str:
+    """Read a file of a server or of this machine; return where it is, after redirections; "" for a 404.
 
     Args:
         url: an http, https or file URL.
@@ -109,15 +109,15 @@ def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, t
             # What `Content-Length` names and did not come; `read(n)` does not complain. Files have none.
             if getattr(answer, "length", None) and count != most:
                 raise NetworkError(f"cannot read {url}: it ends after {count} bytes", tip=tip)
+            return str(answer.url)
     except urllib.error.HTTPError as error:
         if error.code == HTTPStatus.NOT_FOUND:
-            return False
+            return ""
         raise NetworkError(f"cannot read {url}: it answers {error.code} {error.reason}", tip=tip) from error
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if url.startswith("file:") and isinstance(reason, FileNotFoundError):
-            return False
+            return ""
         cause = reason if isinstance(reason, Exception) else error
         why = getattr(cause, "strerror", None) or type(cause).__name__
         raise NetworkError(f"cannot read {url}: {why}", tip=tip) from error
-    return True

@@ -152,7 +152,9 @@ def user(
         matrix.write_text(text)
         init, check, *typed = (
             shlex.split(
-                line.replace("https://rocm.nightlies.amd.com", url).replace("/srv/wheels", str(store))
+                line.replace("https://nightly.repo.amd.com/rocm/whl-next/", f"{url}/v2/{{family}}/").replace(
+                    "/srv/wheels", str(store)
+                )
             )
             for line in own_stack.typed_on_the_page()
         )

@@ -32,15 +32,20 @@ class Install(signing.RootOptions):
 
     The GPUs of this machine are found, and what is for them is installed into the environment that you work
     in, never into Cairn's own; at the end the GPU computes something. --dry-run prints the lines for pip,
-    if it is there, and for uv instead. Without an index, here or in the settings, it is AMD's own of nightly
-    builds. What was not tested on such a GPU is said to be untested. Where the store has a root, nothing but
-    what its promoter signed is installed.
+    if it is there, and for uv instead. Without an index, here or in the settings, AMD's is taken: one whole
+    set of it, by exact versions. Sets not tested on this GPU are marked untested. Where the store has a root,
+    nothing but what its promoter signed is installed.
 
         cairn install --gpu "RX 7900 XTX"
     """
 
     index_url: str | None = common.index_url(group=_PLACE)
     store: str | None = common.store(required=False, group=_PLACE)
+    stream: str | None = option(
+        "which of AMD's indexes to take, where no other is named (default: stable)",
+        choices=("stable", "nightly", "rc", "dev"),
+        group=_PLACE,
+    )
     index: str = common.index("release")
     gpu: str = option(
         'the GPU: a product such as "RX 7900 XTX", a target such as gfx1100, or cpu to use none '
@@ -79,7 +84,9 @@ def _install(request: Install) -> Iterator[Answer | Piece]:
     machine = install.this_machine(destination.interpreter, gpus=gpus, topology=request.topology_dir)
     if (url := request.index_url) is None and request.store is not None:
         url = keys.index_url(open_folder(request.store).url, keys.checked_index(request.index))
-    prepared = install.prepare(url, machine, python=destination.to_name, line=request.line)
+    prepared = install.prepare(
+        url, machine, python=destination.to_name, line=request.line, stream=request.stream
+    )
     trusted = prepared.signed.anchor if prepared.signed else None
     plain = _plain(prepared, destination) | {"root": trusted.fingerprint if trusted else None}
     if request.dry_run:

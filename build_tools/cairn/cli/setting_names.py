@@ -67,7 +67,7 @@ reason record region release remove repo-hashtag repository require require-devi
 require-related-commit results resume retries reviewer rocm-index-url root root-key
 run-github-repo run-id runner runs-on
 save-bundle sccache-no-wrap scheduler scheduler-file sdk seen set shard sibling sign-as-workflow sign-key
-skip-tests smoke-dir sources-dir store strict suite
+skip-tests smoke-dir sources-dir store stream strict suite
 tag test-env test-image tester threshold timestamp to topology-dir translate trim trust
 trust-tester
 undo upgrade

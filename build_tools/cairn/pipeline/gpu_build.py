@@ -92,7 +92,7 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
         root: the folder of the checkouts.
 
     Raises:
-        UsageError: there is no such project or line, or no SDK for all targets at once.
+        UsageError: there is no such project or line.
         SystemFailureError: a folder of the build may not be written to.
     """
     stack = job.stack
@@ -126,9 +126,7 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
             checkouts={p.name: folders[p.name] for p in in_order},
             required=frozenset(p.name for p in in_order),
             install_rocm=not is_cpu,
-            sdk=job.sdk
-            if is_cpu or makes_sdk
-            else dataclasses.replace(job.sdk, source=_sdk_source(job, targets)),
+            sdk=job.sdk if is_cpu or makes_sdk else dataclasses.replace(job.sdk, source=_sdk_source(job)),
         ),
         stack=stack,
         targets=tuple(targets),
@@ -155,17 +153,11 @@ def _with_needs(stack: Stack, named: Sequence[Project]) -> tuple[Project, ...]:
     return tuple(project for project in stack.in_order() if project.name in names)
 
 
-def _sdk_source(job: Job, targets: Sequence[str]) -> PackageSource:
+def _sdk_source(job: Job) -> PackageSource:
     source = job.sdk.source
     if source.index_url or source.find_links:
         return source
-    addresses = dict.fromkeys(map(gpu.upstream_index, targets))
-    if len(addresses) > 1:
-        raise UsageError(
-            f"no index of upstream's has an SDK for {' and '.join(targets)} at once",
-            tip="name one of them with --gpu, or an index that has: --index-url URL",
-        )
-    return dataclasses.replace(source, index_url=next(iter(addresses)))
+    return dataclasses.replace(source, index_url=next(iter(gpu.upstream_streams().values())))
 
 
 def say(build: GpuBuild) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, PrerequisiteError, ProcessError, StoreError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
+from cairn.pipeline import upstream_index
 from cairn.release.index import keys, write
 from cairn.release.index.snapshot import Index, read_set
 from cairn.release.pages import targets_file
@@ -63,7 +64,6 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 16  # requests side by side
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
-_UPSTREAM = ("torch", "torchvision", "torchaudio")
 _MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
 _LOOK = "`cairn doctor --for install` says what keeps programs from it"
 _PROOF_TIMEOUT = 600.0  # seconds: the first call to a driver compiles, and torch may lie on a slow disk
@@ -159,16 +159,23 @@ class Installation:
 
 
 def prepare(
-    index_url: str | None, machine: Machine, *, python: Path | None = None, line: str | None = None
+    index_url: str | None,
+    machine: Machine,
+    *,
+    python: Path | None = None,
+    line: str | None = None,
+    stream: str | None = None,
 ) -> Installation:
     """Choose the sets that a machine should install from an index.
 
     Args:
         index_url: of the simple pages of a channel, or of one index of it, or the folder these are in; a path
-            stands for the URL of a folder. None takes upstream's own index, of which Cairn knows no tests.
+            stands for the URL of a folder. It may be one in the shape of AMD's, which lists no sets and no
+            tests. None takes AMD's.
         machine: what to install on.
         python: the interpreter to name in the lines; None where they are for the active environment.
         line: the release line to take, where not the first that is offered.
+        stream: which of AMD's; None for the stable one.
 
     Raises:
         PrerequisiteError: the index has nothing for the machine.
@@ -176,7 +183,7 @@ def prepare(
         StoreError: its list of sets is missing or cannot be trusted, or no promoter has signed a state of it.
     """
     if index_url is None:
-        return _of_upstream(machine, python, line)
+        return _of_upstream(None, machine, python, line, stream or next(iter(targets.upstream_streams())))
     if "://" not in index_url:  # pip and uv take a path as well, but only a URL can be put together
         index_url = files.expanded(index_url).absolute().as_uri()
     address = f"{index_url.rstrip('/').removesuffix('/simple')}/targets.json"
@@ -184,7 +191,13 @@ def prepare(
     if signed:
         offered = _offered(signed, folder)
     else:
-        offered = datafile.loads(_read(address), TargetsFile, name=address)
+        try:
+            data = _read(address)
+        except StoreError:
+            if not upstream_index.is_upstream(index_url):
+                raise
+            return _of_upstream(index_url, machine, python, line, None)
+        offered = datafile.loads(data, TargetsFile, name=address)
         for offer in (offer for entry in offered.targets for offer in entry.offers):
             _check(offer, address)
     return Installation(
@@ -197,47 +210,46 @@ def prepare(
     )
 
 
-def _of_upstream(machine: Machine, python: Path | None, line: str | None) -> Installation:
+def _of_upstream(
+    index_url: str | None, machine: Machine, python: Path | None, line: str | None, stream: str | None
+) -> Installation:
+    """A set of an index in the shape of AMD's; PyTorch's builds for the CPU where there is no GPU."""
     if line is not None:
         raise UsageError(
             "release lines are of an index of Cairn's, and none is named", tip="name it: --index-url URL"
         )
-    own = targets.discrete(machine.gpus) or (targets.CPU,)
-    by_url: dict[str, list[str]] = {}
-    for name in own:
-        by_url.setdefault(targets.upstream_index(name), []).append(name)
-    warnings = []
-    if not machine.gpus:
-        warnings.append("no GPU was found: this is the build for the CPU")
-    if left := [name for name in machine.gpus if name not in own]:
-        warnings.append(f"left out, as graphics of the processor: {', '.join(left)}; --gpu installs for it")
-    if len(by_url) > 1:
-        each = " and ".join(own)
-        warnings.append(f"no index is for {each} at once: install each into an environment of its own")
-    picks = []
-    for url, names in by_url.items():
+    if machine.gpus not in ((), (targets.CPU,)):
+        url = index_url or targets.upstream_streams()[stream or ""]
+        choice = upstream_index.choose(url, machine, stream=stream)
+        names = tuple(dict.fromkeys(machine.gpus))
+    elif index_url is not None:
+        raise PrerequisiteError(
+            f"no GPU is named, and {index_url} has builds for GPUs",
+            tip="name one: --gpu gfx1100; or leave the index out for a build for the CPU",
+        )
+    else:
+        url, names = targets.upstream_cpu_index(), ()
         offer = Offer(
             index=url,
             index_url=url,
-            family=targets.family_of(names),
+            family=targets.CPU,
             line="",
             python=machine.python,
             platform=machine.platform,
-            packages=_UPSTREAM if names == [targets.CPU] else ("--pre", *_UPSTREAM),
+            packages=upstream_index.PROJECTS,
             versions={},
             set_id="",
             added="",
         )
-        untested = f"{url} is upstream's: it does not say what was tested on which GPU"
-        picks.append(Pick(targets=tuple(names), offer=offer, untested=untested))
+        untested = f"{url} is PyTorch's: it does not say what was tested"
+        none = () if machine.gpus else ("no GPU was found: this is the build for the CPU",)
+        choice = Choice(picks=(Pick(targets=(targets.CPU,), offer=offer, untested=untested),), warnings=none)
     return Installation(
-        address=next(iter(by_url)),
+        address=url,
         machine=machine,
         python=python,
-        gpus=tuple(
-            shown(TargetsFile(index="", targets=()).entry(name)) for name in own if name != targets.CPU
-        ),
-        choice=Choice(picks=tuple(picks), warnings=tuple(warnings)),
+        gpus=tuple(shown(TargetsFile(index="", targets=()).entry(name)) for name in names),
+        choice=choice,
     )
 
 
@@ -432,7 +444,8 @@ def say(prepared: Installation) -> Iterator[str]:
     for pick in prepared.choice.picks:
         offer = pick.offer
         if not offer.set_id:
-            yield f"for {' and '.join(pick.targets)}: the newest of {offer.index}, UNTESTED"
+            each = ", ".join(f"{name} {version}" for name, version in offer.versions.items())
+            yield f"for {' and '.join(pick.targets)}: {each or 'the newest'} of {offer.index}, UNTESTED"
             continue
         name = next((word for word in offer.versions if word == "torch"), next(iter(offer.versions), ""))
         yield (

@@ -227,25 +227,52 @@ def test_what_an_index_offers_is_locked_for_the_gpus_and_platforms_of_the_stack(
 
 
 @pytest.mark.parametrize(
-    ("families", "hashes", "words", "why"),
+    ("families", "words", "why"),
     [
-        (FAMILIES, False, (), "the index gives no sha256 of rocm"),
-        (FAMILIES, True, ("--rocm-version", "7.12.0"), "gfx94X-dcgpu/ has no rocm 7.12.0"),
-        (FAMILIES[:1], True, (), "has no rocm that the others have, too"),
+        (FAMILIES, ("--rocm-version", "7.12.0"), "gfx94X-dcgpu/ has no rocm 7.12.0; it has ROCm 7.11.0"),
+        (FAMILIES[:1], (), "has no rocm that the others have, too"),
     ],
 )
 def test_an_index_that_cannot_be_locked_is_named(
     place: Place,
     capsys: pytest.CaptureFixture[str],
     families: tuple[str, ...],
-    *,
-    hashes: bool,
     words: tuple[str, ...],
     why: str,
 ) -> None:
-    place.offer(place.folder / "7.11.0", families, hashes=hashes)
+    place.offer(place.folder / "7.11.0", families)
     assert place.locks(*words) != 0
     assert why in capsys.readouterr().err
+
+
+def test_a_file_without_a_hash_is_locked_as_unverified_and_refused_under_a_root(
+    place: Place, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place.offer(place.folder / "7.11.0", hashes=False)
+    assert place.locks() == 0
+    assert "unverified, since the index gives no sha256: rocm" in capsys.readouterr().err
+    lock = place.lock
+    assert set(lock.unverified) == lock.sdk.keys()
+    for path in (place.folder / "7.11.0").iterdir():
+        if path.name in lock.sdk:
+            assert lock.sdk[path.name] == hashlib.sha256(path.read_bytes()).hexdigest()
+    store = MemoryStore()
+    with anchor.acting(root=rooted(store).fingerprint):
+        with pytest.raises(UsageError, match=r"the index gave no sha256: rocm") as no:
+            needs.reviewed(store, place.freezing())
+        assert "delete their names from `unverified`" in str(no.value.tip)
+        # Somebody has compared them. They stay verified while they have the same bytes.
+        path = mirror_lock.path_of(place.stack)
+        mirror_lock.write(path, msgspec.structs.replace(lock, unverified=()))
+        assert place.locks() == 0
+        assert place.lock.unverified == ()
+        assert needs.reviewed(store, place.freezing())
+        changed = place.folder / "changed"
+        shutil.copytree(place.folder / "7.11.0", changed)
+        core = make_wheel(changed, "rocm-sdk-core", "7.11.0")
+        place.offer(changed, hashes=False)
+        assert place.locks() == 0
+        assert place.lock.unverified == (core.name,)
 
 
 def test_a_night_takes_the_newest_that_was_reviewed_and_is_not_begun_without(place: Place) -> None:

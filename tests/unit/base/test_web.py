@@ -19,7 +19,7 @@ from helpers.answers import answering
 
 def fetch(url: str, *, most: int | None = None) -> tuple[bool, bytes]:
     out = io.BytesIO()
-    return web.read(url, out=out, most=most, timeout=5, tip="try again"), out.getvalue()
+    return bool(web.read(url, out=out, most=most, timeout=5, tip="try again")), out.getvalue()
 
 
 def test_a_file_is_read_whole_or_so_far() -> None:
@@ -91,6 +91,7 @@ def test_what_a_redirection_says_is_not_read() -> None:
         head = f"HTTP/1.1 302 Found\r\nLocation: {there}\r\n\r\n".encode()
         with sending(head, b" " * 1_000_000, times=100) as (url, sent):
             assert fetch(url) == (True, b"12345")
+            assert web.read(url, out=io.BytesIO(), timeout=5, tip="try again").rstrip("/") == there
     assert sent[0] < 50
 
 

@@ -33,7 +33,7 @@ def test_what_nobody_named_is_chosen_and_told(cairn: Cairn, tmp_path: Path) -> N
     assert told["targets"] == ["gfx1100"]
     assert told["build"] == "triton, torch of pytorch, line release/2.14, into wheels"
     assert told["check out"] == f"triton, torch into {tmp_path / 'src'}"
-    assert told["ROCm SDK"] == "the newest of https://rocm.nightlies.amd.com/v2/gfx110X-all/"
+    assert told["ROCm SDK"] == "the newest of https://stable.repo.amd.com/rocm/whl-next/"
     # What is measured in the stack.toml, of the projects and the SDK.
     assert told["download"] == "about 7.0 GB"
     assert told["disk"].startswith("about 38.0 GB; ")
@@ -95,7 +95,7 @@ def test_checkouts_that_are_there_are_built_as_they_are(cairn: Cairn, tmp_path: 
     assert told["build"].startswith("triton, torch, vision of sample")
 
 
-def test_an_sdk_that_no_index_has_for_all_at_once(cairn: Cairn, tmp_path: Path) -> None:
+def test_an_index_of_all_targets_serves_two_kinds_of_gpu(cairn: Cairn, tmp_path: Path) -> None:
     nodes = kernel_nodes(tmp_path, 90402, RX7900)
     words = (
         "build",
@@ -108,8 +108,8 @@ def test_an_sdk_that_no_index_has_for_all_at_once(cairn: Cairn, tmp_path: Path) 
         "--root-checkout-dir",
         tmp_path,
     )
-    err = cairn(*words, "--topology-dir", nodes, code=2).err
-    assert "no index of upstream's has an SDK for gfx942 and gfx1100 at once" in err
+    out = cairn(*words, "--topology-dir", nodes).out
+    assert "the newest of https://stable.repo.amd.com/rocm/whl-next/" in out
     assert "no GPU was found" in cairn(*words, "--topology-dir", kernel_nodes(tmp_path / "none"), code=3).err
     assert (
         "cairn ci run --stack pyg"

@@ -286,17 +286,13 @@ def test_a_store_on_this_machine(tmp_path: Path, index: str, cairn: Cairn) -> No
     assert "did you mean release?" in err
 
 
-def test_without_an_index_it_is_that_of_upstream(tmp_path: Path, cairn: Cairn) -> None:
-    """The graphics of the processor do not stand in the way of a card."""
-    nodes = kernel_nodes(tmp_path / "two", VERSIONS["gfx1036"], VERSIONS["gfx1100"])
-    out, err = cairn("install", "--dry-run", "--topology-dir", nodes)
-    assert out == both("https://rocm.nightlies.amd.com/v2/gfx110X-all/", f"--pre {NAMES}")
-    assert "left out, as graphics of the processor: gfx1036; --gpu installs for it" in err
-    assert "it does not say what was tested on which GPU" in err
-    out, _ = cairn("install", "--dry-run", "--gpu", "cpu")
+def test_without_a_gpu_or_an_index_it_is_the_build_for_the_cpu(cairn: Cairn) -> None:
+    out, err = cairn("install", "--dry-run", "--gpu", "cpu")
     assert out == both("https://download.pytorch.org/whl/cpu", NAMES)
-    assert "no index with builds for gfx803" in cairn("install", "--dry-run", "--gpu", "gfx803", code=3).err
+    assert "it does not say what was tested" in err
     assert "name it: --index-url" in cairn("install", "--dry-run", "--line", "release/2.9", code=2).err
+    words = ("install", "--dry-run", "--stream", "rc", "--index-url", "https://example.org/simple/")
+    assert "not allowed with" in cairn(*words, code=2).err
 
 
 def test_who_sits_before_a_terminal_is_asked_for_an_environment(

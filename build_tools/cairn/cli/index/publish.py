@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
-from cairn.cli.answer import Answer, Note
+from cairn.cli.answer import Answer, Note, Piece, Warn
 from cairn.cli.binder import command
 from cairn.errors import StoreError, UsageError
 from cairn.options import argument, flag, option, repeated
-from cairn.output import console
+from cairn.output import console, wording
 
 if TYPE_CHECKING:
+    from cairn.simple_index import IndexFile
     from cairn.stack import Stack
     from cairn.store.protocol import Store
 
@@ -168,6 +169,8 @@ class Sync(_LockOptions, common.StoreOptions):
 def _lock(request: Lock) -> Answer:
     import tempfile
 
+    import msgspec
+
     from cairn import package_index, shipped
     from cairn.release.publish import distribution, mirror_lock, sdk_index
 
@@ -178,17 +181,21 @@ def _lock(request: Lock) -> Answer:
             tip="name a file of yours: --lock mirror.lock.toml",
         )
     before = mirror_lock.read(path) if path.exists() else None
-    links = _offered_sdk(request, stack)
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
+        offered, unverified = _offered_sdk(request, stack, Path(folder))
         # What builds its sdists is locked with them.
-        of_sdists = (pair for name, each in links.items() if ".tar." in name for pair in each.items())
-        sdists = [sdk_index.fetch(link, sha256, Path(folder)) for sha256, link in of_sdists]
+        of_sdists = (pair for name, each in offered.items() if ".tar." in name for pair in each.items())
+        sdists = [sdk_index.fetch(file, sha256, Path(folder)) for sha256, file in of_sdists]
         dists = tuple(map(distribution.read, (*request.files, *sdists)))
         new = mirror_lock.required_by(dists, request.require, stack=stack)
     sdk = {dist.path.name: dist.sha256 for dist in dists if mirror_lock.is_of_sdk(dist.name)}
-    sdk |= {name: " ".join(sorted(each)) for name, each in links.items()}
-    if before and not (request.upgrade and sdk):
-        sdk = {**before.sdk, **sdk}
+    sdk |= {name: " ".join(sorted(each)) for name, each in offered.items()}
+    if before:  # what is verified stays so while its bytes do
+        suspect = {name for name in before.unverified if name not in offered}
+        suspect |= {n for n in unverified if n in before.unverified or sdk[n] != before.sdk.get(n)}
+        if not (request.upgrade and sdk):
+            sdk = {**before.sdk, **sdk}
+        unverified = tuple(sorted(suspect & sdk.keys()))
     requirements = mirror_lock.merged(before.asked if before else (), new, stack=stack)
     if not (requirements or sdk):
         raise UsageError(
@@ -204,22 +211,31 @@ def _lock(request: Lock) -> Answer:
             before=None if request.upgrade else before,
             sdk=sdk,
         )
+    lock = msgspec.structs.replace(lock, unverified=unverified)
     if not request.dry_run:
         mirror_lock.write(path, lock)
     changes = mirror_lock.changes(before, lock)
     total = sum(file.size or 0 for file in lock.files)
     counts = f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
-    return Answer({"changes": changes, "files": len(lock.files)}, (*changes, Note(counts)))
+    text: list[Piece] = [*changes, Note(counts)]
+    if unverified:
+        names = wording.some(unverified, shown=3)
+        text.append(
+            Warn(f"unverified, since the index gives no sha256: {names}; a store with a root refuses them")
+        )
+    return Answer({"changes": changes, "files": len(lock.files), "unverified": unverified}, text)
 
 
-def _offered_sdk(request: Lock, stack: Stack) -> dict[str, dict[str, str]]:
-    """Return links to the ROCm SDK of the index that is named, by name and sha256; none for none."""
+def _offered_sdk(
+    request: Lock, stack: Stack, folder: Path
+) -> tuple[dict[str, dict[str, IndexFile]], tuple[str, ...]]:
+    """Return the ROCm SDK of the index that is named as `sdk_index.to_lock` does; nothing for none."""
     from cairn.matrix import matrix_toml
     from cairn.release.publish import mirror_lock, sdk_index
     from cairn.targets import CPU, family_of
 
     if not request.rocm_index_url:
-        return {}
+        return {}, ()
     path = Path(stack.folder, matrix_toml.FILE)
     every = (
         matrix_toml.load_matrix_toml(path, stack).families if path.exists() else [family_of(stack.targets)]
@@ -227,12 +243,14 @@ def _offered_sdk(request: Lock, stack: Stack) -> dict[str, dict[str, str]]:
     families = [name for name in every if name != CPU]
     if not families:
         raise UsageError(f"the stack {stack.name} is for no GPU", tip="leave --rocm-index-url out")
-    with console.current().stage(f"look for the ROCm SDK of {stack.name}"):
+    with console.current().stage(f"look for the ROCm SDK of {stack.name}") as stage:
         return sdk_index.to_lock(
             list(dict.fromkeys(request.rocm_index_url.replace("{family}", name) for name in families)),
             request.rocm_version or (stack.sdk.version if stack.sdk else None),
             places=mirror_lock.places_of(stack),
             families=families,
+            folder=folder,
+            say=stage.update,
         )
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _ALWAYS = "torch"  # upstream has no switch for it
 _FOLDER, _SWITCH = "folder of ", "whether to build "  # before a project's name: where a parser has its flags
-_INDEX = "--index-url https://rocm.nightlies.amd.com/v2/gfx110X-all/"  # in the examples
+_INDEX = "--index-url https://stable.repo.amd.com/rocm/whl-next/"  # in the examples
 # Upstream's release types to the channel that the SDK must be of, and stable, which upstream does not build.
 _CHANNELS = {name: name for name in ("dev", "nightly", "nightly-bkc", "prerelease", "stable")}
 _CHANNELS |= {"ci": "dev", "dev-bkc": "dev"}

@@ -95,6 +95,8 @@ class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
         files: by project, version and name.
         sdk: files of the ROCm SDK that were reviewed, name to sha256, or to several with spaces between where
             families have files of one name: in a store with a root, sets are built with none but these.
+        unverified: those of them of which the index gave no sha256, so that it is that of what came: a store
+            with a root refuses them until somebody has compared them and takes their names out of here.
     """
 
     stack: str
@@ -103,6 +105,7 @@ class MirrorLock(datafile.Value, tag_field="schema", tag="cairn.mirror-lock/1"):
     asked: tuple[Asked, ...] = ()
     files: tuple[LockedFile, ...] = ()
     sdk: Mapping[str, str] = {}
+    unverified: tuple[str, ...] = ()
 
 
 def read(path: Path) -> MirrorLock:
@@ -158,7 +161,15 @@ def dumps(lock: MirrorLock) -> str:
         ]
         fields += [f"size = {file.size}"] if file.size is not None else []
         lines.append(f"    {{ {', '.join(fields)} }},")
-    lines += ["]", *(["", "[sdk]"] if lock.sdk else [])]
+    lines.append("]")
+    if lock.unverified:
+        lines += [
+            "",
+            "# The index gave no sha256 of these: compare the bytes, then delete the name.",
+            "unverified = [",
+        ]
+        lines += [*(f"    {toml_text(name)}," for name in lock.unverified), "]"]
+    lines += [*(["", "[sdk]"] if lock.sdk else [])]
     lines += [f"{toml_text(name)} = {toml_text(sha256)}" for name, sha256 in sorted(lock.sdk.items())]
     return "\n".join([*lines, ""])
 
@@ -207,6 +218,13 @@ def of_root(stack: Stack) -> MirrorLock:
         raise UsageError(
             f"in a store with a root, the ROCm SDK of builds is reviewed, and {path_of(stack)} has no [sdk]",
             tip=f"make it: {LOCK_SDK}",
+        )
+    if lock.unverified:
+        raise UsageError(
+            f"in a store with a root, the ROCm SDK of builds is reviewed, and of "
+            f"{len(lock.unverified)} files in {path_of(stack)} the index gave no sha256: "
+            f"{', '.join(lock.unverified[:3])}",
+            tip="compare them with what ROCm published, then delete their names from `unverified`",
         )
     return lock
 

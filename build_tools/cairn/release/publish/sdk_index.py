@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import html
-import io
 import re
 import shutil
+import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import files, web
+from cairn import files, simple_index, web
 from cairn import targets as gpu
 from cairn.errors import CairnError, NetworkError, UsageError
 from cairn.output import Progress, silent
@@ -22,13 +21,17 @@ from cairn.release.index.generation import project_of, version_of
 from cairn.release.publish import mirror, mirror_lock
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.mirror_lock import MirrorLock
+from cairn.simple_index import IndexFile
 from cairn.venv import PackageSource
 
-_LINK = re.compile(r"<a\s[^<>]{0,999}?href\s*=\s*[\"']?([^\"'<>\s]{1,999})", re.IGNORECASE)
-_SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
+# What there is of an SDK where the root of an index lists nothing.
+_UNLISTED = (
+    *("rocm", "rocm-sdk-core", "rocm-sdk-libraries", "rocm-sdk-devel", "rocm-sdk-profiler"),
+    *(f"rocm-sdk-device-{target}" for target in gpu.known_targets()),
+)
 _PLAIN_URL = re.compile(r"(https?|file)://[\w.~:/@%+=,!()\[\]-]+", re.ASCII)
-_PAGE = 1 << 24  # bytes of a page, the rest of which is left
 _SECONDS = 60.0
+_SHOWN = 3  # versions that are named
 
 
 def versions(lock: MirrorLock | None) -> frozenset[Version]:
@@ -36,25 +39,38 @@ def versions(lock: MirrorLock | None) -> frozenset[Version]:
     return frozenset(Version(version_of(name)) for name in (lock.sdk if lock else ()))
 
 
-def offered(index_url: str) -> dict[str, str]:
-    """The files of the ROCm SDK that an index offers: name to link (PEP 503).
+def offered(index_url: str) -> dict[str, IndexFile]:
+    """The files of the ROCm SDK that an index offers, by name (PEP 503).
 
     Raises:
         NetworkError: it does not answer.
     """
-    names = dict.fromkeys(str(canonicalize_name(_last(link))) for link in _links(_root(index_url)))
-    return _links_of(index_url, [name for name in names if mirror_lock.is_of_sdk(name)])
+    listed = simple_index.projects(index_url)
+    names = dict.fromkeys(str(canonicalize_name(name)) for name in listed)
+    by_name = _files_of(
+        index_url,
+        [name for name in names if mirror_lock.is_of_sdk(name)] if listed else _UNLISTED,
+        may_lack=not listed,
+    )
+    if not (listed or by_name):
+        raise NetworkError(f"there is no package index at {index_url}", tip=TIP)
+    return by_name
 
 
-def _root(index_url: str) -> str:
-    place = index_url if "://" in index_url else Path(index_url).absolute().as_uri()
-    return f"{place.rstrip('/')}/"
+def instead(index_url: str) -> str:
+    """Return which versions of ROCm an index has, in words, for who misses a different one."""
+    versions_of_rocm = {Version(version_of(file.name)) for file in simple_index.files(index_url, "rocm")}
+    newest = [str(version) for version in sorted(versions_of_rocm, reverse=True)]
+    if not newest:
+        return "it has no rocm"
+    more = f" and {len(newest) - _SHOWN} more" if len(newest) > _SHOWN else ""
+    return f"it has ROCm {', '.join(newest[:_SHOWN])}{more}"
 
 
-def _links_of(index_url: str, projects: Iterable[str], *, may_lack: bool = False) -> dict[str, str]:
-    """The files on the pages of projects, name to link; an index that `may_lack` a page has no file of it."""
-    pages = (_links(f"{_root(index_url)}{name}/", may_lack=may_lack) for name in projects)
-    return {_last(link): link for page in pages for link in page}
+def _files_of(index_url: str, projects: Iterable[str], *, may_lack: bool) -> dict[str, IndexFile]:
+    """The files on the pages of projects; an index that `may_lack` a page has no file of it."""
+    pages = (simple_index.files(index_url, name, may_lack=may_lack) for name in projects)
+    return {file.name: file for page in pages for file in page}
 
 
 def lacking(index_url: str, version: str, *, place: Platform, families: Sequence[str]) -> tuple[str, ...]:
@@ -65,17 +81,16 @@ def lacking(index_url: str, version: str, *, place: Platform, families: Sequence
         version: of ROCm.
         place: the Python and platform that it is installed on.
         families: of GPUs; each has libraries of its own where those for all are not there.
+
+    Raises:
+        NetworkError: the index does not answer.
     """
-    root = f"{index_url.rstrip('/')}/"
 
     def has(name: str) -> bool:
-        try:
-            links = map(_last, _links(f"{root}{name}/"))
-            return any(
-                Version(version_of(file)) == Version(version) and place.takes(file, None) for file in links
-            )
-        except NetworkError:  # no page of it
-            return False
+        return any(
+            Version(version_of(file.name)) == Version(version) and place.takes(file.name, None)
+            for file in simple_index.files(index_url, name)
+        )
 
     names = ["rocm", "rocm-sdk-core", "rocm-sdk-devel"]
     if not has("rocm-sdk-libraries"):
@@ -84,57 +99,83 @@ def lacking(index_url: str, version: str, *, place: Platform, families: Sequence
 
 
 def to_lock(
-    urls: Sequence[str], version: str | None, *, places: Sequence[Platform], families: Collection[str]
-) -> dict[str, dict[str, str]]:
-    """The files of an SDK that a stack may install, of all these indexes: for each name sha256 to link.
+    urls: Sequence[str],
+    version: str | None,
+    *,
+    places: Sequence[Platform],
+    families: Collection[str],
+    folder: Path,
+    say: Progress = silent,
+) -> tuple[dict[str, dict[str, IndexFile]], tuple[str, ...]]:
+    """The files of an SDK that a stack may install, of all these indexes, each by name and sha256.
+
+    Also returns the names of those of which no index gives a sha256: they are fetched here, and theirs is
+    that of the bytes that came, which nobody has verified.
 
     Args:
         urls: the indexes.
         version: of ROCm; None for the newest that each index has.
         places: the Pythons and platforms of the stack.
         families: of its GPUs; what is named after other ones is left out.
+        folder: receives what has to be fetched.
+        say: progress callback.
 
     Raises:
         UsageError: an index has no such SDK.
-        NetworkError: it does not answer, or does not say the sha256 of a file.
+        NetworkError: it does not answer.
     """
     of_gpus = {name.lower() for name in (*families, *gpu.parse_targets(families))}
     by_url = {url: dict(_installable(offered(url), places, of_gpus)) for url in urls}
     by_index = [
-        {Version(version_of(name)) for name in links if project_of(name) == "rocm"}
-        for links in by_url.values()
+        {Version(version_of(name)) for name in of_index if project_of(name) == "rocm"}
+        for of_index in by_url.values()
     ]
     common = set.intersection(*by_index)
     chosen = Version(version) if version else max(common, default=None)
     if chosen not in common:
         lacking = next(url for url, has in zip(by_url, by_index, strict=True) if chosen not in has)
-        raise UsageError(f"{lacking} has no rocm {version or 'that the others have, too'}", tip=TIP)
-    links: dict[str, dict[str, str]] = {}
-    for offer in by_url.values():
-        for name, link in offer.items():
+        raise UsageError(
+            f"{lacking} has no rocm {version or 'that the others have, too'}; {instead(lacking)}", tip=TIP
+        )
+    by_name: dict[str, dict[str, IndexFile]] = {}
+    unverified: dict[str, None] = {}
+    for of_index in by_url.values():
+        for name, file in of_index.items():
             if Version(version_of(name)) == chosen:
-                if not (match := _SHA256.fullmatch(urldefrag(link).fragment)):
-                    raise NetworkError(
-                        f"the index gives no sha256 of {name}",
-                        tip="fetch it, and name the file: cairn index mirror lock --stack STACK FILE",
-                    )
-                links.setdefault(name, {})[match[1]] = link
-    return links
+                if (sha256 := file.sha256) is None:
+                    say(f"fetching {name}, of which its index gives no sha256")
+                    sha256 = _fetched_sha256(file, folder)
+                    unverified[name] = None
+                by_name.setdefault(name, {})[sha256] = file
+    return by_name, tuple(unverified)
 
 
-def fetch(link: str, sha256: str, folder: Path) -> Path:
+def _fetched_sha256(file: IndexFile, folder: Path) -> str:
+    """Fetch a file, and return the sha256 of what came."""
+    path = folder / "unverified"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("wb") as out:
+            if not web.read(file.url, out=out, timeout=_SECONDS, tip=TIP):
+                raise NetworkError(f"there is no {file.url}, to which its index leads", tip=TIP)
+        return files.sha256_of(path)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def fetch(file: IndexFile, sha256: str, folder: Path) -> Path:
     """Fetch a file of an index that has this sha256.
 
     Raises:
         NetworkError: it is not there, or has other bytes.
     """
-    path, url = folder / sha256 / _last(link), urldefrag(link).url
+    path = folder / sha256 / file.name
     path.parent.mkdir(parents=True)
     with path.open("wb") as out:
-        if not web.read(url, out=out, timeout=_SECONDS, tip=TIP):
-            raise NetworkError(f"there is no {url}, to which its index leads", tip=TIP)
+        if not web.read(file.url, out=out, timeout=_SECONDS, tip=TIP):
+            raise NetworkError(f"there is no {file.url}, to which its index leads", tip=TIP)
     if (actual := files.sha256_of(path)) != sha256:
-        raise NetworkError(f"{url} has other bytes: sha256 {actual}, and not {sha256}", tip=TIP)
+        raise NetworkError(f"{file.url} has other bytes: sha256 {actual}, and not {sha256}", tip=TIP)
     return path
 
 
@@ -146,13 +187,12 @@ def device_packages(
     A build that leaves device wheels needs none of them, and its device wheels do.
     """
     projects = [f"rocm-sdk-device-{processor}" for processor in processors]
-    return {
-        name: match[1]
-        for name, link in _links_of(index_url, projects, may_lack=True).items()
-        if Version(version_of(name)) == Version(version)
-        and place.takes(name, None)
-        and (match := _SHA256.fullmatch(urldefrag(link).fragment))
-    }
+    with tempfile.TemporaryDirectory(prefix="cairn-sdk-") as folder:
+        return {
+            name: file.sha256 or _fetched_sha256(file, Path(folder))
+            for name, file in _files_of(index_url, projects, may_lack=True).items()
+            if Version(version_of(name)) == Version(version) and place.takes(name, None)
+        }
 
 
 def fetch_installed(
@@ -171,21 +211,23 @@ def fetch_installed(
         NetworkError: the index does not answer, has dropped a file, or has other bytes under its name.
     """
     problems, paths = list[str](), list[Path]()
-    links = _links_of(index_url, dict.fromkeys(map(project_of, sha256s)), may_lack=True)
+    by_name = _files_of(index_url, dict.fromkeys(map(project_of, sha256s)), may_lack=True)
     for name, sha256 in sha256s.items():
-        if (link := links.get(name)) is None:
+        if (file := by_name.get(name)) is None:
             problems.append(f"{index_url} has no {name} any more")
-        elif (match := _SHA256.fullmatch(urldefrag(link).fragment)) and match[1] != sha256:
+        elif file.sha256 not in (None, sha256):
             problems.append(
-                f"{index_url} has {name} with sha256 {match[1]}, and the build installed {sha256}"
+                f"{index_url} has {name} with sha256 {file.sha256}, and the build installed {sha256}"
             )
         else:
             say(f"fetching {name}")
             try:
-                paths.append(fetch(link, sha256, folder))
+                paths.append(fetch(file, sha256, folder))
             except NetworkError as error:
                 problems.append(str(error))
     if problems:
+        if any(name not in by_name for name in sha256s):
+            problems.append(instead(index_url))
         raise NetworkError(
             f"the ROCm SDK that the build installed cannot be copied: {'; '.join(problems)}", tip=tip
         )
@@ -209,21 +251,27 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
     if folder.exists():
         shutil.rmtree(folder)  # what an earlier lock had
     page, offer = folder / "sdk.html", offered(index_url)
-    links, sdists = [], []
+    links, sdists = dict[str, str](), list[Path]()
+    if versions(lock).isdisjoint(Version(version_of(name)) for name in offer if project_of(name) == "rocm"):
+        has = ", ".join(map(str, sorted(versions(lock), reverse=True)))
+        raise NetworkError(
+            f"{index_url} has no ROCm {has} any more, which the lock names; {instead(index_url)}",
+            tip=f"lock what it has, and have it reviewed: {mirror_lock.LOCK_SDK}",
+        )
     for name in sorted(lock.sdk.keys() & offer.keys()):
-        url, fragment = urldefrag(offer[name])
-        locked, offered_sha256 = lock.sdk[name].split(), fragment.removeprefix("sha256=")  # of this family
-        sha256 = offered_sha256 if offered_sha256 in locked else locked[0]
+        file, locked = offer[name], lock.sdk[name].split()
+        sha256 = file.sha256 if file.sha256 in locked else locked[0]  # of this family
         if name.endswith(".tar.gz"):
-            sdists.append(fetch(url, sha256, folder))
-        elif not _PLAIN_URL.fullmatch(url):  # pip takes the first hash that it sees, before the fragment too
+            sdists.append(fetch(file, sha256, folder))
+        elif not _PLAIN_URL.fullmatch(file.url):  # pip takes the first hash that it sees, before the fragment
             raise NetworkError(
-                f"{index_url} has a link to {name} with more than a path: {url[:200]}", tip=TIP
+                f"{index_url} has a link to {name} with more than a path: {file.url[:200]}", tip=TIP
             )
         else:
-            links.append(f"{url}#sha256={sha256}")
+            links[name] = f"{file.url}#sha256={sha256}"
     files.write_text(
-        page, "".join(f'<a href="{html.escape(link)}">{html.escape(_last(link))}</a>\n' for link in links)
+        page,
+        "".join(f'<a href="{html.escape(link)}">{html.escape(name)}</a>\n' for name, link in links.items()),
     )
     entries = [entry for entry in lock.asked if entry.by == "rocm"]
     lines = mirror_lock.lines_for(entries, place)
@@ -241,27 +289,12 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
 
 
 def _installable(
-    links: dict[str, str], places: Sequence[Platform], of_gpus: Collection[str]
-) -> Iterator[tuple[str, str]]:
-    for name, link in links.items():
+    offer: Mapping[str, IndexFile], places: Sequence[Platform], of_gpus: Collection[str]
+) -> Iterator[tuple[str, IndexFile]]:
+    for name, file in offer.items():
         try:
             _, dash, gpus = project_of(name).partition("-gfx")
         except CairnError:
             continue
         if any(place.takes(name, None) for place in places) and (not dash or f"gfx{gpus}" in of_gpus):
-            yield name, link
-
-
-def _links(page: str, *, may_lack: bool = False) -> list[str]:
-    out = io.BytesIO()
-    whole = f"{page}index.html" if page.startswith("file:") else page
-    if not web.read(whole, out=out, most=_PAGE, timeout=_SECONDS, tip=TIP):
-        if may_lack:
-            return []
-        raise NetworkError(f"there is no {page}", tip=TIP)
-    text = out.getvalue().decode("utf-8", "replace")
-    return [urljoin(page, html.unescape(link)) for link in _LINK.findall(text)]
-
-
-def _last(link: str) -> str:
-    return unquote(urlsplit(link).path.rstrip("/").rpartition("/")[2])
+            yield name, file

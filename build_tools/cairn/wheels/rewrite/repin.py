@@ -15,8 +15,10 @@ from cairn.wheels.metadata import device_names, rocm_version, wheel_info
 
 _EXACT = ("==", "===")
 # An exact pin in the text of a requirement, so that all else of the text stays as it was written; the
-# look-behind excludes `>=`, `!=`, `~=`, and the second half of `===`.
+# look-behind excludes `>=`, `!=`, `~=`, and the second half of `===`. Upstream's stable releases require the
+# SDK by `~=` (ROCm/TheRock, issue 7347), which takes no local version (PEP 440, "Compatible release").
 _PIN = re.compile(r"(?<![<>!~=])(?P<operator>={2,3}\s*)(?P<version>[^\s,;()=]+)")
+_SDK_PIN = re.compile(r"(?<![<>!~=])(?P<operator>(?:={2,3}|~=)\s*)(?P<version>[^\s,;()=]+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,9 +60,9 @@ def is_sdk(distribution: str) -> bool:
 def repinned(requirements: Collection[str], wheel: RenamedWheel) -> dict[str, str]:
     """The requirements that must change, as they are written and as they are to be.
 
-    Exact pins follow: on the ROCm SDK, on wheels that are renamed together, on any other project by a version
-    that names the same ROCm, and between a wheel and its device wheels. All others stay, if what they allow
-    includes the new version.
+    Exact pins follow: on the ROCm SDK (and its `~=`), on wheels that are renamed together, on any other
+    project by a version that names the same ROCm, and between a wheel and its device wheels. All others
+    stay, if what they allow includes the new version.
 
     Raises:
         WheelError: a requirement is malformed, excludes the new version without pinning the old one, or pins
@@ -133,7 +135,8 @@ def _pins(parsed: Requirement) -> Iterator[str]:
 
 def _replaced(parsed: Requirement, text: str, specifier: str, wheel: RenamedWheel) -> str:
     head, mark, tail = text.partition(";")
-    new = _PIN.sub(lambda match: match["operator"] + specifier, head) + mark + tail
+    pin = _SDK_PIN if is_sdk(canonicalize_name(parsed.name)) and "+" not in specifier else _PIN
+    new = pin.sub(lambda match: match["operator"] + specifier, head) + mark + tail
     if new == text or not wheel_info.requirement(new).specifier.contains(specifier, prereleases=True):
         raise WheelError(
             f"{wheel.file_name} requires {text}, which excludes {parsed.name} {specifier}",

@@ -196,12 +196,28 @@ def test_the_rocm_part_alone_changes(
 
 
 @pytest.mark.parametrize(
+    ("rocm", "expected"),
+    [
+        ("7.10.2", "rocm[libraries]~=7.10.1"),  # as it is, since it allows that
+        ("7.11.0", "rocm[libraries]~=7.11.0"),
+        ("7.12.0a20261128", "rocm[libraries]~=7.12.0a20261128"),
+    ],
+)
+def test_a_compatible_release_of_the_sdk_stays_one(
+    make_wheel: MakeWheel, tmp_path: Path, rocm: str, expected: str
+) -> None:
+    wheel = make_wheel(version="2.9.0+rocm7.10.1", requires=["rocm[libraries]~=7.10.1"])
+    (change,) = set_versions([wheel], NewVersion(rocm_version=rocm), tmp_path / "out")
+    assert requires(change.target) == [expected]
+
+
+@pytest.mark.parametrize(
     ("properties", "match"),
     [
         ({"version": "2.9.0+cpu"}, "a different kind of build"),
         ({"version": "2.9.0+fat.rocm7.9.0"}, "carries ROCm 7.9.0 itself"),
         ({"requires": ["rocm[libraries]<7.10"]}, "which excludes rocm 7.10.0"),
-        ({"requires": ["rocm-sdk-core~=7.9.0"]}, "which excludes rocm-sdk-core 7.10.0"),
+        ({"requires": ["rocm-sdk-core~=7.9.0,<7.10"]}, "which excludes rocm-sdk-core 7.10.0"),
         ({"requires": ["rocm==7.9.0,<7.10"]}, "which excludes rocm 7.10.0"),
         ({"version": "1.0+rocm7.9.0", "requires": ["triton==3.5+rocm7.8.0"]}, "is of ROCm 7.9.0"),
         ({"files": {"demo/_rocm_init.py": b"f(check_version=VERSION)"}}, "not written out"),

@@ -1,0 +1,315 @@
+"""Choose a set of an index that AMD publishes: host wheels, and device wheels of a GPU, of one ROCm build.
+
+Such an index lists no sets, and no tests: what belongs together is in the versions (`2.14.0+rocm10.1.0`) and
+in the requirements of the wheels. An extra of torch names two wheels, that of the target and, for AOTriton's
+images, that of a family; torchaudio has none (ROCm/TheRock, issue 6223, and the pages of
+https://stable.repo.amd.com/rocm/whl-next/, as seen in 2026-10).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from cairn import simple_index, targets
+from cairn.errors import CairnError, NetworkError, PrerequisiteError, WheelError
+from cairn.output import wording
+from cairn.release.index.generation import version_of
+from cairn.release.pages.targets_file import Choice, Machine, Offer, Pick
+from cairn.release.publish.compatibility import Platform
+from cairn.simple_index import IndexFile
+from cairn.wheels.metadata import device_names, fields, rocm_version, wheel_info
+
+PROJECTS = ("torch", "torchvision", "torchaudio")
+_PREFIX = "amd-"  # of device wheels
+_TOLD = 3  # newer versions that are passed over
+
+
+class _Needs(NamedTuple):
+    """What the METADATA of a wheel says: its requirements, and the names of its extras (PEP 685)."""
+
+    requires: tuple[Requirement, ...]
+    extras: frozenset[str]
+
+
+class _LackError(Exception):
+    """Something that a set needs and the index does not have."""
+
+
+class _Set(NamedTuple):
+    packages: tuple[str, ...]
+    versions: Mapping[str, str]
+    rocm: str
+    notes: tuple[str, ...]
+
+
+class _Index:
+    """The pages of an index, each read once, as far as they are for a Python and platform."""
+
+    def __init__(self, url: str, place: Platform) -> None:
+        self.url, self.place = url, place
+
+    @functools.cache  # noqa: B019 - it lives as long as its index
+    def every(self, project: str) -> tuple[IndexFile, ...]:
+        return simple_index.files(self.url, project)
+
+    @functools.cache  # noqa: B019
+    def versions(self, project: str) -> Mapping[Version, IndexFile]:
+        """The files that can be installed, by version; wheels count before sdists."""
+        by_version: dict[Version, IndexFile] = {}
+        for file in sorted(self.every(project), key=lambda file: file.name.endswith(".whl")):
+            try:
+                if not file.yanked and self.place.takes(file.name, file.requires_python):
+                    by_version[Version(version_of(file.name))] = file
+            except (CairnError, ValueError):
+                continue  # no file of a distribution
+        return by_version
+
+    @functools.cache  # noqa: B019
+    def needs(self, file: IndexFile) -> _Needs | None:
+        """What a wheel says of itself; None where only its download would tell."""
+        if (data := simple_index.metadata(file)) is None:
+            return None
+        raw = fields.core_metadata(data, name=file.name)
+        return _Needs(
+            tuple(map(wheel_info.requirement, raw.get("requires_dist", ()))),
+            frozenset(canonicalize_name(name) for name in raw.get("provides_extra", ())),
+        )
+
+    def serves(self, gpu: str) -> bool:
+        """Whether there is code of torch for a GPU."""
+        return bool(self.versions(f"{_PREFIX}torch-{device_names.extra_of(gpu)}"))
+
+
+def is_upstream(index_url: str) -> bool:
+    """Whether an index has torch, but not Cairn's list of sets.
+
+    Raises:
+        NetworkError: it does not answer.
+    """
+    return bool(simple_index.files(index_url, "torch"))
+
+
+def choose(index_url: str, machine: Machine, *, stream: str | None = None) -> Choice:
+    """Choose the newest whole set of an index for the GPUs of a machine.
+
+    Args:
+        index_url: the index.
+        machine: what to install on; it has a GPU.
+        stream: which of AMD's streams it is; None for an index that the user named.
+
+    Raises:
+        PrerequisiteError: there is none; the tip says which stream has one, or what the index has.
+        NetworkError: the index does not answer.
+    """
+    index = _Index(index_url, Platform(python=machine.python, tag=machine.platform))
+    if not index.versions("torch"):
+        raise _nothing_for_place(index, machine)
+    discrete = targets.discrete(machine.gpus)
+    warnings = []
+    if left := [name for name in machine.gpus if name not in discrete]:
+        warnings.append(f"left out, as graphics of the processor: {', '.join(left)}; --gpu installs for it")
+    served = tuple(gpu for gpu in discrete if index.serves(gpu))
+    if not served:
+        raise _nothing_for_gpus(index, discrete, machine, stream)
+    if missing := [gpu for gpu in discrete if gpu not in served]:
+        usable = ",".join(str(i) for i, name in enumerate(machine.gpus) if name in served)
+        warnings.append(
+            f"{index_url} has nothing for {' and '.join(missing)}: "
+            f"hide it from programs with ROCR_VISIBLE_DEVICES={usable}"
+        )
+    chosen, passed_over = _newest(index, served)
+    warnings += [f"passed over: {text}" for text in passed_over[:_TOLD]]
+    if len(passed_over) > _TOLD:
+        warnings.append(f"passed over: {len(passed_over) - _TOLD} older versions more")
+    offer = Offer(
+        index=index_url,
+        index_url=index_url,
+        family=targets.family_of(served),
+        line="",
+        python=machine.python,
+        platform=machine.platform,
+        packages=chosen.packages,
+        versions=chosen.versions,
+        set_id="",
+        added="",
+    )
+    untested = "; ".join((f"{index_url} does not say what was tested on which GPU", *chosen.notes))
+    return Choice(picks=(Pick(targets=served, offer=offer, untested=untested),), warnings=tuple(warnings))
+
+
+def _newest(index: _Index, gpus: Sequence[str]) -> tuple[_Set, list[str]]:
+    """The first whole set, newest ROCm first and then newest torch; and why newer ones are passed over."""
+    by_age = sorted(
+        (
+            (Version(rocm), version, rocm)
+            for version in index.versions("torch")
+            if (rocm := _rocm_of(version))
+        ),
+        reverse=True,
+    )
+    passed_over: list[str] = []
+    for _, version, rocm in by_age:
+        try:
+            return _whole(index, version, rocm, gpus), passed_over
+        except _LackError as lack:
+            passed_over.append(f"torch {version}: {lack}")
+    reasons = passed_over or [
+        f"no torch of it names a ROCm version: {', '.join(map(str, index.versions('torch')))}"
+    ]
+    raise PrerequisiteError(
+        f"{index.url} has no whole set for {' and '.join(gpus)}: {reasons[0]}",
+        tip="its publisher may be at work: try again later, or another stream"
+        + (f"; older ones lack something, too: {'; '.join(reasons[1:_TOLD])}" if reasons[1:] else ""),
+    )
+
+
+def _whole(index: _Index, version: Version, rocm: str, gpus: Sequence[str]) -> _Set:
+    """The set of a torch, if all that it needs of ROCm and its siblings is there."""
+    lead = index.versions("torch")[version]
+    chosen = {"torch": lead}
+    for project in PROJECTS[1:]:
+        chosen[project] = _sibling(index, project, version, rocm)
+    words, unhashed, unread = [], [], []
+    for project, file in chosen.items():
+        extras = _extras(index, project, file, gpus)
+        of_it = f"[{','.join(extras)}]" if extras else ""
+        words.append(f"{project}{of_it}=={version_of(file.name)}")
+        unread += [file.name] if index.needs(file) is None else []
+        wheels = [file, *_required(index, file, extras, Version(version_of(file.name)))]
+        unhashed += [wheel.name for wheel in wheels if wheel.sha256 is None]
+    if pin := _rocm_pin(index, lead, rocm):
+        words.append(pin)
+    notes = []
+    if unhashed:
+        notes.append(f"it gives no hash of {wording.some(unhashed, shown=2)}: unverified")
+    if unread:
+        notes.append(
+            f"it shows no requirements of {wording.some(unread, shown=2)}: the installer may find more"
+        )
+    return _Set(
+        packages=tuple(words),
+        versions={project: version_of(file.name) for project, file in chosen.items()},
+        rocm=rocm,
+        notes=tuple(notes),
+    )
+
+
+def _sibling(index: _Index, project: str, torch: Version, rocm: str) -> IndexFile:
+    """The newest file of a project of the same ROCm build that goes with a torch."""
+    of_build = sorted((v for v in index.versions(project) if _rocm_of(v) == rocm), reverse=True)
+    newest_torch = max(v for v in index.versions("torch") if _rocm_of(v) == rocm)
+    for version in of_build:
+        needs = index.needs(file := index.versions(project)[version])
+        if needs is None:  # the newest go together, and of others nobody can tell
+            if torch == newest_torch and version == of_build[0]:
+                return file
+            continue
+        pins = [need.specifier for need in needs.requires if canonicalize_name(need.name) == "torch"]
+        if all(pin.contains(torch, prereleases=True) for pin in pins):
+            return file
+    rest = f", and has {wording.some([str(v) for v in of_build], shown=3)}" if of_build else ""
+    raise _LackError(f"the index has no {project} of ROCm {rocm} for it{rest}")
+
+
+def _extras(index: _Index, project: str, file: IndexFile, gpus: Sequence[str]) -> tuple[str, ...]:
+    """The extras of a wheel that bring the code for some GPUs; none if it was not split."""
+    version, needs = Version(version_of(file.name)), index.needs(file)
+    extras = [device_names.extra_of(gpu) for gpu in gpus]
+    of_devices = {extra for extra in extras if version in index.versions(f"{_PREFIX}{project}-{extra}")}
+    has = of_devices if needs is None else needs.extras.intersection(extras)
+    is_split = bool(has) or project == "torch"
+    if needs is not None:
+        is_split |= any(extra.startswith("device-") for extra in needs.extras)
+    if not is_split:
+        return ()
+    if lacking := [extra for extra in extras if extra not in has]:
+        raise _LackError(f"{file.name} has no code for {lacking[0].removeprefix('device-')}")
+    return tuple(extras)
+
+
+def _required(index: _Index, file: IndexFile, extras: Sequence[str], version: Version) -> Iterator[IndexFile]:
+    """The wheels of ROCm and of device code that a wheel requires with some extras."""
+    needs = index.needs(file)
+    if needs is None:
+        project = canonicalize_name(file.name.partition("-")[0])
+        for extra in extras:
+            if (device := index.versions(f"{_PREFIX}{project}-{extra}").get(version)) is None:
+                raise _LackError(f"the index has no {_PREFIX}{project}-{extra} {version}")
+            yield device
+        return
+    markers = index.place.markers()
+    for need in needs.requires:
+        name = canonicalize_name(need.name)
+        if (
+            not name.startswith("rocm")
+            and device_names.processor_of(name, file.name.partition("-")[0]) is None
+        ):
+            continue  # what others publish need not be here
+        if need.marker is not None and not any(
+            need.marker.evaluate({**markers, "extra": extra}) for extra in ("", *extras)
+        ):
+            continue
+        fitting = [v for v in index.versions(name) if need.specifier.contains(v, prereleases=True)]
+        if not fitting:
+            raise _LackError(f"the index has no {name}{need.specifier}, which {file.name} requires")
+        yield index.versions(name)[max(fitting)]
+
+
+def _rocm_pin(index: _Index, torch: IndexFile, rocm: str) -> str | None:
+    """A requirement that keeps the SDK at one build, where a torch allows several (`rocm~=10.1.0`)."""
+    needs = index.needs(torch)
+    pins = [need.specifier for need in needs.requires if need.name == "rocm"] if needs else []
+    if not pins or Version(rocm) not in index.versions("rocm"):
+        return None
+    return f"rocm=={rocm}" if all(pin.contains(rocm, prereleases=True) for pin in pins) else None
+
+
+def _rocm_of(version: Version) -> str | None:
+    try:
+        return rocm_version.rocm_version_of(str(version))
+    except WheelError:
+        return None
+
+
+def _nothing_for_place(index: _Index, machine: Machine) -> PrerequisiteError:
+    if not (every := index.every("torch")):
+        return PrerequisiteError(f"{index.url} has no torch", tip="name an index that has: --index-url URL")
+    tags = sorted({"-".join(file.name.removesuffix(".whl").split("-")[-3:]) for file in every})
+    return PrerequisiteError(
+        f"{index.url} has no torch for {machine}", tip=f"it has {wording.some(tags)}: take such a Python"
+    )
+
+
+def _nothing_for_gpus(
+    index: _Index, gpus: Sequence[str], machine: Machine, stream: str | None
+) -> PrerequisiteError:
+    names = " and ".join(gpus)
+    if stream is None:
+        prefix = f"{_PREFIX}torch-device-"
+        listed = [
+            name.removeprefix(prefix) for name in simple_index.projects(index.url) if name.startswith(prefix)
+        ]
+        known = targets.in_order(name for name in listed if name in targets.known_targets())
+        tip = f"it has code for {', '.join(known)}" if known else "it lists no code for any GPU"
+        return PrerequisiteError(f"{index.url} has no torch with code for {names}", tip=tip)
+    have, silent = [], []
+    for name, url in targets.upstream_streams().items():
+        if name != stream:
+            try:
+                served = any(map(_Index(url, index.place).serves, gpus))
+            except NetworkError:
+                silent.append(name)
+            else:
+                have += [name] if served else []
+    tip = f"the stream {' and '.join(have)} has: --stream {have[0]}" if have else "no other stream has"
+    if silent:
+        tip += f"; {' and '.join(silent)} did not answer"
+    return PrerequisiteError(
+        f"AMD's stream {stream} ({index.url}) has nothing for {names} on {machine}", tip=tip
+    )

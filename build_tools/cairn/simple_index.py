@@ -1,0 +1,134 @@
+"""Reading the pages of a package index (PEP 503): which projects it has, and which files a project has.
+
+The pages need not lie where they are asked for: the root of AMD's index only routes. Links count from the
+`<base href>` of a page, else from where redirections end. A hash, a sidecar with the metadata (PEP 658, 714),
+and the `data-` attributes may be there or not.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+
+from cairn import web
+from cairn.errors import NetworkError
+from cairn.package_index import TIP
+
+# The end of a tag is optional, so that nothing is looked at twice: a page is as long as its server likes.
+_TAG = re.compile(r"<(a|base)(?=\s)((?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*+)(>?)", re.IGNORECASE)
+_ATTRIBUTE = re.compile(
+    r"([a-z][a-z0-9-]*+)(?:\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'>]++)))?", re.IGNORECASE
+)
+_SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
+_PAGE = 1 << 24  # bytes of a page, the rest of which is left
+_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexFile:
+    """A file on the page of a project.
+
+    Attributes:
+        name: its file name.
+        url: where it is, without a fragment.
+        sha256: of its bytes; None where the page does not say.
+        requires_python: the Pythons it is for, or None.
+        has_metadata: its METADATA can be had by itself, at `url` and `.metadata`.
+        yanked: only who asks for exactly this version should get it (PEP 592).
+    """
+
+    name: str
+    url: str
+    sha256: str | None
+    requires_python: str | None = None
+    has_metadata: bool = False
+    yanked: bool = False
+
+
+def root(index_url: str) -> str:
+    """Return the address of an index, which may be a path, with a slash at its end."""
+    place = index_url if "://" in index_url else Path(index_url).absolute().as_uri()
+    return f"{place.rstrip('/')}/"
+
+
+def projects(index_url: str) -> tuple[str, ...]:
+    """Return the names of the projects that an index lists; none where its root is no page (404).
+
+    Raises:
+        NetworkError: it does not answer.
+    """
+    links = _links(root(index_url), may_lack=True)
+    return tuple(dict.fromkeys(_last(link) for link, _ in links))
+
+
+def files(index_url: str, project: str, *, may_lack: bool = True) -> tuple[IndexFile, ...]:
+    """Return the files of a project; none where the index has no page of it and `may_lack` one (404).
+
+    Raises:
+        NetworkError: the index does not answer.
+    """
+    return tuple(
+        IndexFile(
+            name=_last(link),
+            url=urldefrag(link).url,
+            sha256=match[1] if (match := _SHA256.fullmatch(urldefrag(link).fragment)) else None,
+            requires_python=values.get("data-requires-python") or None,
+            has_metadata=any(
+                values.get(name, "false") != "false"
+                for name in ("data-core-metadata", "data-dist-info-metadata")
+            ),
+            yanked="data-yanked" in values,
+        )
+        for link, values in _links(f"{root(index_url)}{project}/", may_lack=may_lack)
+    )
+
+
+def metadata(file: IndexFile) -> bytes | None:
+    """Return a wheel's METADATA by the sidecar of its page; None where there is none.
+
+    Raises:
+        NetworkError: the index does not answer.
+    """
+    out = io.BytesIO()
+    is_there = file.has_metadata and web.read(
+        f"{file.url}.metadata", out=out, most=_PAGE, timeout=_SECONDS, tip=TIP
+    )
+    return out.getvalue() if is_there else None
+
+
+def _links(page: str, *, may_lack: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The links of a page with the attributes of each."""
+    out = io.BytesIO()
+    whole = f"{page}index.html" if page.startswith("file:") else page
+    base = web.read(whole, out=out, most=_PAGE, timeout=_SECONDS, tip=TIP)
+    if not base:
+        if may_lack:
+            return
+        raise NetworkError(f"there is no {page}", tip=TIP)
+    tags = [
+        (match[1].lower(), _attributes(match[2]))
+        for match in _TAG.finditer(out.getvalue().decode("utf-8", "replace"))
+        if match[3]
+    ]
+    named = next((values["href"] for tag, values in tags if tag == "base" and "href" in values), "")
+    base = urljoin(base, named)
+    for tag, values in tags:
+        if tag == "a" and "href" in values:
+            yield urljoin(base, values["href"]), values
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """The attributes of a tag; of two of one name the first counts, as in HTML."""
+    values: dict[str, str] = {}
+    for match in _ATTRIBUTE.finditer(text):
+        values.setdefault(match[1].lower(), html.unescape(match[2] or match[3] or match[4] or ""))
+    return values
+
+
+def _last(link: str) -> str:
+    return unquote(urlsplit(link).path.rstrip("/").rpartition("/")[2])

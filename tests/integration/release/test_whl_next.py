@@ -1,0 +1,221 @@
+"""An index in the shape of AMD's present ones, which lists no sets: what is installed and locked of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cairn import targets, venv
+from cairn.errors import NetworkError
+from cairn.release.publish import sdk_index
+from cairn.release.publish.compatibility import Platform
+from helpers.hardware import RX7900, kernel_nodes
+from helpers.program import Cairn
+from helpers.whl_next import NEWEST, OLDER_ROCM, OLDER_TORCH, WhlNext
+
+SET = "torch[device-gfx1100]==2.14.0+rocm10.1.0", "torchvision[device-gfx1100]==0.29.0a0+rocm10.1.0"
+AUDIO, ROCM = "torchaudio==2.11.0.3+rocm10.1.0", "rocm==10.1.0"
+OLDER = (
+    "torch[device-gfx1100]==2.13.0+rocm10.0.0",
+    "torchvision[device-gfx1100]==0.28.0+rocm10.0.0",
+    "torchaudio==2.11.0.2+rocm10.0.0",
+    "rocm==10.0.0",
+)
+TORCH = """\
+VERSION = __version__ = "{version}"
+class ones:
+    def __init__(self, *size, device): pass
+    def __matmul__(self, other): return self
+    def sum(self): return 512.0**3
+class cuda:
+    is_available = device_count = staticmethod(lambda: 1)
+    def get_device_properties(index):
+        class Properties: name = "RX 7900 XTX"; gcnArchName = "gfx1100"
+        return Properties
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of two ROCm builds, the newer with two versions of torch."""
+    folder = tmp_path_factory.mktemp("whl-next")
+    for release in (NEWEST, OLDER_TORCH, OLDER_ROCM):
+        WhlNext(folder).add(release, ("gfx942", "gfx1100", "gfx1201"), torch=TORCH)
+    return folder
+
+
+@pytest.fixture
+def index(files: Path, tmp_path: Path) -> Iterator[WhlNext]:
+    """The index, for the test to change."""
+    with WhlNext(shutil.copytree(files, tmp_path / "whl-next")).serving() as served:
+        yield served
+
+
+def choices(cairn: Cairn, index: WhlNext, *words: str) -> tuple[tuple[str, ...], str, list[str]]:
+    """What `cairn install` would install, what it could not know, and its warnings."""
+    found = cairn.json("install", "--dry-run", "--index-url", index.url, "--gpu", "gfx1100", *words)
+    (choice,) = found["choices"]
+    return tuple(choice["packages"]), choice["untested"], found["warnings"]
+
+
+def test_one_set_of_the_newest_build_is_taken_by_exact_versions(cairn: Cairn, index: WhlNext) -> None:
+    packages, untested, warnings = choices(cairn, index)
+    assert packages == (*SET, AUDIO, ROCM)
+    assert untested.startswith(
+        f"{index.url} does not say what was tested on which GPU; it gives no hash of torch-2.14"
+    )
+    assert untested.endswith("unverified")
+    assert warnings == []
+    index.hashed = True
+    assert choices(cairn, index)[1] == f"{index.url} does not say what was tested on which GPU"
+
+
+def test_several_gpus_get_their_code_in_one_environment(cairn: Cairn, index: WhlNext, tmp_path: Path) -> None:
+    nodes = kernel_nodes(tmp_path / "nodes", 110000, 120001, 100306)
+    out, err = cairn("install", "--dry-run", "--index-url", index.url, "--topology-dir", nodes)
+    assert '"torch[device-gfx1100,device-gfx1201]==2.14.0+rocm10.1.0"' in out
+    assert "left out, as graphics of the processor: gfx1036" in err
+
+
+@pytest.mark.parametrize(
+    ("hidden", "packages", "why"),
+    [
+        # Two ROCm builds side by side, and the newer one is not whole.
+        (["torchvision-0.29", "torchvision-0.28.0+rocm10.1"], OLDER, "no torchvision of ROCm 10.1.0 for it"),
+        (
+            ["amd_torch_device_gfx110x-2.14", "amd_torch_device_gfx110x-2.13.0+rocm10.1"],
+            OLDER,
+            "amd-torch-device-gfx110x==",
+        ),
+        (
+            ["amd_torch_device_gfx1100-2.14", "amd_torch_device_gfx1100-2.13.0+rocm10.1"],
+            OLDER,
+            "amd-torch-device-gfx1100==",
+        ),
+        (["rocm_bootstrap", "torchaudio-2.11.0.3"], (), "no rocm-bootstrap"),
+        # A torchvision of another torch does not make a set with the newest one.
+        (
+            ["torchvision-0.29"],
+            (
+                SET[0].replace("2.14.0", "2.13.0"),
+                SET[1].replace("0.29.0a0", "0.28.0"),
+                AUDIO[:-12] + "2+rocm10.1.0",
+                ROCM,
+            ),
+            "no torchvision of ROCm 10.1.0 for it, and has 0.28.0+rocm10.1.0",
+        ),
+        # Yesterday's files are gone.
+        (
+            ["torch-2.14", "torchvision-0.29"],
+            (
+                SET[0].replace("2.14.0", "2.13.0"),
+                SET[1].replace("0.29.0a0", "0.28.0"),
+                AUDIO[:-12] + "2+rocm10.1.0",
+                ROCM,
+            ),
+            "",
+        ),
+    ],
+)
+def test_a_set_that_is_not_whole_is_passed_over_and_named(
+    cairn: Cairn, index: WhlNext, hidden: list[str], packages: tuple[str, ...], why: str
+) -> None:
+    index.hidden = hidden
+    if not packages:
+        _, err = cairn("install", "--dry-run", "--index-url", index.url, "--gpu", "gfx1100", code=3)
+        assert "has no whole set for gfx1100" in err
+        assert why in err
+        return
+    taken, _, warnings = choices(cairn, index)
+    assert taken == packages
+    assert [why in text for text in warnings[:1]] == ([True] if why else [])
+
+
+def test_requirements_that_cannot_be_read_are_told(cairn: Cairn, index: WhlNext) -> None:
+    index.sidecars = False
+    packages, untested, _ = choices(cairn, index)
+    assert packages == (*SET, AUDIO)
+    assert "it shows no requirements of torch-2.14.0" in untested
+    # Of an older torch nobody can tell then which torchvision goes with it.
+    index.hidden = ["torchvision-0.29"]
+    assert choices(cairn, index)[0][0] == "torch[device-gfx1100]==2.14.0+rocm10.1.0"
+
+
+def test_what_was_announced_is_installed(cairn: Cairn, index: WhlNext, tmp_path: Path) -> None:
+    environment = venv.create(tmp_path / "environment")
+    nodes = kernel_nodes(tmp_path / "nodes", RX7900)
+    out, _ = cairn(
+        "install", "--index-url", index.url, "--topology-dir", nodes, "--python", environment.python,
+        "--installer", "uv",
+    )  # fmt: skip
+    assert "it works: torch 2.14.0+rocm10.1.0 has multiplied matrices on RX 7900 XTX (gfx1100)" in out
+    command = [venv.uv_program(), "pip", "freeze", "--python", environment.python]
+    frozen = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    assert {
+        *("torch==2.14.0+rocm10.1.0", "torchvision==0.29.0a0+rocm10.1.0", AUDIO, ROCM),
+        *("amd-torch-device-gfx1100==2.14.0+rocm10.1.0", "amd-torch-device-gfx110x==2.14.0+rocm10.1.0"),
+        *("amd-torchvision-device-gfx1100==0.29.0a0+rocm10.1.0", "rocm-bootstrap==10.1.0"),
+    } <= set(frozen)
+
+
+def test_a_gpu_that_the_index_lacks(cairn: Cairn, index: WhlNext) -> None:
+    _, err = cairn("install", "--dry-run", "--index-url", index.url, "--gpu", "gfx900", code=3)
+    assert "has no torch with code for gfx900" in err
+    assert "it has code for gfx942, gfx1100, gfx1201" in err
+    _, err = cairn("install", "--dry-run", "--index-url", index.url, "--gpu", "cpu", code=3)
+    assert "no GPU is named" in err
+
+
+@pytest.fixture
+def streams(index: WhlNext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[WhlNext]:
+    """AMD's streams by other addresses: stable is `index`, nightly has more, rc and dev do not answer."""
+    nightly = WhlNext(tmp_path / "nightly")
+    nightly.add(NEWEST._replace(rocm="10.2.0a20261101", torch="2.15.0a0"), ("gfx900", "gfx1100"))
+    with nightly.serving():
+        silent = "http://127.0.0.1:9/"
+        addresses = {"stable": index.url, "nightly": nightly.url, "rc": silent, "dev": silent}
+        monkeypatch.setattr(targets, "upstream_streams", lambda: addresses)
+        yield nightly
+
+
+def test_the_stable_stream_is_the_default_and_says_which_other_has_more(
+    cairn: Cairn, streams: WhlNext
+) -> None:
+    out, _ = cairn("install", "--dry-run", "--gpu", "gfx1100")
+    assert out.splitlines()[0].endswith(f'"{SET[0]}" "{SET[1]}" {AUDIO} {ROCM}')
+    out, _ = cairn("install", "--dry-run", "--gpu", "gfx1100", "--stream", "nightly")
+    assert f"{streams.url} " in out
+    assert '"torch[device-gfx1100]==2.15.0a0+rocm10.2.0a20261101"' in out
+    _, err = cairn("install", "--dry-run", "--gpu", "gfx900", code=3)
+    assert "AMD's stream stable" in err
+    assert "the stream nightly has: --stream nightly; rc and dev did not answer" in err
+    _, err = cairn("install", "--dry-run", "--gpu", "gfx1100", "--stream", "rc", code=5)
+    assert "cannot read http://127.0.0.1:9/torch/: Connection refused" in err
+
+
+def test_an_index_that_does_not_answer_is_told_as_that(cairn: Cairn, index: WhlNext) -> None:
+    index.down = True
+    _, err = cairn("install", "--dry-run", "--index-url", index.url, "--gpu", "gfx1100", code=5)
+    assert re.search(r"cannot read http\S+: it answers 503", err)
+
+
+def test_the_sdk_of_the_index_is_offered_and_what_it_dropped_is_named(index: WhlNext, tmp_path: Path) -> None:
+    offered = sdk_index.offered(index.url)
+    assert {f"rocm-{version}-py3-none-any.whl" for version in ("10.0.0", "10.1.0")} <= offered.keys()
+    assert all(file.url.startswith(f"{index.address}/rocm/core/whl-next/rocm") for file in offered.values())
+    place = Platform.here()
+    assert sdk_index.lacking(index.url, "10.1.0", place=place, families=("gfx110X-all",)) == ()
+    index.hidden = ["rocm-10.1.0"]
+    assert sdk_index.lacking(index.url, "10.1.0", place=place, families=()) == ("rocm",)
+    with pytest.raises(NetworkError, match=r"has no rocm-10\.1\.0\S* any more; it has ROCm 10\.0\.0"):
+        sdk_index.fetch_installed(
+            index.url, {"rocm-10.1.0-py3-none-any.whl": "0" * 64}, tmp_path / "fetched", tip="look"
+        )
+    index.down = True
+    with pytest.raises(NetworkError, match="503"):
+        sdk_index.lacking(index.url, "10.1.0", place=place, families=())

@@ -1,0 +1,55 @@
+"""The page of a project in a package index: links, hashes, and attributes (PEP 503, 592, 658, 714)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cairn import simple_index
+from cairn.simple_index import IndexFile
+
+NAME = "a-1-py3-none-any.whl"
+SHA256 = "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (f'<a href="{NAME}">', {}),
+        (f'<a href="{NAME}#sha256={SHA256}">', {"sha256": SHA256}),
+        (f'<a href="{NAME}#md5=1">', {}),
+        (f"<A HREF={NAME}>", {}),
+        (f'<a data-requires-python=">=3.8" href="{NAME}">', {"requires_python": ">=3.8"}),
+        (f'<a href="{NAME}" data-requires-python="&gt;=3.8">', {"requires_python": ">=3.8"}),
+        (f'<a href="{NAME}" data-core-metadata="sha256={SHA256}">', {"has_metadata": True}),
+        (f'<a href="{NAME}" data-dist-info-metadata="false">', {}),
+        (f'<a href="{NAME}" data-yanked>', {"yanked": True}),
+        # Of two attributes of one name the first counts (HTML, "duplicate-attribute").
+        (f'<a href="{NAME}" href="other">', {}),
+    ],
+)
+def test_a_link_has_what_its_page_says(tmp_path: Path, text: str, fields: dict[str, str]) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "index.html").write_text(f"<!-- <a> --><abbr>{text}{NAME}</a>", encoding="utf-8")
+    url = (tmp_path / "a" / NAME).as_uri()
+    (file,) = simple_index.files(str(tmp_path), "a")
+    assert file == IndexFile(**{"name": NAME, "url": url, "sha256": None, **fields})  # type: ignore[arg-type]
+
+
+def test_links_count_from_the_base_of_a_page(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text('<a href="a/">a</a><a href="b/">b</a>', encoding="utf-8")
+    assert simple_index.projects(str(tmp_path)) == ("a", "b")
+    (tmp_path / "a").mkdir()
+    text = f'<head><base href="https://example.org/x/"></head><a href="{NAME}">'
+    (tmp_path / "a" / "index.html").write_text(text, encoding="utf-8")
+    assert [file.url for file in simple_index.files(str(tmp_path), "a")] == [f"https://example.org/x/{NAME}"]
+    assert simple_index.files(str(tmp_path), "b") == ()
+    assert simple_index.projects(str(tmp_path / "none")) == ()
+
+
+@pytest.mark.parametrize("piece", ["<a ", '<a "', "<a '\"", "<a href=", '<a x="', "<a href='<a \""])
+def test_a_page_that_never_closes_a_tag_is_read_in_time(tmp_path: Path, piece: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "index.html").write_text(piece * 300_000, encoding="utf-8")
+    simple_index.files(str(tmp_path), "a")
