@@ -85,6 +85,13 @@ when it is used. An older Cairn refuses what a newer one wrote, and says so. Wha
 
 {table}"""
 
+WINDOWS = """\
+# Variables of builds on Windows
+
+What `external-builds/pytorch/stack.toml` gives a build for GPUs on Windows, beside what upstream's script
+gives it ({source}). No build ever ran there: [platforms](platforms.md).
+"""
+
 MODULES = """\
 # Every module, in a sentence
 
@@ -112,8 +119,45 @@ def pages() -> Mapping[str, str]:
         written[_schema_file(name)] = json.dumps(datafile.json_schema(cls), indent=2, sort_keys=True) + "\n"
         rows.append((f"[{name}](formats/{_slug(name)}.md)", use))
     written["formats.md"] = GENERATED + FORMATS.format(table=_table("file", rows))
+    facts = Path(__file__).with_name("windows_variables.toml")
+    written["windows-variables.md"] = GENERATED + "".join(_windows(datafile.read_toml(facts)))
     written["modules.md"] = GENERATED + MODULES + "".join(_rooms())
     return written
+
+
+def _windows(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Compare the variables of PyTorch's builds on Windows with upstream's, project by project.
+
+    Args:
+        facts: what windows_variables.toml says.
+
+    Raises:
+        ValueError: a difference has no reason, or a reason no difference.
+    """
+    upstreams, reasons = facts["upstream"], facts["reasons"]
+    pytorch = stack.load(Path(__file__).parents[1] / "external-builds" / "pytorch")
+    source = "TheRock 89553ce, `external-builds/pytorch/build_prod_wheels.py`"
+    yield WINDOWS.format(source=source)
+    used = set()
+    for name in [name for name in upstreams if name != "common"]:
+        project = pytorch.project(name)
+        environments = (pytorch.environment, project.environment)
+        ours = {key: text for each in environments for key, text in each.of("windows", cpu=False).items()}
+        theirs = {**({} if name == "triton" else upstreams["common"]), **upstreams[name]}
+        yield f"\n## {name}\n\n| variable | upstream | Cairn | |\n| --- | --- | --- | --- |\n"
+        for key in sorted(ours.keys() | theirs.keys()):
+            cells = [f"`{each[key]}`" if key in each else "not set" for each in (theirs, ours)]
+            table = next((table for table in (name, "common") if key in reasons.get(table, {})), None)
+            if cells[0] == cells[1]:
+                why = "the same"
+            elif table is None:
+                raise ValueError(f"windows_variables.toml has no reason why {key} of {name} differs")
+            else:
+                used.add((table, key))
+                why = reasons[table][key]
+            yield f"| `{key}` | {' | '.join(map(_cell, cells))} | {why} |\n"
+    if unused := {(table, key) for table in reasons for key in reasons[table]} - used:
+        raise ValueError(f"windows_variables.toml has reasons for what does not differ: {sorted(unused)}")
 
 
 def _rooms() -> Iterator[str]:

@@ -341,3 +341,33 @@ def test_the_quoted_pip_line_is_one_shell_command(trail: Trail) -> None:
     words = shlex.split(trail.answer["pip"])
     assert words[:2] == ["pip", "install"]
     assert words[3].startswith("file:///")
+
+
+def test_upstreams_script_makes_a_fat_wheel_with_the_sdk_of_the_sample(trail: Trail, tmp_path: Path) -> None:
+    """Without one library that torch opens by name: the sample's runtime has no compiler to open."""
+    (torch,) = (wheel for wheel in trail.wheels if wheel.name.startswith("torch-"))
+    sdk = next(trail.work.glob("**/site-packages/_rocm_sdk_core"))
+    script = SAMPLE.with_name("pytorch") / "patch_fat_wheel.py"
+    command = [sys.executable, script, torch, sdk, "--output-path", tmp_path / "fat"]
+    made = subprocess.run(command, env=trail.environment(), capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    assert "lib/libamdhip64.so.6" in made.stdout
+    (fat,) = (tmp_path / "fat").iterdir()
+    python = tmp_path / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-index",
+        fat,
+    ]
+    subprocess.run(install, check=True)
+    code = "import torch, importlib.util as u; print(torch.version.hip, u.find_spec('rocm_sdk'))"
+    done = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"[0-9.]+ None", done.stdout.strip())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
 
-from cairn import files, venv
+from cairn import files, platforms, venv
 from cairn import targets as gpu
 from cairn.build import execution, outputs, plan, preflight, rocm_sdk, variants
 from cairn.build.inputs import variables
@@ -272,17 +272,29 @@ def _cache_name(job: Job) -> str:
 
 
 def features(
-    stack: Stack, targets: Collection[str], projects: Collection[str], chosen: Mapping[str, bool]
+    stack: Stack, targets: Collection[str], checkouts: Mapping[str, Path], chosen: Mapping[str, bool]
 ) -> frozenset[str]:
     """Return the enabled features: chosen by the user, else those that can work according to the stack."""
-    able = {
-        name
-        for name, feature in stack.features.items()
-        if set(feature.needs) <= set(projects) and any(t.startswith(feature.targets) for t in targets)
-    }
+    able = set()
+    for name, feature in stack.features.items():
+        needs, system = feature.needs, platforms.here.stack_section()
+        if system == "windows" and feature.needs_windows is not None:
+            needs = feature.needs_windows
+        if not set(needs) <= set(checkouts) or not any(t.startswith(feature.targets) for t in targets):
+            continue
+        states = (b for b in feature.broken if b.platform == system and b.project in checkouts)
+        if broken := next((b for b in states if _has(checkouts[b.project] / b.file, b.text)), None):
+            if name not in chosen:
+                console.current().info(f"  without {name}: {broken.file} names {broken.text}")
+            continue
+        able.add(name)
     return frozenset(
         (able | {n for n, on in chosen.items() if on}) - {n for n, on in chosen.items() if not on}
     )
+
+
+def _has(path: Path, text: str) -> bool:
+    return path.is_file() and text in path.read_text(encoding="utf-8", errors="replace")
 
 
 def _say_skipped(jobs: Sequence[Job]) -> None:

@@ -20,7 +20,7 @@ from packaging.version import Version
 
 from cairn import targets as gpu
 from cairn import venv
-from cairn.build.inputs import variables
+from cairn.build.inputs import carried, variables
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep
 from cairn.errors import WheelError
@@ -148,7 +148,10 @@ def _edit(wheel: Path, context: Context, output_dir: Path, *, commit: str) -> Pa
         canonicalize_name(Requirement(pin).name): pin for pin in pins if Requirement(pin) not in requirements
     }
     modules = _version_modules(wheel, root_at(context.step.checkout).head() or commit, commit)
-    if version is None and not missing and not modules:
+    with zipfile.ZipFile(wheel) as archive:
+        members = frozenset(archive.namelist())
+    added = carried.missing_members(context.request, project, context.step.checkout, members)
+    if version is None and not missing and not modules and not added:
         return wheel
     present = {canonicalize_name(requirement.name) for requirement in requirements}
     change = rewrite_wheel.Edit(
@@ -156,6 +159,7 @@ def _edit(wheel: Path, context: Context, output_dir: Path, *, commit: str) -> Pa
         replace_requirements={name: pin for name, pin in missing.items() if name in present},
         add_requirements=tuple(pin for name, pin in missing.items() if name not in present),
         replace_files=modules,
+        add_files=added,
     )
     output_dir.mkdir()
     return rewrite_wheel.edit_wheel(wheel, change, output_dir)

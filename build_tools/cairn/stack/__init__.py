@@ -4,6 +4,7 @@
 """
 
 from cairn.stack.model import Budget as Budget
+from cairn.stack.model import Carried as Carried
 from cairn.stack.model import Consumer as Consumer
 from cairn.stack.model import Cost as Cost
 from cairn.stack.model import DeviceWheels as DeviceWheels

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from cairn import datafile
+from cairn import datafile, platforms
 from cairn.errors import UsageError
 from cairn.output import wording
 
@@ -101,6 +101,26 @@ class Download(datafile.Value):
     feature: str | None = None
 
 
+class Carried(datafile.Value):
+    """A file that a wheel must have, and that its build backend may leave out.
+
+    Attributes:
+        path: in the wheel.
+        platform: `linux` or `windows`, on which it counts.
+        variable: names the folder of the machine that has the file; empty for the tree, at `path`.
+        find: a glob over what is in that folder; the name of the file where it is empty.
+        required: the build stops where the variable is not set.
+        feature: it counts where this one of the stack's features is on; everywhere where it is None.
+    """
+
+    path: str
+    platform: Literal["linux", "windows"]
+    variable: str = ""
+    find: str = ""
+    required: bool = False
+    feature: str | None = None
+
+
 class Project(datafile.Value):
     """One upstream repository that becomes one wheel.
 
@@ -113,6 +133,7 @@ class Project(datafile.Value):
         hashtag: default repo hashtag; `{line}` in it is the name of the release line.
         lines: what is different on some lines, by the name of a line or a pattern such as `release/*`. `load`
             puts here, by name, all that `Stack.lines` and the hashtag say of this project.
+        windows: the repository that it comes from on Windows, which torch does not pin.
         pin: where the torch checkout names its commit; None where nothing does.
         hipify: who hipifies it.
         source_dirs: folders of the tree that may hold the build's entry point; the first with one is taken.
@@ -128,6 +149,7 @@ class Project(datafile.Value):
         cmake: values that its CMakeCache.txt must have once CMake has configured; where it has others, the
             build stops. The user's variables of these names (`--build-env`) are taken instead.
         downloads: files that its build would fetch by itself.
+        carries: files that its wheel gets after the build where its backend has left them out.
         empty_dirs: folders of its tree that are made, empty, before it is built: where one is missing its
             build would fetch what belongs there, and makes no use of it.
         needs: names of the projects whose wheels must be installed to build it.
@@ -146,6 +168,7 @@ class Project(datafile.Value):
     origin: Origin
     hashtag: str
     lines: Mapping[str, Line] = msgspec.field(default_factory=dict)
+    windows: Line | None = None
     pin: PinKind | None = None
     hipify: HipifyKind = "none"
     source_dirs: tuple[str, ...] = (".",)
@@ -158,6 +181,7 @@ class Project(datafile.Value):
     config_settings: Mapping[str, str] = msgspec.field(default_factory=dict)
     cmake: Environment = msgspec.field(default_factory=Environment)
     downloads: tuple[Download, ...] = ()
+    carries: tuple[Carried, ...] = ()
     empty_dirs: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
@@ -212,16 +236,36 @@ class DeviceWheels(datafile.Value):
     runtime: str = "7.14"
 
 
+class Broken(datafile.Value):
+    """A state of a tree in which a feature does not work on a platform.
+
+    Attributes:
+        platform: `linux` or `windows`.
+        project: whose tree.
+        file: a file of the tree.
+        text: what the file has in that state.
+    """
+
+    platform: Literal["linux", "windows"]
+    project: str
+    file: str
+    text: str
+
+
 class Feature(datafile.Value):
     """A part of the wheels that is on by default only where it can work.
 
     Attributes:
         needs: projects that must be built too.
+        needs_windows: those on Windows, where they are not the same.
         targets: beginnings of the targets that have it; one match is enough.
+        broken: where it does not work.
     """
 
     needs: tuple[str, ...] = ()
+    needs_windows: tuple[str, ...] | None = None
     targets: tuple[str, ...] = ()
+    broken: tuple[Broken, ...] = ()
 
 
 RecordKind = Literal["smoke", "suite", "compat"]
@@ -448,7 +492,9 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
             )
         projects = []
         for project in self.projects:
-            own = project.lines.get(name, Line())
+            own, pin = project.lines.get(name, Line()), project.pin
+            if project.windows is not None and platforms.here.stack_section() == "windows":
+                own, pin = project.windows, None
             origin, hashtag = own.origin or project.origin, own.hashtag or project.hashtag
-            projects.append(msgspec.structs.replace(project, origin=origin, hashtag=hashtag))
+            projects.append(msgspec.structs.replace(project, origin=origin, hashtag=hashtag, pin=pin))
         return msgspec.structs.replace(self, line=name, projects=tuple(projects))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +14,12 @@ from pathlib import Path
 import pefile
 import pytest
 
+from cairn import files, platforms
+from cairn import stack as stacks
+from cairn.build.inputs import carried
 from cairn.errors import PrerequisiteError, WheelError
 from cairn.formats import pe
+from cairn.platforms import windows
 from cairn.wheels.contents import system_libraries
 from cairn.wheels.fat import build
 from cairn.wheels.fat.recipe import parse_fat_targets
@@ -22,6 +28,7 @@ from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers import act
+from helpers.build import request
 from helpers.installed import copy_checkout
 from helpers.wheels import assert_sound, build_wheel, cairn_wheel, members_of, pip_install
 
@@ -42,6 +49,20 @@ SOURCES = {
     "rocblas.dll": ("int hip(void);\n" + EXPORT + "int blas(void) { return hip(); }", ("amdhip64_7.dll",)),
     "helper.dll": (EXPORT + "int helper(void) { return 1; }", ()),
     "inner.dll": ("int blas(void);\n" + EXPORT + "int inner(void) { return blas(); }", ("rocblas.dll",)),
+    # What torch's library imports, and no build puts into its wheel.
+    "libomp140.x86_64.dll": (EXPORT + "int omp(void) { return 1; }", ()),
+    "uv.dll": (EXPORT + "int uv(void) { return 1; }", ()),
+    "liblzma.dll": (EXPORT + "int lzma(void) { return 1; }", ()),
+    "aotriton_v2.dll": (
+        "int lzma(void);\n" + EXPORT + "int aotriton(void) { return lzma(); }",
+        ("liblzma.dll",),
+    ),
+    "torch_cpu.dll": (
+        "int omp(void);\nint uv(void);\nint aotriton(void);\n"
+        + EXPORT
+        + "int torch(void) { return omp() + uv() + aotriton(); }",
+        ("libomp140.x86_64.dll", "uv.dll", "aotriton_v2.dll"),
+    ),
     "ext.pyd": (
         "int inner(void);\nint helper(void);\nint __stdcall GetTickCount(void);\n"
         + EXPORT
@@ -170,6 +191,59 @@ def test_repaired_made_fat_and_verified(wheel: Path, dlls: Path, rocm: Path, tmp
     assert "rocm_sdk" not in module
     assert "add_dll_directory" in module
     assert "'amdhip64_7.dll'" in module
+
+
+def test_a_torch_gets_the_dlls_that_its_build_leaves_out(
+    dlls: Path, pack: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = stacks.load(Path(__file__).parents[3] / "external-builds" / "pytorch").project("torch")
+    build_request = dataclasses.replace(
+        request(tmp_path / "trees", {}), features=frozenset({"flash_attention"})
+    )
+    tree, redist, libuv = tmp_path / "tree", tmp_path / "VC/14.44.35112", tmp_path / "libuv"
+    for folder, names in (
+        (tree / "torch/lib", ("aotriton_v2.dll", "liblzma.dll")),
+        (redist / "debug_nonredist/x64/Microsoft.VC143.OpenMP.LLVM", ("libomp140.x86_64.dll",)),
+        (libuv / "bin", ("uv.dll",)),
+    ):
+        folder.mkdir(parents=True)
+        for name in names:
+            shutil.copy(dlls / name, folder / name)
+    library = (dlls / "torch_cpu.dll").read_bytes()
+    built = pack({"torch/__init__.py": b"", "torch/lib/torch_cpu.dll": library}, tag=TAG)
+    assert carried.missing_members(build_request, torch, tree, members_of(built)) == {}  # for Linux
+    monkeypatch.setattr(platforms, "here", windows)
+    monkeypatch.delenv("VCToolsRedistDir", raising=False)
+    with pytest.raises(PrerequisiteError, match=r"libomp140\.x86_64\.dll, which VCToolsRedistDir .* not set"):
+        carried.digests(build_request, torch)
+    monkeypatch.setenv("VCToolsRedistDir", str(redist))
+    assert carried.digests(build_request, torch).keys() == {"torch/lib/libomp140.x86_64.dll"}
+    monkeypatch.setenv("libuv_ROOT", str(tree))
+    with pytest.raises(PrerequisiteError, match=r"uv\.dll, which libuv_ROOT leads to; .*tree has none"):
+        carried.digests(build_request, torch)
+    monkeypatch.setenv("libuv_ROOT", str(libuv))
+    digest = files.sha256_of(dlls / "uv.dll")
+    assert carried.digests(build_request, torch)["torch/lib/uv.dll"] == digest
+    added = carried.missing_members(build_request, torch, tree, members_of(built))
+    # A backend that packs them is left alone, and without flash attention AOTriton's are not looked for.
+    packed = {*members_of(built), "torch/lib/liblzma.dll"}
+    assert carried.missing_members(build_request, torch, tree, packed).keys() == added.keys() - packed
+    without = dataclasses.replace(build_request, features=frozenset())
+    assert len(carried.missing_members(without, torch, tree, members_of(built))) == 2
+    monkeypatch.undo()  # a wheel is judged by its own platform
+    with pytest.raises(WheelError, match=r"aotriton_v2\.dll|libomp140|uv\.dll"):
+        repair_linked(built, tmp_path / "unfinished", exclude=())
+    finished = edit_wheel(built, Edit(add_files=added), tmp_path / "finished")
+    # Nothing is left for delvewheel to bundle: Windows finds them beside the library that imports them.
+    repaired = repair_linked(finished, tmp_path / "repaired", exclude=())
+    assert {name for name in members_of(repaired) if name.endswith(".dll")} == {
+        "torch/lib/torch_cpu.dll",
+        *(entry.path for entry in torch.carries),
+    }
+    assert verify(repaired, Expectation()) == ()
+    command = [sys.executable, "-m", "delvewheel", "needed", str(dlls / "torch_cpu.dll")]
+    needed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.lower().split()
+    assert set(needed) <= {*(entry.path.rpartition("/")[2] for entry in torch.carries), "kernel32.dll"}
 
 
 def test_a_missing_dll_or_hook_is_named(wheel: Path, rocm: Path, tmp_path: Path) -> None:

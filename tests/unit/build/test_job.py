@@ -34,7 +34,7 @@ STACK = Stack(
 def test_a_feature_is_on_where_it_can_work_unless_chosen(
     targets: tuple[str, ...], projects: tuple[str, ...], chosen: dict[str, bool], *, on: bool
 ) -> None:
-    found = job.features(STACK, targets, projects, chosen)
+    found = job.features(STACK, targets, {name: Path(name) for name in projects}, chosen)
     assert ("flash_attention" in found) is on
 
 

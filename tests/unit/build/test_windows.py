@@ -8,10 +8,13 @@ import pytest
 
 from cairn import platforms
 from cairn import stack as stacks
+from cairn.build import job
 from cairn.build.inputs import variables
 from cairn.cli.upstream import build_prod_wheels
 from cairn.platforms import windows
 from cairn.rocm import packages_toml
+from cairn.sources.checkout_stack import origin_of
+from cairn.sources.pins import choose_source
 from cairn.stack import Stack
 
 ROOT = Path(__file__).parents[3]
@@ -29,55 +32,8 @@ VALUES = {
     "rocm_bin": f"{ROCM}/bin",
     "rocm_cmake": f"{ROCM}/lib/cmake",
     "on_or_off:flash_attention": "OFF",
-}
-# Upstream's build_prod_wheels.py where `is_windows`, for every project.
-COMMON = {
-    "CMAKE_PREFIX_PATH": f"{ROCM}/lib/cmake",
-    "ROCM_HOME": ROCM,
-    "ROCM_PATH": ROCM,
-    "PYTORCH_ROCM_ARCH": "gfx1151;gfx1201",
-    "HIP_DEVICE_LIB_PATH": f"{ROCM}/lib/llvm/amdgcn/bitcode",
-    "CC": f"{ROCM}/lib/llvm/bin/clang-cl.exe",
-    "CXX": f"{ROCM}/lib/llvm/bin/clang-cl.exe",
-    "HIP_CLANG_PATH": f"{ROCM}/lib/llvm/bin",
-    "DISTUTILS_USE_SDK": "1",
-}
-OWN = {
-    "torch": {
-        "USE_ROCM": "ON",
-        "USE_CUDA": "OFF",
-        "USE_MPI": "OFF",
-        "USE_NUMA": "OFF",
-        "USE_GLOO": "ON",
-        "USE_KINETO": "OFF",
-        "USE_FLASH_ATTENTION": "OFF",
-        "USE_MEM_EFF_ATTENTION": "OFF",
-        "BLAS": "OpenBLAS",
-        "OpenBLAS_HOME": f"{ROCM}/lib/host-math",
-        "OpenBLAS_LIB_NAME": "rocm-openblas",
-        "PYTORCH_BUILD_VERSION": "2.10.0a0+rocm7.10.0",
-        "PYTORCH_BUILD_NUMBER": "1",
-        "PYTORCH_EXTRA_INSTALL_REQUIREMENTS": "rocm[libraries]==7.10.0",
-    },
-    "audio": {
-        "USE_ROCM": "1",
-        "USE_CUDA": "0",
-        "USE_FFMPEG": "1",
-        "USE_OPENMP": "1",
-        "BUILD_SOX": "0",
-        "BUILD_VERSION": "2.10.0a0+rocm7.10.0",
-        "BUILD_NUMBER": "1",
-        "PYTORCH_VERSION": "2.10.0a0+rocm7.10.0",
-    },
-    "vision": {
-        "FORCE_CUDA": "1",
-        "TORCHVISION_USE_NVJPEG": "0",
-        "TORCHVISION_USE_VIDEO_CODEC": "0",
-        "BUILD_VERSION": "2.10.0a0+rocm7.10.0",
-        "VERSION_NAME": "2.10.0a0+rocm7.10.0",
-        "BUILD_NUMBER": "1",
-        "PYTORCH_VERSION": "2.10.0a0+rocm7.10.0",
-    },
+    "download:llvm-windows": "C:/b/llvm-0a1b2c3d-windows-x64",
+    "jobs": "4",
 }
 
 
@@ -93,11 +49,14 @@ def on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("on_windows")
-@pytest.mark.parametrize("name", sorted(OWN))
-def test_the_variables_of_a_build(pytorch: Stack, name: str) -> None:
-    project = next(one for one in pytorch.projects if one.name == name)
-    templates = variables.template_of(pytorch, project, for_cpu=False)
-    assert variables.expand_all(templates, VALUES, where=name) == COMMON | OWN[name]
+@pytest.mark.parametrize(
+    ("name", "compiler"), [("torch", f"{ROCM}/lib/llvm/bin/clang-cl.exe"), ("triton", "cl")]
+)
+def test_every_variable_has_a_value(pytorch: Stack, name: str, compiler: str) -> None:
+    """docs/reference/windows-variables.md compares all of them with upstream's."""
+    templates = variables.template_of(pytorch, pytorch.project(name), for_cpu=False)
+    values = variables.expand_all(templates, VALUES, where=name)
+    assert (values["CC"], values["HIP_CLANG_PATH"]) == (compiler, f"{ROCM}/lib/llvm/bin")
 
 
 @pytest.mark.usefixtures("on_windows")
@@ -127,6 +86,44 @@ def test_the_libraries_that_are_loaded_first(pytorch: Stack) -> None:
     }
     # Where nothing is said of Windows, it is as on Linux.
     assert stacks.Sdk(preload=("a",)).preloads("windows") == ("a",)
+
+
+def test_triton_comes_from_its_fork_for_windows_at_its_pin(
+    pytorch: Stack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pins = tmp_path / ".ci" / "docker" / "ci_commit_pins"
+    pins.mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    (pins / "triton.txt").write_text(f"{'a' * 40}\n")
+
+    def source(stack: Stack) -> tuple[str, str]:
+        triton = stack.for_line("release/2.10").project("triton")
+        chosen = choose_source(triton, default_origin=origin_of(triton), torch_dir=tmp_path)
+        return chosen.origin, chosen.hashtag
+
+    assert source(pytorch) == ("https://github.com/ROCm/triton.git", "a" * 40)
+    monkeypatch.setattr(platforms, "here", windows)
+    fork = "https://github.com/triton-lang/triton-windows.git"
+    assert source(pytorch) == (fork, "6fe895f6b494b2ffc688e1e552dc2d4a8b5ae3b3")
+
+
+def test_flash_attention_is_off_where_aotriton_does_not_work(
+    pytorch: Stack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pinned = tmp_path / "cmake" / "External" / "aotriton.cmake"
+    pinned.parent.mkdir(parents=True)
+
+    def is_on(commit: str, *projects: str, targets: tuple[str, ...] = ("gfx1201",)) -> bool:
+        pinned.write_text(f'set(__AOTRITON_CI_COMMIT "{commit}")\n')
+        return "flash_attention" in job.features(pytorch, targets, dict.fromkeys(projects, tmp_path), {})
+
+    broken, good = "c11b5b88" + "0" * 32, "1" * 40
+    assert is_on(broken, "torch", "triton")
+    assert not is_on(good, "torch")
+    monkeypatch.setattr(platforms, "here", windows)
+    assert not is_on(broken, "torch", "triton")
+    assert is_on(good, "torch")
+    assert not is_on(good, "torch", targets=("gfx1030",))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,10 @@
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+from cairn import datafile
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -22,3 +26,20 @@ def test_no_page_is_left_of_what_is_gone(generator: ModuleType) -> None:
         for path in (generator.REFERENCE / folder).iterdir()
     }
     assert there <= set(generator.pages())
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "value", "message"),
+    [
+        ("upstream", "BUILD_TEST", "1", "no reason why BUILD_TEST of torch differs"),
+        ("upstream", "USE_NEW", "ON", "no reason why USE_NEW of torch differs"),
+        ("reasons", "USE_ROCM", "old", "what does not differ: .*USE_ROCM"),
+    ],
+)
+def test_each_variable_of_windows_is_upstreams_or_has_a_reason(
+    generator: ModuleType, table: str, name: str, value: str, message: str
+) -> None:
+    facts = datafile.read_toml(Path(generator.__file__ or "").with_name("windows_variables.toml"))
+    facts[table].setdefault("torch", {})[name] = value
+    with pytest.raises(ValueError, match=message):
+        list(generator._windows(facts))
