@@ -7,6 +7,7 @@ and the `data-` attributes may be there or not.
 
 from __future__ import annotations
 
+import contextlib
 import html
 import io
 import re
@@ -15,8 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from cairn import web
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import Version
+
+from cairn import package_index, web
 from cairn.errors import NetworkError
+from cairn.output import wording
 from cairn.package_index import TIP
 
 # The end of a tag is optional, so that nothing is looked at twice: a page is as long as its server likes.
@@ -27,6 +37,7 @@ _ATTRIBUTE = re.compile(
 _SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
 _PAGE = 1 << 24  # bytes of a page, the rest of which is left
 _SECONDS = 60.0
+_SHOWN = 3  # versions that are named
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +97,28 @@ def files(index_url: str, project: str, *, may_lack: bool = True) -> tuple[Index
         )
         for link, values in _links(f"{root(index_url)}{project}/", may_lack=may_lack)
     )
+
+
+def versions(index_url: str, project: str) -> tuple[Version, ...]:
+    """Return the versions of a project that an index has, the newest first.
+
+    Raises:
+        NetworkError: the index does not answer, or is none.
+    """
+    distinct = set[Version]()
+    for file in files(index_url, project):
+        parse = parse_wheel_filename if file.name.endswith(".whl") else parse_sdist_filename
+        with contextlib.suppress(InvalidWheelFilename, InvalidSdistFilename):
+            distinct.add(parse(file.name)[1])
+    if not distinct and (problem := package_index.index_problem(index_url, project)):
+        raise NetworkError(problem, tip=TIP)
+    return tuple(sorted(distinct, reverse=True))
+
+
+def instead(index_url: str, project: str) -> str:
+    """Return which versions an index has, in words, for who misses a different one."""
+    newest = [str(version) for version in versions(index_url, project)]
+    return f"it has {project} {wording.some(newest, shown=_SHOWN)}" if newest else f"it has no {project}"
 
 
 def metadata(file: IndexFile) -> bytes | None:

@@ -111,6 +111,7 @@ def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, t
                 raise NetworkError(f"cannot read {url}: it ends after {count} bytes", tip=tip)
             return str(answer.url)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == HTTPStatus.NOT_FOUND:
             return ""
         raise NetworkError(f"cannot read {url}: it answers {error.code} {error.reason}", tip=tip) from error

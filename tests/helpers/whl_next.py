@@ -151,20 +151,21 @@ class WhlNext:
         )
         wheel.with_name(f"{wheel.name}.metadata").write_text(metadata, encoding="utf-8")
 
+    def files(self) -> list[str]:
+        """The names of its files."""
+        return sorted(path.name for path in self.folder.iterdir() if path.suffix in (".whl", ".gz"))
+
     def page(self, project: str) -> str | None:
         """The page of a project; None where nobody owns it."""
-        names = [
-            path.name
-            for path in sorted(self.folder.glob("*.whl"))
-            if canonicalize_name(path.name.partition("-")[0]) == project
-        ]
+        names = [name for name in self.files() if canonicalize_name(name.partition("-")[0]) == project]
         if not (shown := [name for name in names if not any(map(name.startswith, self.hidden))]):
             return None
         lines = [f'<!DOCTYPE html><html><head><base href="{self.address}{_place(project)}"></head><body>']
         for name in shown:
             sha256 = hashlib.sha256((self.folder / name).read_bytes()).hexdigest()
             end = f"#sha256={sha256}" if self.hashed else ""
-            core = ' data-dist-info-metadata="true" data-core-metadata="true"' if self.sidecars else ""
+            has_sidecar = self.sidecars and (self.folder / f"{name}.metadata").is_file()
+            core = ' data-dist-info-metadata="true" data-core-metadata="true"' if has_sidecar else ""
             lines.append(
                 f'<a href="{quote(name)}{end}" data-requires-python="&gt;=3.10"{core}>{html.escape(name)}</a>'
             )
@@ -177,7 +178,7 @@ class WhlNext:
         if self.down:
             return 503, "text/plain", b""
         if parts == ["rocm", "whl-next"]:
-            stems = {path.name.partition("-")[0] for path in self.folder.glob("*.whl")}
+            stems = {name.partition("-")[0] for name in self.files()}
             names = [name for name in sorted(map(canonicalize_name, stems)) if self.page(name)]
             links = [f'<a href="{_place(name)}">{name}</a>' for name in names]
             return 200, "text/html", "\n".join(["<title>Simple index</title>", *links]).encode()

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import simple_index, targets
+from cairn import package_index, simple_index, targets
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, WheelError
 from cairn.output import wording
 from cairn.release.index.generation import version_of
@@ -277,8 +277,10 @@ def _rocm_of(version: Version) -> str | None:
         return None
 
 
-def _nothing_for_place(index: _Index, machine: Machine) -> PrerequisiteError:
+def _nothing_for_place(index: _Index, machine: Machine) -> CairnError:
     if not (every := index.every("torch")):
+        if problem := package_index.index_problem(index.url, "torch"):
+            return NetworkError(problem, tip=package_index.TIP)
         return PrerequisiteError(f"{index.url} has no torch", tip="name an index that has: --index-url URL")
     tags = sorted({"-".join(file.name.removesuffix(".whl").split("-")[-3:]) for file in every})
     return PrerequisiteError(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from cairn import files, isolation, package_index, platforms, process, venv
+from cairn import files, isolation, package_index, platforms, process, simple_index, venv
 from cairn.errors import NetworkError, PrerequisiteError, ProcessError, UsageError
 from cairn.process import Completed
 from cairn.venv import PackageSource
@@ -226,8 +226,9 @@ def _failure(request: InstallRequest, result: Completed) -> Exception:
         return NetworkError(problem, tip=package_index.TIP)
     if match := _NO_ROCM.search(result.output):
         name = match[1] if match[1].startswith("rocm-sdk") else request.requirement
+        rest = f"; {simple_index.instead(source.index_url, 'rocm')}" if source.index_url else ""
         return UsageError(
-            f"{where} has no {name}",
+            f"{where} has no {name}{rest}",
             tip="check the URL and the version; add --pre for nightlies",
         )
     return ProcessError(

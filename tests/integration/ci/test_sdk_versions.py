@@ -1,4 +1,4 @@
-"""The ROCm SDK of a night is the newest that every family has, as pip sees their indexes."""
+"""The ROCm SDK of a night is the newest that every family has, as their indexes say."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def offer(tmp_path: Path) -> Iterator[Offer]:
     with serving(tmp_path) as url:
 
         def make(**versions: list[str]) -> FreezeRequest:
-            for family, names in versions.items():
+            for family, names in (pair for pair in versions.items() if pair[1]):
                 page = tmp_path / family / "rocm" / "index.html"
                 page.parent.mkdir(parents=True)
                 links = (f'<a href="rocm-{name}.tar.gz">rocm-{name}.tar.gz</a>' for name in names)
@@ -63,7 +63,7 @@ def test_families_without_a_version_in_common_are_named(offer: Offer) -> None:
 
 def test_a_family_without_the_package_is_named_by_its_index(offer: Offer) -> None:
     request = offer(gfx906=["7.10.0"], gfx1151=[])
-    with pytest.raises(NetworkError, match=r"pip finds no rocm package at .*/gfx1151/"):
+    with pytest.raises(NetworkError, match=r"/gfx1151/ has no rocm package"):
         needs.version_of_sdk(request, lambda _line: None)
 
 

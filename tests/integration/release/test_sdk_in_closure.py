@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import re
@@ -33,8 +34,8 @@ from cairn.sources.manifest import manifest
 from cairn.store.folder import LocalStore
 from cairn.wheels.wheelset import WheelSet
 from helpers import packing, sample, sdk_index, tiny_stack
-from helpers.serving import serving
 from helpers.trust import rooted
+from helpers.whl_next import WhlNext
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sdk-in-closure")]
 
@@ -59,10 +60,14 @@ class Ended:
 
 @dataclass(frozen=True)
 class Place:
-    """A store, a stack, and the index of its SDK on a server."""
+    """A store, a stack, and the index of its SDK on a server: in the shape of AMD's, without hashes."""
 
     folder: Path
-    url: str
+    index: WhlNext
+
+    @property
+    def url(self) -> str:
+        return self.index.url
 
     @property
     def store(self) -> LocalStore:
@@ -81,14 +86,14 @@ class Place:
         place = ("--stack", self.folder / "stack", "--store", self.folder / "store", "--night", "1")
         return self.types("ci", "night", name, *place, *words)
 
-    def freeze(self) -> Ended:
+    def freeze(self, *words: str) -> Ended:
         matrix, place = (
             self.folder / "matrix.json",
             ("--stack", self.folder / "stack", "--trigger", "nightly"),
         )
         matrix.write_text(self.types("matrix", *place, "--json").out)
-        where = ("--work-dir", self.folder / "freeze", "--rocm-index-url", f"{self.url}/v2/{{family}}/")
-        return self.night("freeze", "--matrix", matrix, "--json", *where)
+        where = ("--work-dir", self.folder / "freeze", "--rocm-index-url", self.url)
+        return self.night("freeze", "--matrix", matrix, "--json", *where, *words)
 
     def build(self, leg: str) -> Ended:
         where = (
@@ -106,11 +111,11 @@ class Place:
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("sdk-in-closure")
-    sdk_index.offer(sdk_index.write_packages(folder / "sdk"), folder / "www")
+    sdk_index.write_packages(folder / "sdk")
     sdk_index.write_stack(folder / "stack")
-    with serving(folder / "www") as url, pytest.MonkeyPatch.context() as patch:
+    with WhlNext(folder / "sdk").serving() as index, pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAIRN_CACHE_DIR", str(folder / "cache"))
-        place = Place(folder, url)
+        place = Place(folder, index)
         frozen = place.freeze()
         assert frozen.code == 0, frozen.err
         (leg,) = frozen.answer["missing"]
@@ -125,9 +130,10 @@ def place(built: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
     for name in ("store", "artifacts", "stack", "sdk"):
         shutil.copytree(built.folder / name, tmp_path / name, symlinks=True)
-    (tmp_path / "www").symlink_to(built.folder / "www")
-    yield Place(tmp_path, built.url)
-    sdk_index.offer(built.folder / "sdk", built.folder / "www")
+    built.index.folder = tmp_path / "sdk"
+    yield Place(tmp_path, built.index)
+    built.index.folder, built.index.hashed = built.folder / "sdk", False
+    built.index.hidden, built.index.down = [], False
 
 
 def test_the_sdk_of_a_build_is_staged_and_promoted_with_its_set(place: Place) -> None:
@@ -179,21 +185,22 @@ def test_a_file_that_was_changed_since_the_build_is_refused_by_name(place: Place
     changed = packing.write_wheel(
         place.folder / "sdk", "rocm-sdk-libraries-gfx94x-dcgpu", sdk_index.VERSION, {"evil.py": ""}
     )
-    sdk_index.offer(place.folder / "sdk", place.folder / "www")
     (leg,) = place.stage().answer
     assert leg["set"] is None
-    assert f"{sdk_index.FAMILY}/ has {changed.name} with sha256 " in leg["reason"]
+    assert re.search(rf"/{changed.name} has other bytes: sha256 \w+, and not ", leg["reason"])
+    place.index.hashed = True
+    (leg,) = place.stage().answer
+    assert f"{place.url} has {changed.name} with sha256 " in leg["reason"]
     assert not any(place.store.list("files/"))
 
 
 def test_a_file_that_the_index_has_dropped_is_named_and_can_be_published_by_hand(place: Place) -> None:
     (gone,) = (place.folder / "sdk").glob("rocm_sdk_core-*")
     kept = gone.rename(place.folder / gone.name)
-    sdk_index.offer(place.folder / "sdk", place.folder / "www")
     ended = place.stage()
     (leg,) = ended.answer
     assert leg["set"] is None
-    assert f"{place.url}/v2/{sdk_index.FAMILY}/ has no {gone.name} any more" in leg["reason"]
+    assert f"{place.url} has no {gone.name} any more; it has rocm {sdk_index.VERSION}" in leg["reason"]
     line = re.search(r"cairn (index publish) FILE … (--store \S+ --index \S+)", leg["reason"])
     assert line, leg["reason"]
     by_hand = place.types(*line[1].split(), kept, *line[2].split())
@@ -220,7 +227,7 @@ def test_a_store_with_a_root_takes_what_was_reviewed_and_nothing_else(place: Pla
             platform=Platform(python=here.version, tag=here.platform),
             manifest=manifest.read(folder / "manifest.json").canonical(),
             attester=None,
-            sdk_url=f"{place.url}/v2/{sdk_index.FAMILY}/",
+            sdk_url=place.url,
         )
 
     with anchor.acting(root=rooted(store).fingerprint):
@@ -250,7 +257,36 @@ def test_packages_of_device_code_are_named_by_the_index_alone(place: Place) -> N
             ("gfx90a", sdk_index.VERSION, here.tag),
         )
     ]
-    sdk_index.offer(place.folder / "sdk", place.folder / "www")
-    url = f"{place.url}/v2/{sdk_index.FAMILY}/"
+    url = place.url
     named = packages_of_device_code(url, sdk_index.VERSION, ["gfx942", "gfx950"], here)
     assert named == {made[0].name: sha256_of(made[0])}
+
+
+def test_a_version_that_the_index_has_dropped_is_named_with_what_it_has(place: Place) -> None:
+    packing.write_wheel(place.folder / "sdk", "rocm", "7.12.0", {"rocm/__init__.py": ""})
+    (leg,) = plan.read(place.store, "1").legs
+    place.index.hidden = [f"rocm-{sdk_index.VERSION}"]
+    ended = place.build(leg.id)
+    assert ended.code == 2, ended
+    assert f"has no rocm[libraries,devel]=={sdk_index.VERSION}; it has rocm 7.12.0" in ended.err
+    new = ("--rocm-version", sdk_index.VERSION)
+    again = dataclasses.replace(place, folder=place.folder / "again")
+    shutil.copytree(place.folder / "stack", again.folder / "stack")
+    assert f"has no ROCm {sdk_index.VERSION}; it has rocm 7.12.0" in again.freeze(*new).err
+    place.index.down = True
+    assert "cannot read" in (err := again.freeze().err)
+    assert "it answers 503" in err
+
+
+def test_a_lock_and_a_build_for_a_gpu_take_the_sdk_of_the_index(place: Place) -> None:
+    stack = ("--stack", place.folder / "stack")
+    locked = place.types("index", "mirror", "lock", *stack, "--rocm-index-url", place.url)
+    assert locked.code == 0, locked.err
+    lock = mirror_lock.read(place.folder / "stack" / mirror_lock.FILE)
+    assert lock.sdk == {path.name: sha256_of(path) for path in (place.folder / "sdk").iterdir()}
+    assert set(lock.unverified) == lock.sdk.keys()
+    where = ("--root-checkout-dir", place.folder / "src", "--output-dir", place.folder / "out")
+    ended = place.types("build", "--gpu", "gfx942", *stack, "--index-url", place.url, *where)
+    assert ended.code == 0, ended.err
+    assert f"the newest of {place.url}" in ended.out + ended.err
+    assert list((place.folder / "out").glob("tiny-*.whl"))

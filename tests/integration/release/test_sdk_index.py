@@ -229,7 +229,7 @@ def test_what_an_index_offers_is_locked_for_the_gpus_and_platforms_of_the_stack(
 @pytest.mark.parametrize(
     ("families", "words", "why"),
     [
-        (FAMILIES, ("--rocm-version", "7.12.0"), "gfx94X-dcgpu/ has no rocm 7.12.0; it has ROCm 7.11.0"),
+        (FAMILIES, ("--rocm-version", "7.12.0"), "gfx94X-dcgpu/ has no rocm 7.12.0; it has rocm 7.11.0"),
         (FAMILIES[:1], (), "has no rocm that the others have, too"),
     ],
 )

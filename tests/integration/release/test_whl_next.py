@@ -212,7 +212,7 @@ def test_the_sdk_of_the_index_is_offered_and_what_it_dropped_is_named(index: Whl
     assert sdk_index.lacking(index.url, "10.1.0", place=place, families=("gfx110X-all",)) == ()
     index.hidden = ["rocm-10.1.0"]
     assert sdk_index.lacking(index.url, "10.1.0", place=place, families=()) == ("rocm",)
-    with pytest.raises(NetworkError, match=r"has no rocm-10\.1\.0\S* any more; it has ROCm 10\.0\.0"):
+    with pytest.raises(NetworkError, match=r"has no rocm-10\.1\.0\S* any more; it has rocm 10\.0\.0"):
         sdk_index.fetch_installed(
             index.url, {"rocm-10.1.0-py3-none-any.whl": "0" * 64}, tmp_path / "fetched", tip="look"
         )

@@ -11,6 +11,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from cairn import simple_index
 from cairn.errors import CairnError, ProblemsError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg, builds_of
 from cairn.output import Progress, console, silent
@@ -241,7 +242,10 @@ def _of_sdk(store: Store, request: FreezeRequest, say: Progress) -> Iterator[Cai
         url = sdk_version.sdk_url(request.rocm_index_url, build)
         place = Platform(python=build.python, tag=build.platform)
         if missing := sdk_index.lacking(url, version, place=place, families=build.families):
+            lacks = f"has ROCm {version} without {', '.join(missing)} for {build.platform}"
+            if "rocm" in missing:
+                lacks = f"has no ROCm {version}; {simple_index.instead(url, 'rocm')}"
             yield UsageError(
-                f"{url} has ROCm {version} without {', '.join(missing)} for {build.platform}",
+                f"{url} {lacks}",
                 tip="name another version (--rocm-version) or another index (--rocm-index-url)",
             )

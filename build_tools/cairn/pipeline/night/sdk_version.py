@@ -6,17 +6,15 @@ from collections.abc import Sequence
 
 from packaging.version import Version
 
-from cairn import extras, process, venv
+from cairn import simple_index
 from cairn.concurrency import side_by_side
-from cairn.errors import NetworkError, ProcessError, UsageError
+from cairn.errors import NetworkError, UsageError
 from cairn.matrix.legs import Build, Leg, builds_of
 from cairn.output import Progress, console
 from cairn.pipeline.night import plan
 from cairn.release.publish import mirror_lock
 from cairn.targets import CPU
-from cairn.venv import PackageSource
 
-_TIMEOUT = 900.0  # seconds that pip may take, which waits ten minutes for an index that does not answer
 _AT_ONCE = 4  # indexes
 
 
@@ -90,15 +88,6 @@ def sdk_url(url: str, build: Build) -> str:
 
 def _versions(url: str) -> frozenset[Version]:
     """Return the versions of the `rocm` package that an index has."""
-    words = [*extras.pip(), "index", "versions", "--disable-pip-version-check"]
-    try:
-        with venv.own_pip(PackageSource(index_url=url)) as env:
-            listing = process.run([*words, "--pre", "--index-url", url, "rocm"], env=env, timeout=_TIMEOUT)
-    except ProcessError as error:
-        problem = f"pip finds no rocm package at {url}"
-        if "No matching distribution" not in error.output:
-            message = " ".join(error.output.split())[-300:]
-            problem = f"pip cannot list the rocm packages of {url}: {message or error}"
-        raise NetworkError(problem, tip="name the version: --rocm-version") from error
-    _, _, versions = listing.output.partition("Available versions:")
-    return frozenset(Version(word) for word in versions.partition("\n")[0].replace(",", " ").split())
+    if not (versions := frozenset(simple_index.versions(url, "rocm"))):
+        raise NetworkError(f"{url} has no rocm package", tip="name another index: --rocm-index-url URL")
+    return versions

@@ -31,7 +31,6 @@ _UNLISTED = (
 )
 _PLAIN_URL = re.compile(r"(https?|file)://[\w.~:/@%+=,!()\[\]-]+", re.ASCII)
 _SECONDS = 60.0
-_SHOWN = 3  # versions that are named
 
 
 def versions(lock: MirrorLock | None) -> frozenset[Version]:
@@ -55,16 +54,6 @@ def offered(index_url: str) -> dict[str, IndexFile]:
     if not (listed or by_name):
         raise NetworkError(f"there is no package index at {index_url}", tip=TIP)
     return by_name
-
-
-def instead(index_url: str) -> str:
-    """Return which versions of ROCm an index has, in words, for who misses a different one."""
-    versions_of_rocm = {Version(version_of(file.name)) for file in simple_index.files(index_url, "rocm")}
-    newest = [str(version) for version in sorted(versions_of_rocm, reverse=True)]
-    if not newest:
-        return "it has no rocm"
-    more = f" and {len(newest) - _SHOWN} more" if len(newest) > _SHOWN else ""
-    return f"it has ROCm {', '.join(newest[:_SHOWN])}{more}"
 
 
 def _files_of(index_url: str, projects: Iterable[str], *, may_lack: bool) -> dict[str, IndexFile]:
@@ -135,7 +124,9 @@ def to_lock(
     if chosen not in common:
         lacking = next(url for url, has in zip(by_url, by_index, strict=True) if chosen not in has)
         raise UsageError(
-            f"{lacking} has no rocm {version or 'that the others have, too'}; {instead(lacking)}", tip=TIP
+            f"{lacking} has no rocm {version or 'that the others have, too'}; "
+            f"{simple_index.instead(lacking, 'rocm')}",
+            tip=TIP,
         )
     by_name: dict[str, dict[str, IndexFile]] = {}
     unverified: dict[str, None] = {}
@@ -227,7 +218,7 @@ def fetch_installed(
                 problems.append(str(error))
     if problems:
         if any(name not in by_name for name in sha256s):
-            problems.append(instead(index_url))
+            problems.append(simple_index.instead(index_url, "rocm"))
         raise NetworkError(
             f"the ROCm SDK that the build installed cannot be copied: {'; '.join(problems)}", tip=tip
         )
@@ -255,7 +246,8 @@ def reviewed(index_url: str, lock: MirrorLock, place: Platform, folder: Path) ->
     if versions(lock).isdisjoint(Version(version_of(name)) for name in offer if project_of(name) == "rocm"):
         has = ", ".join(map(str, sorted(versions(lock), reverse=True)))
         raise NetworkError(
-            f"{index_url} has no ROCm {has} any more, which the lock names; {instead(index_url)}",
+            f"{index_url} has no ROCm {has} any more, which the lock names; "
+            f"{simple_index.instead(index_url, 'rocm')}",
             tip=f"lock what it has, and have it reviewed: {mirror_lock.LOCK_SDK}",
         )
     for name in sorted(lock.sdk.keys() & offer.keys()):
