@@ -102,6 +102,14 @@ def is_project_name(text: str) -> bool:
     return _PROJECT.fullmatch(text) is not None
 
 
+def is_sdk(name: str) -> bool:
+    """Whether a project is a package of the ROCm SDK itself, whose version is ROCm's.
+
+    Source: ROCm/TheRock 89553ce, build_tools/packaging/python/templates/rocm/src/rocm_sdk/_dist_info.py.
+    """
+    return name in ("rocm", "rocm-sdk", "rocm-profiler") or name.startswith("rocm-sdk-")
+
+
 def shown(text: str) -> str:
     """A text as a message quotes it: on one line, and not longer than one."""
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

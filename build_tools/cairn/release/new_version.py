@@ -16,11 +16,10 @@ from cairn.release.index import keys
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, read_set
 from cairn.release.ledger import Ledger
 from cairn.release.provenance import evidence
-from cairn.requirements import requirement
+from cairn.requirements import is_sdk, requirement
 from cairn.store import transfer
 from cairn.store.protocol import Store
 from cairn.wheels import build_statement, wheels_to_set, wheelset
-from cairn.wheels.rewrite import repin
 from cairn.wheels.rewrite.set_version import Change, set_versions
 from cairn.wheels.rewrite.version_options import NewVersion
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
@@ -68,7 +67,7 @@ def next_stage(
         family=old.family,
         targets=old.targets,
         # What the `rocm` sdist chooses is of the SDK's version, which may be a different one now.
-        requirements=[text for text in old.requirements if not repin.is_sdk(requirement(text).name)],
+        requirements=[text for text in old.requirements if not is_sdk(requirement(text).name)],
     )
     made = msgspec.structs.replace(made, derived_from=old.id)
     frozen, new = store.read(keys.set_key(old.id, MANIFEST_FILE)).data, [change.target for change in changes]

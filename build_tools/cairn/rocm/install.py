@@ -225,7 +225,7 @@ def _failure(request: InstallRequest, result: Completed) -> Exception:
     if problem := next(filter(None, problems), None):
         return NetworkError(problem, tip=package_index.TIP)
     if match := _NO_ROCM.search(result.output):
-        name = match[1] if match[1].startswith("rocm-sdk") else request.requirement
+        name = match[1] if match[1].startswith(("rocm-sdk", "rocm-profiler")) else request.requirement
         rest = f"; {simple_index.instead(source.index_url, 'rocm')}" if source.index_url else ""
         return UsageError(
             f"{where} has no {name}{rest}",

@@ -47,7 +47,6 @@ _HEADER = """\
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 # The ROCm SDK comes from ROCm alone: who registers one of its names elsewhere must not get into a lock.
-_SDK = re.compile(r"rocm(-sdk(-.+)?)?")
 _TIMEOUT = 600.0  # seconds; hundreds of projects take a few
 _PYLOCK = "pylock.toml"  # uv takes the format of its output from this name (PEP 751)
 
@@ -288,7 +287,7 @@ def path_of(stack: Stack) -> Path:
 
 def is_of_sdk(name: str) -> bool:
     """Whether a project is part of the ROCm SDK."""
-    return _SDK.fullmatch(name) is not None
+    return requirements.is_sdk(name)
 
 
 def lines_for(entries: Iterable[Asked], platform: Platform) -> Iterator[str]:

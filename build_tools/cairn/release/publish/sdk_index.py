@@ -26,7 +26,7 @@ from cairn.venv import PackageSource
 
 # What there is of an SDK where the root of an index lists nothing.
 _UNLISTED = (
-    *("rocm", "rocm-sdk-core", "rocm-sdk-libraries", "rocm-sdk-devel", "rocm-sdk-profiler"),
+    *("rocm", "rocm-sdk-core", "rocm-sdk-libraries", "rocm-sdk-devel", "rocm-profiler"),
     *(f"rocm-sdk-device-{target}" for target in gpu.known_targets()),
 )
 _PLAIN_URL = re.compile(r"(https?|file)://[\w.~:/@%+=,!()\[\]-]+", re.ASCII)

@@ -17,6 +17,7 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats import cyclonedx
 from cairn.formats.zip.reader import Archive
+from cairn.requirements import is_sdk
 from cairn.targets import TargetId, parse_target_id
 from cairn.wheels.contents.binaries import targets_of
 from cairn.wheels.fat import data_files, package_files, platform
@@ -34,7 +35,7 @@ from cairn.wheels.fat.recipe import plain, recipe, serves
 from cairn.wheels.fat.rocm_tree import RocmTree, key_of, stem_of, system_folders
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.rewrite import repin, wheel
+from cairn.wheels.rewrite import wheel
 from cairn.wheels.rewrite.wheel import Edit
 
 __all__ = ["FatReport", "FatRequest", "make"]
@@ -299,7 +300,7 @@ def _sdk_requirements(info: WheelInfo) -> tuple[tuple[str, ...], tuple[str, ...]
     """The requirements on SDK packages, and the extras that require nothing else, such as `device-gfx942`."""
     requirements = [wheel_info.requirement(text) for text in info.requires_dist]
     names = {canonicalize_name(required.name) for required in requirements}
-    dropped = set(filter(repin.is_sdk, names))
+    dropped = set(filter(is_sdk, names))
     extras = []
     for extra in info.extras:
         mark = f'extra == "{canonicalize_name(extra)}"'

@@ -11,6 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cairn.errors import WheelError
+from cairn.requirements import is_sdk
 from cairn.wheels.metadata import device_names, rocm_version, wheel_info
 
 _EXACT = ("==", "===")
@@ -50,11 +51,6 @@ class RenamedWheel:
     rocm: RocmChange | None = None
     siblings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     required: Collection[str] = ()
-
-
-def is_sdk(distribution: str) -> bool:
-    """Whether a project is a package of the ROCm SDK itself, whose version is ROCm's."""
-    return distribution == "rocm" or distribution.startswith("rocm-sdk-")
 
 
 def repinned(requirements: Collection[str], wheel: RenamedWheel) -> dict[str, str]:

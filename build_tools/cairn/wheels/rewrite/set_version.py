@@ -20,11 +20,12 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive, collector_paused
+from cairn.requirements import is_sdk
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.rocm_version import channel_of, promote, rocm_version_of, with_rocm
 from cairn.wheels.metadata.wheel_info import WheelInfo
-from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, is_sdk, repinned
+from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, repinned
 from cairn.wheels.rewrite.version_options import NewVersion
 from cairn.wheels.rewrite.wheel import Edit, edit_archive, new_name
 

@@ -321,6 +321,9 @@ def test_packages_of_the_sdk_get_its_version(make_wheel: MakeWheel, tmp_path: Pa
         assert inside["rocm_sdk_core/_dist_info.py"].startswith("__version__ = '7.9.0'\n")
         assert inside["_rocm_sdk_core/share/therock/therock_manifest.json"] == '{"rocm_version": "7.9.0"}'
         assert "rc1" in inside["_rocm_sdk_core/lib/python/site/version.py"]
+    profiler = make_wheel(name="rocm_profiler", version="7.9.0rc1", requires=("rocm-sdk-core==7.9.0rc1",))
+    (renamed,) = set_versions([profiler], NewVersion(rocm_version="7.9.0"), tmp_path / "profiler")
+    assert (renamed.new, requires(renamed.target)) == ("7.9.0", ["rocm-sdk-core==7.9.0"])
 
 
 def test_two_wheels_of_one_name_and_the_source_itself_are_refused(
