@@ -172,6 +172,26 @@ def test_each_defect_is_found_by_its_check_and_no_other(
     assert len(result.failures) == 5
 
 
+FORGERY = """import json, os, pathlib
+answer = {"imported": ["forger"], "versions": {}, "import_errors": {}, "library_errors": {},
+          "program_errors": {}, "mapped": [], "prefixes": []}
+words = pathlib.Path("/proc/self/cmdline").read_text().split(chr(0))
+pathlib.Path([w for w in words if w][-1]).write_text(json.dumps({"token": "", "answer": answer} | answer))
+os._exit(0)
+"""
+
+
+def test_an_import_that_writes_the_answer_or_breaks_the_interpreters_end_fails(
+    make_wheel: MakeWheel, smoke: Smoke
+) -> None:
+    sources = {"forger": FORGERY, "rude": "import atexit, os\natexit.register(os._exit, 3)\n"}
+    result = smoke([make_wheel(name, "1.0", {f"{name}.py": text}) for name, text in sources.items()])
+    assert {"test_imports[forger]", "test_imports[rude]"} <= failed(result)
+    text = result.junit_path.read_text(encoding="utf-8")
+    assert "import wrote the answer of the probe" in text
+    assert "exit code 3" in text
+
+
 def wheels_that_want_symbols(make_wheel: MakeWheel, compile_library: CompileLibrary) -> list[Path]:
     """One whose sibling dropped a symbol since then, and one that does not link what it takes one of."""
     before = "int kept(void) { return 1; }\nint dropped(void) { return 2; }\n"

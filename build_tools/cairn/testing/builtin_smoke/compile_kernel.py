@@ -24,7 +24,8 @@ _KEPT = 4000  # characters of what is said of a failure
 def main(request_path: str, answer_path: str) -> None:
     """Compile for each processor, and write each code object in hex, or the error, to the answer file."""
     answer: dict[str, tuple[str | None, str]] = {}
-    for processor in json.loads(Path(request_path).read_text(encoding="utf-8")):
+    asked = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    for processor in asked["request"]:
         code, why = None, ""
         with tempfile.TemporaryFile() as messages:
             # LLVM says what it has to say past Python, to the descriptor itself.
@@ -41,7 +42,8 @@ def main(request_path: str, answer_path: str) -> None:
                 os.close(own)
             messages.seek(0)
             answer[processor] = (code, f"{why}{messages.read(_KEPT).decode('utf-8', 'replace')}")
-    Path(answer_path).write_text(json.dumps(answer), encoding="utf-8")
+    result = {"token": asked["token"], "answer": answer}
+    Path(answer_path).write_text(json.dumps(result), encoding="utf-8")
 
 
 def _compile(processor: str) -> bytes:

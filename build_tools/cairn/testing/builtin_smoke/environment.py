@@ -13,6 +13,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import secrets
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -54,10 +55,17 @@ def probed(wheel: WheelFacts) -> dict[str, Any]:
 
 
 def run_inside(script: str, request: object) -> Any:  # noqa: ANN401 - JSON
-    """Run a script of this folder with the tested interpreter; it reads one JSON file and writes another."""
+    """Run a script of this folder with the tested interpreter; it reads one JSON file and writes another.
+
+    The script removes its arguments and its request before it imports anything of the wheel. An answer counts
+    if it repeats the request's token and the interpreter ended with 0: an import that writes an answer of its
+    own and exits, or that breaks the interpreter's end, is a failure. Code that searches the frames of its
+    callers can still lie; the sources of a wheel are trusted as far as that.
+    """
+    token = secrets.token_hex(16)
     with tempfile.TemporaryDirectory(prefix="cairn-probe-") as folder:
         request_file, answer_file = Path(folder, "request.json"), Path(folder, "answer.json")
-        request_file.write_text(json.dumps(request), encoding="utf-8")
+        request_file.write_text(json.dumps({"token": token, "request": request}), encoding="utf-8")
         path = Path(__file__).with_name(script)
         completed = process.run(
             [facts().python, "-I", path, request_file, answer_file],
@@ -68,8 +76,13 @@ def run_inside(script: str, request: object) -> Any:  # noqa: ANN401 - JSON
             timeout=PROBE_TIMEOUT,
         )
         ended = f"the interpreter ended with exit code {completed.returncode}: {completed.output[-2000:]}"
-        require(answer_file.exists(), ended)
-        return json.loads(answer_file.read_text(encoding="utf-8"))
+        require(completed.returncode == 0 and answer_file.exists(), ended)
+        try:
+            answer = json.loads(answer_file.read_text(encoding="utf-8"))
+            require(answer["token"] == token, "the wheel's import wrote the answer of the probe")
+            return answer["answer"]
+        except (ValueError, KeyError, TypeError):
+            pytest.fail(f"the probe's answer cannot be read; {ended}", pytrace=False)
 
 
 @functools.cache
