@@ -251,7 +251,7 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield (
         "skip-tests.toml",
         skip_files.SkipFile,
-        "Written by hand, or by `cairn test skips import`; a suite leaves out what its folder names.",
+        "Written by hand; a suite leaves out what its folder names.",
     )
     yield (
         "targets.json",

@@ -118,11 +118,10 @@ _TEST_SKIPS = Group(
     about="look after the tests that a suite leaves out",
     description="Look after the tests that a suite leaves out: skip-tests/*.toml.",
     example="cairn test skips lint external-builds/pytorch/skip-tests",
-    modules={"test.suite": ("retry",), "test.skips": ("lint", "list", "import")},
+    modules={"test.suite": ("retry",), "test.skips": ("lint", "list")},
     commands={
         "lint": "say what is wrong, out of date or without effect in files of skips",
         "list": "say which tests are skipped in a run, why, and until when",
-        "import": "make files of skips, with exact ids, out of upstream's lists",
         "retry": "run the tests that are left out, and nothing else, and propose those that pass for removal",
     },
 )

@@ -50,7 +50,7 @@ cache cache-store cairn check checkout clean cluster collection collection-timeo
 credentials
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
 download-concurrency draft
-endpoint-url engine exclude executor expected-pytorch-git-ref expires expression extract
+endpoint-url engine exclude executor expected-pytorch-git-ref expression extract
 extract-concurrency
 find-links flatten floor forbid force from
 generation gitrepo-origin good good-within gpu-policy
@@ -61,7 +61,7 @@ keep keep-archives keep-last
 later leg library library-path like lock
 machine manifest manifest-url max-size mirror-lock mount-dir
 new-record night no-extract no-hipify notify num-shards
-offline older-than only only-skipped overdue owner
+offline older-than only only-skipped overdue
 patience pip-cache-dir pip-config port prefix promote promoter provided push python pythons
 reason record region release remove repo-hashtag repository require require-device-code
 require-related-commit results resume retries reviewer rocm-index-url root root-key

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from cairn.store.protocol import Reader, Store
 
 _AT_ONCE = 16  # requests side by side
+_LARGEST = 16 << 20  # bytes of a targets.json
 _TIMEOUT = 30  # seconds, for a file of a few hundred kilobytes
 _MISSING = "name an index that Cairn publishes, such as https://…/release/simple/"
 _LOOK = "`cairn doctor --for install` says what keeps programs from it"
@@ -466,8 +467,10 @@ def _read(address: str) -> bytes:
             f"pip and uv cannot install from {address}", tip="name the https:// address where it is served"
         )
     data = io.BytesIO()
-    if not web.read(address, out=data, timeout=_TIMEOUT, tip=package_index.TIP):
+    if not web.read(address, out=data, most=_LARGEST + 1, timeout=_TIMEOUT, tip=package_index.TIP):
         raise StoreError(f"there is no {address}", tip=_MISSING)
+    if data.tell() > _LARGEST:
+        raise StoreError(f"{address} is larger than {_LARGEST >> 20} MiB", tip=_MISSING)
     return data.getvalue()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -10,7 +11,9 @@ import shutil
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +26,15 @@ from cairn.build import job as jobs
 from cairn.build import rocm_sdk
 from cairn.build.model import InstalledSdk, Job, SdkRequest
 from cairn.cli.main import main
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, NetworkError, UsageError
 from cairn.pipeline.night import needs, signed
 from cairn.pipeline.night.build import LegBuild, _install_sdk, _job
 from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightRun
-from cairn.release.publish import mirror_lock
+from cairn.release.publish import mirror_lock, sdk_index
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.trust import anchor
+from cairn.simple_index import IndexFile
 from cairn.store.memory import MemoryStore
 from cairn.venv import PackageSource
 from helpers import packing
@@ -458,3 +462,31 @@ def test_what_pip_made_of_the_sdk_for_a_build_by_hand_is_not_taken(place: Place,
     installed = place.installs(tmp_path, "7.10.0")
     (module,) = installed.environment.glob("lib/python*/site-packages/rocm/__init__.py")
     assert "MADE_BY_HIM" not in module.read_text()
+
+
+class _Endless(BaseHTTPRequestHandler):
+    """Answers with bytes that never end, and no length."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):
+            while True:
+                self.wfile.write(bytes(1 << 16))
+
+    def log_message(self, *_args: object) -> None:
+        pass
+
+
+def test_a_file_that_never_ends_fills_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sdk_index, "_LARGEST", 1 << 20)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Endless)
+    with server, ThreadPoolExecutor(1) as pool:
+        pool.submit(server.serve_forever)
+        url = f"http://127.0.0.1:{server.server_port}/rocm-1.tar.gz"
+        try:
+            with pytest.raises(NetworkError, match="is larger than 1 MiB"):
+                sdk_index.fetch(IndexFile(name="rocm-1.tar.gz", url=url, sha256=None), "0" * 64, tmp_path)
+        finally:
+            server.shutdown()
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

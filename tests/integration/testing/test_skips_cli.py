@@ -4,6 +4,7 @@ import json
 from datetime import date, timedelta
 from pathlib import Path
 
+import import_skips
 import pytest
 
 from cairn.cli.main import main
@@ -23,18 +24,19 @@ def collected(tmp_path: Path) -> Path:
     return tmp_path / "collection.txt"
 
 
-def imported(tmp_path: Path, collected: Path, *more: str) -> int:
+def import_list(tmp_path: Path, collected: Path, *more: object) -> None:
     (tmp_path / "generic.py").write_text(LIST, encoding="utf-8")
-    return skips(
-        "import", tmp_path / "generic.py", "--collection", collected, "--owner", "me", "--expires", TOMORROW,
+    words = [
+        tmp_path / "generic.py", "--collection", collected, "--owner", "me", "--expires", TOMORROW,
         "--output-dir", tmp_path / "skip-tests", *more,
-    )  # fmt: skip
+    ]  # fmt: skip
+    import_skips.main([*map(str, words)])
 
 
 def test_a_list_is_imported_listed_and_found_good(
     tmp_path: Path, collected: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert imported(tmp_path, collected) == 0
+    import_list(tmp_path, collected)
     said = capsys.readouterr().out
     assert "test_print (generic.py:1) hits 1 test by accident: test_nn.py::TestNN::test_print_all" in said
     assert "no test of the collection: test_gone (generic.py:1)" in said
@@ -51,27 +53,16 @@ def test_a_list_is_imported_listed_and_found_good(
 def test_an_import_overwrites_no_edit_and_a_dry_run_writes_nothing(
     tmp_path: Path, collected: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert imported(tmp_path, collected, "--dry-run", "--json") == 0
-    (found,) = json.loads(capsys.readouterr().out)["lists"]
-    assert [name["how"] for name in found["names"]] == ["exact", "unknown"]
+    import_list(tmp_path, collected, "--dry-run")
+    assert "no test of the collection: test_gone" in capsys.readouterr().out
     assert not (tmp_path / "skip-tests").exists()
-    assert imported(tmp_path, collected) == 0
-    assert imported(tmp_path, collected) == 2
-    assert "is there already" in capsys.readouterr().err
+    import_list(tmp_path, collected)
+    with pytest.raises(SystemExit, match="is there already"):
+        import_list(tmp_path, collected)
     (tmp_path / "more").mkdir()
     (tmp_path / "more" / "generic.py").write_text(LIST, encoding="utf-8")
-    words = (
-        "--collection",
-        collected,
-        "--owner",
-        "me",
-        "--expires",
-        TOMORROW,
-        "--output-dir",
-        tmp_path / "x",
-    )
-    assert skips("import", tmp_path / "generic.py", tmp_path / "more" / "generic.py", *words) == 2
-    assert "two lists have one name" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="two lists have one name"):
+        import_list(tmp_path, collected, tmp_path / "more" / "generic.py")
 
 
 def test_lint_names_what_is_out_of_date(

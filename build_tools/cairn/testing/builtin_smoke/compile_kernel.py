@@ -24,8 +24,8 @@ _KEPT = 4000  # characters of what is said of a failure
 def main(request_path: str, answer_path: str) -> None:
     """Compile for each processor, and write each code object in hex, or the error, to the answer file."""
     answer: dict[str, tuple[str | None, str]] = {}
-    asked = json.loads(Path(request_path).read_text(encoding="utf-8"))
-    for processor in asked["request"]:
+    message = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    for processor in message["request"]:
         code, why = None, ""
         with tempfile.TemporaryFile() as messages:
             # LLVM says what it has to say past Python, to the descriptor itself.
@@ -42,7 +42,7 @@ def main(request_path: str, answer_path: str) -> None:
                 os.close(own)
             messages.seek(0)
             answer[processor] = (code, f"{why}{messages.read(_KEPT).decode('utf-8', 'replace')}")
-    result = {"token": asked["token"], "answer": answer}
+    result = {"token": message["token"], "answer": answer}
     Path(answer_path).write_text(json.dumps(result), encoding="utf-8")
 
 

@@ -17,12 +17,12 @@ from pathlib import Path
 
 def main(request_path: str, answer_path: str) -> None:
     """Import the modules, load the libraries, and write the results to the answer file."""
-    asked = json.loads(Path(request_path).read_text(encoding="utf-8"))
+    message = json.loads(Path(request_path).read_text(encoding="utf-8"))
     # An import that exits after writing an answer of its own finds neither the file's name nor the token.
     Path(request_path).unlink()
     del sys.argv[1:]
     sys.orig_argv.clear()
-    request = asked["request"]
+    request = message["request"]
     answer: dict[str, object] = {"imported": [], "versions": {}, "import_errors": {}}
     for name in request["modules"]:
         _import(name, answer)
@@ -32,7 +32,7 @@ def main(request_path: str, answer_path: str) -> None:
     answer["program_errors"] = {p: why for p in request["programs"] if (why := _unresolved(p, loaded))}
     answer["mapped"] = mapped
     answer["prefixes"] = [sys.prefix, sys.base_prefix]
-    result = {"token": asked["token"], "answer": answer}
+    result = {"token": message["token"], "answer": answer}
     Path(answer_path).write_text(json.dumps(result), encoding="utf-8")
 
 

@@ -2,6 +2,6 @@
 
 `skip_files` reads the TOML of `skip-tests/`, whose entries name tests by their exact `ids` and apply under
 `conditions`, and looks for mistakes. `select` passes the entries of one run to the pytest `plugin`, and
-reads which tests that excluded. `retry` finds the entries whose tests pass by now; `importing` converts
-upstream's lists (`upstream_lists`) to such files.
+reads which tests that excluded. `retry` finds the entries whose tests pass by now. The maintainers'
+`tests/upstream/import_skips.py` writes such files from upstream's lists.
 """

@@ -116,7 +116,7 @@ def _files(places: Iterable[Path]) -> list[Path]:
         if place.is_dir():
             inside = sorted(path for path in place.glob("*.toml") if path.name[0] != ".")
             if not inside:
-                raise UsageError(f"{place} has no *.toml", tip="`cairn test skips import` makes such files")
+                raise UsageError(f"{place} has no *.toml", tip="name a folder of skips, such as skip-tests")
             paths += inside
         else:
             paths.append(place)

@@ -4,24 +4,36 @@ Upstream excludes by `pytest -k "not NAME and …"`: NAME may be anywhere in the
 or of its file, in capital or small letters, so that `test_print` also excludes `test_print_all`. What
 upstream means is the test of that name, in all variants that PyTorch generates of it for devices and dtypes:
 those are looked up in a collection.
+
+A program of the maintainers. A list is TheRock's skip_tests/*.py, which is read and not run, or PyTorch's
+disabled-tests.json. The collection is what `pytest --collect-only -q` printed about all tests:
+
+    python tests/upstream/import_skips.py skip_tests/generic.py skip_tests/pytorch_2.13.py
+        --collection collection.txt --owner rocm-pytorch --expires 2027-06-30 --output-dir skip-tests
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
+import upstream_lists
+from upstream_lists import UpstreamName
+
 from cairn import datafile, files
 from cairn.datafile import toml_text
-from cairn.testing.skips import conditions, ids, upstream_lists
+from cairn.errors import CairnError, UsageError
+from cairn.output import wording
+from cairn.testing.skips import conditions, ids, skip_files
 from cairn.testing.skips.conditions import When
 from cairn.testing.skips.ids import Collected
-from cairn.testing.skips.upstream_lists import UpstreamName
 
 How = Literal["exact", "elsewhere", "family", "broad", "taken", "unknown", "not collected"]
 
@@ -226,7 +238,7 @@ def read(lists: Iterable[Path], collection: Collected, *, owner: str, expires: d
 def write(imported: Imported, path: Path) -> None:
     """Write the entries of a list atomically; names without a test follow at the end as comments."""
     lines = [
-        f"# Out of {toml_text(imported.source.name)}, by `cairn test skips import`.",
+        f"# Out of {toml_text(imported.source.name)}, by tests/upstream/import_skips.py.",
         'schema = "cairn.skips/1"',
     ]
     for meaning in imported.meanings:
@@ -255,3 +267,61 @@ def _conditions(when: When) -> Iterator[str]:
             pairs.append(f"{name} = [{', '.join(map(toml_text, value))}]")
     if pairs:
         yield f"when = {{ {', '.join(pairs)} }}"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Write a file of skips for each list, and print what its substrings hit besides."""
+    parser = argparse.ArgumentParser(description="Write files of skips with exact ids from upstream's lists.")
+    parser.add_argument("lists", type=Path, nargs="+", metavar="LIST")
+    parser.add_argument("--collection", type=Path, required=True)
+    parser.add_argument("--owner", required=True, help="who is asked about the entries")
+    parser.add_argument("--expires", type=date.fromisoformat, required=True, metavar="DAY")
+    parser.add_argument("--output-dir", type=Path, required=True)
+    parser.add_argument("--dry-run", action="store_true")
+    request = parser.parse_intermixed_args(argv)
+    try:
+        targets = _targets(request.lists, request.output_dir, dry_run=request.dry_run)
+        collection = ids.read_collection(request.collection)
+        imported = read(request.lists, collection, owner=request.owner, expires=request.expires)
+        for each in imported if not request.dry_run else ():
+            write(each, targets[each.source])
+        if not request.dry_run:
+            skip_files.read(targets.values())  # what was written must be what a run accepts
+    except CairnError as error:
+        sys.exit(f"error: {error}")
+    for each in imported:
+        print(*_report(each), *each.remarks, sep="\n")
+        if not request.dry_run:
+            print(f"written: {targets[each.source]}")
+
+
+def _targets(lists: Sequence[Path], output_dir: Path, *, dry_run: bool) -> dict[Path, Path]:
+    """Return the file that each list is written to; an existing file is refused."""
+    names = {path: path.stem.replace("_", "-").lstrip(".") for path in lists}
+    if len(set(names.values())) < len(names):
+        raise UsageError("two lists have one name: import them one after the other, into two folders")
+    targets = {path: output_dir / f"{name}.toml" for path, name in names.items()}
+    existing = next((target for target in targets.values() if target.exists()), None)
+    if existing and not dry_run:
+        raise UsageError(f"{existing} is there already: remove it, or give a different --output-dir")
+    return targets
+
+
+def _report(imported: Imported) -> Iterator[str]:
+    tests = sum(len(meaning.tests) for meaning in imported.meanings)
+    yield f"{imported.source.name}: {wording.count(imported.meanings, 'name')}, {tests} tests"
+    by_rule: dict[str, list[str]] = {}
+    for meaning in imported.meanings:
+        if meaning.how != "exact":
+            by_rule.setdefault(meaning.explained, []).append(f"{meaning.name.text} ({meaning.name.place})")
+    for rule, names in by_rule.items():
+        yield f"  {rule}: {wording.some(names)}"
+    for meaning in imported.meanings:
+        if meaning.accidents:
+            hit = wording.some(meaning.accidents, shown=3)
+            name = f"{meaning.name.text} ({meaning.name.place})"
+            yield f"  {name} hits {wording.count(meaning.accidents, 'test')} by accident: {hit}"
+
+
+if __name__ == "__main__":
+    main()

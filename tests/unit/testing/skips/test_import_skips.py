@@ -4,13 +4,14 @@ import json
 from datetime import date
 from pathlib import Path
 
+import import_skips
 import pytest
+from import_skips import Imported, Meaning
 
 from cairn.errors import UsageError
-from cairn.testing.skips import ids, importing, skip_files
+from cairn.testing.skips import ids, skip_files
 from cairn.testing.skips.conditions import When
 from cairn.testing.skips.ids import Collected
-from cairn.testing.skips.importing import Imported, Meaning
 
 COLLECTED = """\
 test/test_cuda.py::TestCuda::test_streams
@@ -77,7 +78,7 @@ def imported(tmp_path: Path, collected: Collected, **lists: str) -> tuple[Import
     for name, text in lists.items():
         paths.append(tmp_path / name.replace("__", "."))
         paths[-1].write_text(text, encoding="utf-8")
-    return importing.read(paths, collected, owner="me", expires=date(2027, 6, 30))
+    return import_skips.read(paths, collected, owner="me", expires=date(2027, 6, 30))
 
 
 def by_place(found: Imported) -> dict[str, Meaning]:
@@ -127,7 +128,7 @@ def test_a_substring_becomes_the_ids_it_meant_and_what_it_hit_is_named(
 def test_what_is_written_is_what_a_run_accepts(tmp_path: Path, collected: Collected) -> None:
     lists = imported(tmp_path, collected, generic__py=GENERIC, **{"pytorch_2.13__py": GENERIC})
     assert not any(one.tests for one in lists[1].meanings)  # all are in the first, for any version
-    importing.write(lists[0], tmp_path / "skip-tests" / "generic.toml")
+    import_skips.write(lists[0], tmp_path / "skip-tests" / "generic.toml")
     entries = skip_files.read([tmp_path / "skip-tests"])
     assert [len(listed.entry.tests) for listed in entries] == [1, 3, 2, 2, 1, 1, 1]
     assert entries[0].entry.owner == "me"
@@ -211,7 +212,7 @@ def test_disabled_tests_as_torch_reads_them(tmp_path: Path, collected: Collected
         "test_pool_max (__main__.TestNN)",
         "'test_badly_named' is not written as `test_name (__main__.TestClass)`",
     ]
-    importing.write(found, tmp_path / "disabled.toml")
+    import_skips.write(found, tmp_path / "disabled.toml")
     assert len(skip_files.read([tmp_path / "disabled.toml"])) == 4
 
 
