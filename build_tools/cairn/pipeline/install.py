@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from packaging.utils import canonicalize_name
+
 from cairn import (
     datafile,
     files,
@@ -85,6 +87,17 @@ for device in names:
         sys.exit(f"{{device}} multiplies matrices wrong")
 print({_MARK!r} + json.dumps([str(torch.__version__), list(names.values())]))
 """
+_VERSIONS = """\
+import importlib.metadata, json, sys
+present = dict.fromkeys(sys.argv[1:])
+for name in present:
+    try:
+        present[name] = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        pass
+print(json.dumps(present))
+"""
+_FRESH = "install into a new environment, or uninstall these packages there and repeat the command"
 MAKE_ONE = "make one: python3 -m venv torch-env; then activate it, or name its Python with --python"
 
 
@@ -387,9 +400,43 @@ def run(
         )
     start = _installer(installer, python)
     with pages(prepared, pick) as index_url, isolation.own_home(index_url) as home:
-        command = [*start, *targets_file.install_arguments(index_url, pick.offer.packages)]
+        command = [*start, *targets_file.install_arguments(index_url, _exact(pick.offer))]
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
-        process.run(command, env=env, on_line=on_line, hidden=isolation.credential_files())
+        completed = process.run(command, env=env, on_line=on_line, hidden=isolation.credential_files())
+    # pip warns "does not provide the extra", uv "does not have an extra named"; both then exit 0.
+    for line in completed.output.splitlines():
+        if "does not provide the extra" in line or "does not have an extra named" in line:
+            raise PrerequisiteError(f"not all of it was installed: {line.strip()}", tip=_FRESH)
+    _compare(pick.offer, python)
+
+
+def _exact(offer: Offer) -> tuple[str, ...]:
+    """The offer's requirements at its versions: installers leave a bare name as it is, whatever is there."""
+    exact = []
+    for word in offer.packages:
+        parsed = requirements.requirement(word)
+        version = offer.versions.get(canonicalize_name(parsed.name))
+        is_bare = version is not None and not parsed.specifier and not parsed.marker
+        exact.append(f"{word}=={version}" if is_bare else word)
+    return tuple(exact)
+
+
+def _compare(offer: Offer, python: Path) -> None:
+    """Refuse an environment whose versions are not those of the offer.
+
+    `==2.9.0` is met by 2.9.0+cu128 as well (PEP 440, version matching), which installers then leave there.
+    """
+    names = [canonicalize_name(requirements.requirement(word).name) for word in offer.packages]
+    announced = {name: offer.versions[name] for name in names if name in offer.versions}
+    completed = process.run([python, "-I", "-c", _VERSIONS, *announced])
+    present = json.loads(completed.output.strip().splitlines()[-1])
+    wrong = [
+        f"{name} {present[name] or 'is missing'}, not {version}"
+        for name, version in announced.items()
+        if present[name] != version
+    ]
+    if wrong:
+        raise PrerequisiteError(f"installed is not what was announced: {'; '.join(wrong)}", tip=_FRESH)
 
 
 def _installer(named: Installer | None, python: Path) -> Sequence[str]:

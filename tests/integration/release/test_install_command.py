@@ -104,6 +104,36 @@ def test_what_is_for_a_gpu_is_installed_and_proved(
     assert done.stdout.split() == ["2.9.0", "0.2.9.0"]
 
 
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+@pytest.mark.parametrize(
+    ("before", "code"),
+    [("2.8.0", 0), ("2.11.0", 0), ("2.9.0+cu128", 3)],
+    ids=["older", "newer", "CUDA"],
+)
+def test_what_was_announced_is_there_afterwards(
+    released: LocalStore,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    installer: str,
+    before: str,
+    code: int,
+) -> None:
+    after = before if code else "2.9.0"
+    environment = venv.create(tmp_path / "environment")
+    wheel = make_wheel(tmp_path, "torch", before, content=TORCH.replace("{version}", before))
+    uv = [venv.uv_program(), "pip", "install", "-q", "--python", environment.python, "--no-deps", wheel]
+    subprocess.run(uv, check=True)
+    with serving(released, port=0) as server:
+        words = ["--index-url", f"{server.url}/release/simple/", "--python", str(environment.python)]
+        assert main(["install", *words, "--installer", installer, "--gpu", "RX 7900 XTX"]) == code
+    printed = capsys.readouterr()
+    assert (f"torch {after}, not 2.9.0" in printed.err) == bool(code)
+    assert ("it works: torch 2.9.0" in printed.out) != bool(code)
+    ask = "import importlib.metadata; print(importlib.metadata.version('torch'))"
+    done = subprocess.run([environment.python, "-c", ask], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == after
+
+
 def test_the_printed_line_installs_in_a_shell(
     released: LocalStore,
     tmp_path: Path,
