@@ -128,6 +128,11 @@ def test_each_night_of_another_commit_has_versions_of_its_own(tmp_path: Path) ->
     nights.cairn("release", "yank", bad.set_id, "--reason", "wrong answers")
     nights.run("4", code=10)
     assert nights.promoted() == [first]
+    # Somebody who can write claims must not be able to end the numbers.
+    claims = [item.key for item in nights.store.list("nights/_versions/") if "again.1" in item.key]
+    assert len(claims) == 2
+    for key in claims:
+        nights.store.write(key.replace("again.1", "again.999999999"), b"0" * 64)
     # A commit more, in the project without.
     nights.commit_quartz()
     nights.run("5")

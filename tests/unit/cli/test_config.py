@@ -92,7 +92,7 @@ def test_dry_run_writes_nothing(here: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("set", "sotre", "s"), "did you mean store?"),
+        (("set", "sotre", "s"), "did you mean store"),
         (("set", "biuld.targets", "gfx1100"), "did you mean build?"),
         (("set", "release.log.targets", "gfx1100"), "'targets' is no option of `cairn release log`"),
         (("set", "limit", "many"), "'many' is not a positive number"),

@@ -74,8 +74,13 @@ def _claim_key(source: ProjectSource, suffix: str, number: int) -> str:
 
 
 def _owners(store: Store, source: ProjectSource, suffixes: Sequence[str], scopes: set[str]) -> dict[int, str]:
-    """Return the manifest of each build of a project's version, by number; empty where it is not known."""
+    """Return the manifest of each build of a project's version, by number; empty where it is not known.
+
+    Freeze claims the number after the last one, so that claims follow the published builds without a gap. A
+    claim beyond a gap is nobody's build: whoever wrote `.again.999999999` would end the numbers.
+    """
     owners: dict[int, str] = {}
+    last = -1
     project = canonicalize_name(source.distribution)
     for suffix in suffixes:
         first = _claim_key(source, suffix, 0)
@@ -88,7 +93,10 @@ def _owners(store: Store, source: ProjectSource, suffixes: Sequence[str], scopes
         before, number = rocm_version.without_again(str(Version(version_of(name))))
         if any(_is_of(before, source, suffix) for suffix in suffixes):
             owners.setdefault(number, "")
-    return owners
+            last = max(last, number)
+    while last + 1 in owners:
+        last += 1
+    return {number: owner for number, owner in owners.items() if number <= last}
 
 
 def _is_of(version: str, source: ProjectSource, suffix: str) -> bool:
