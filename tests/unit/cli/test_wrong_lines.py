@@ -156,7 +156,7 @@ WRONG = [
     ("install --dry-run --store nowhere", 9, "there is no store at nowhere", "publish into it first"),
     ("index verify https://127.0.0.1:9/simple/", 2, "is not the address of a wheel", "below simple/"),
     # Settings.
-    ("config set sotre s3://x", 2, "'sotre' is no option", "did you mean store?"),
+    ("config set sotre s3://x", 2, "'sotre' is no option", "did you mean store"),
     ("config set jobs many", 2, "'many' is not a positive number", "whose --help says what --jobs takes"),
     ("config get store", 2, "store is not set", "cairn config set store VALUE"),
     ("config set store", 2, "store is not set in", "cairn config set store VALUE"),
