@@ -9,7 +9,7 @@ so that others can build a night again. One stack has one digest on every machin
 - A link is refused, and so is a file outside of the folder, and a name that a system cannot have.
 - Tests and benchmarks of a tree, of which no wheel is made, are left out.
 - Checkouts, hidden files, `__pycache__` and what a `.gitignore` of the repository names are left out, except
-  a file or a whole folder that a command reads. The wheels of consumers, which are built elsewhere, and what
+  a file or a whole folder that a command reads, and all that is in the folders of smoke tests and of skips. The wheels of consumers, which are built elsewhere, and what
   a stack runs to notify, which decides nothing, are left out too.
 """
 
@@ -163,7 +163,7 @@ def _files(stack: Stack) -> set[Path]:
     root = Path(stack.folder)
     checkouts = {root / project.checkout_dir for project in stack.projects}
     links: set[Path] = set()
-    by_place: list[set[Path]] = []
+    by_place: list[tuple[Path, set[Path]]] = []
     for named in _places(stack, root):
         inside = Path(os.path.relpath(named, root))
         place = root / inside
@@ -178,10 +178,14 @@ def _files(stack: Stack) -> set[Path]:
             is_work = _is_left_out(path.relative_to(place)) or not checkouts.isdisjoint(path.parents)
             if not is_work and (path.is_file() or path.is_symlink()):
                 paths.add(path)
-        by_place.append(paths)
-    ignored = _ignored(root, stack.file, set().union(links, *by_place))
-    # git's lists do not keep a command from reading a file or a folder that is ignored as a whole.
-    paths = links.union(*(place if place <= ignored else place - ignored for place in by_place))
+        by_place.append((place, paths))
+    ignored = _ignored(root, stack.file, links.union(*(inside for _, inside in by_place)))
+    # git's lists do not keep a command from reading a file or a folder that is ignored as a whole, nor a test
+    # run from copying its folder and pytest from running an ignored conftest.py there.
+    whole = {root / SKIPS, *(root / os.path.relpath(name, root) for name in stack.smoke_tests)}
+    paths = links.union(
+        *(inside if place in whole or inside <= ignored else inside - ignored for place, inside in by_place)
+    )
     if link := next((path for path in sorted(paths) if path.is_symlink()), None):
         raise UsageError(
             f"{link} is a link, which not every system can check out",

@@ -154,7 +154,7 @@ def test_what_the_repository_ignores_is_left_out_and_a_users_own_lists_do_not_co
 ) -> None:
     subprocess.run(["git", "init", "--quiet", folder.parent], check=True)
     before = digest(folder)
-    (folder / "smoke" / "made.log").write_text("", encoding="utf-8")
+    (folder / "sdk" / "made.log").write_text("", encoding="utf-8")
     with_log = digest(folder)
     assert with_log != before
     (folder.parent / ".git" / "info" / "exclude").write_text("*.log\n", encoding="utf-8")
@@ -165,6 +165,15 @@ def test_what_the_repository_ignores_is_left_out_and_a_users_own_lists_do_not_co
     assert digest(folder) == with_log
     monkeypatch.setenv("PATH", os.devnull)  # no git
     assert digest(folder) == with_log
+
+
+@pytest.mark.parametrize("name", ["smoke/conftest.py", "skip-tests/mine.toml"])
+def test_an_ignored_file_in_a_folder_that_is_copied_whole_counts(folder: Path, name: str) -> None:
+    subprocess.run(["git", "init", "--quiet", folder.parent], check=True)
+    before = digest(folder)
+    (folder / ".gitignore").write_text(f"/{name}\n", encoding="utf-8")
+    (folder / name).write_text("", encoding="utf-8")
+    assert digest(folder) != before
 
 
 @pytest.mark.parametrize(
