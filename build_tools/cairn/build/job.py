@@ -217,12 +217,16 @@ def install(job: Job, wheels: Sequence[BuiltWheel], python: Path) -> None:
 
 def install_line(job: Job, wheels: Sequence[BuiltWheel]) -> str:
     """Return the command line that does what `install` does, in the environment that is active then."""
-    words = ["python", "-m", "pip", "install"]
+    pip = ["python", "-m", "pip", "install"]
+    wheel_files = [str(path) for wheel in wheels for path in wheel.files]
+    words = [*pip]
     if (sdk := _existing_sdk(job)) is not None:
         words += ["--extra-index-url", sdk.source.index_url] if sdk.source.index_url else []
         words += [word for link in sdk.source.find_links for word in ("--find-links", link)]
         words.append(f"rocm[{','.join(job.sdk.extras)}]=={sdk.info.version}")
-    return shlex.join([*words, *(str(path) for wheel in wheels for path in wheel.files)])
+    # pip leaves an installed wheel of the same version alone, even where it is given another file.
+    replace = [*pip, "--force-reinstall", "--no-deps", *wheel_files]
+    return f"{shlex.join(replace)} && {shlex.join([*words, *wheel_files])}"
 
 
 def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:

@@ -128,7 +128,10 @@ def test_what_is_not_of_the_line_goes_into_no_channel_of_it(store: MemoryStore, 
 
 
 def test_a_set_for_the_cpu_has_no_file_of_the_sdk(store: MemoryStore, tmp_path: Path) -> None:
-    rocm, torch = make_wheel(tmp_path, "rocm", "7.11"), make_wheel(tmp_path, "torch", "2.9", requires=["rocm"])
+    rocm, torch = (
+        make_wheel(tmp_path, "rocm", "7.11"),
+        make_wheel(tmp_path, "torch", "2.9", requires=["rocm"]),
+    )
     publish_dists(Index(store, "staging"), [distribution.read(rocm)], "mirror", build=MIRRORED)
     made = stage_set(store, "staging", make_set([torch], **AWAY | {"targets": ("cpu",)}), [torch])
     assert [text.partition(" ")[2] for text in files_of_set.unreviewed(case_of(store, made))] == [
