@@ -9,8 +9,9 @@ so that others can build a night again. One stack has one digest on every machin
 - A link is refused, and so is a file outside of the folder, and a name that a system cannot have.
 - Tests and benchmarks of a tree, of which no wheel is made, are left out.
 - Checkouts, hidden files, `__pycache__` and what a `.gitignore` of the repository names are left out, except
-  a file or a whole folder that a command reads, and all that is in the folders of smoke tests and of skips. The wheels of consumers, which are built elsewhere, and what
-  a stack runs to notify, which decides nothing, are left out too.
+  a file or a whole folder that a command reads, and all that is in the folders of smoke tests and of skips.
+  The wheels of consumers, which are built elsewhere, and what a stack runs to notify, which decides nothing,
+  are left out too.
 """
 
 from __future__ import annotations
