@@ -21,9 +21,10 @@ CPU = "cpu"
 """The target of a build without ROCm."""
 
 _SEPARATORS = re.compile(r"[,;\s]+")  # `;` as in CMake's lists, `,` as on command lines
-# `processor(:feature(+|-))*`; a generic one is gfx11-generic, or gfx9-4-generic with a minor version.
+# `processor(:feature(+|-))*`; a generic one is gfx11-generic, or gfx9-4-generic with a minor version; the
+# first stepping of gfx1250 is gfx1250-strict.
 _TARGET_ID = re.compile(
-    r"(?P<processor>gfx[0-9a-f]+(?:-generic|-[0-9]+-generic)?)(?P<features>(?::[a-z]+[+-])*)"
+    r"(?P<processor>gfx[0-9a-f]+(?:-generic|-[0-9]+-generic|-strict)?)(?P<features>(?::[a-z]+[+-])*)"
 )
 _GENERIC = re.compile(r"gfx(?P<major>[0-9]+)(?:-(?P<minor>[0-9]+))?-generic")
 
@@ -32,6 +33,15 @@ _MARKS = re.compile(r"\((?:tm|r)\)|[™®]|\b[0-9]+ ?gb\b")
 _NOISE = frozenset(
     {"amd", "radeon", "instinct", "accelerator", "gpu", "igpu", "graphics", "series", "rx", "pro", "ai"}
 )
+# Product lines number their models independently: the RX 5600M and the Pro 5600M are different GPUs. By the
+# word for a line, the lines meant: many leave it out. A Ryzen PRO has the GPU of the one without PRO.
+_LINES = {
+    "ryzen": ("ryzen",),
+    "instinct": ("instinct",),
+    "rx": ("rx",),
+    "pro": ("pro",),
+    "radeon": ("rx", "pro", "radeon", ""),
+}
 _TOGETHER = re.compile(r"\bw/|\bwith\b")  # "Ryzen 7 7840HS w/ Radeon 780M", as Linux calls the processor
 _MODEL = re.compile("[0-9]{3,}")
 _ALIKE = 0.8  # of difflib's ratio: a name with a typing error in it
@@ -110,6 +120,17 @@ def unbuilt_targets() -> tuple[str, ...]:
     return tuple(sorted((*_data()["unbuilt"], *generic_targets()), key=sort_key))
 
 
+def features(target: str) -> tuple[str, ...]:
+    """The features that a target can be compiled for, such as `xnack`."""
+    return tuple(_data()["targets"][target]["features"])
+
+
+def package_owner(target: str) -> str:
+    """The target whose device wheels and SDK packages have a target's code: itself, or their owner."""
+    processor = target.partition(":")[0]
+    return str(_data()["owners"].get(processor, processor))
+
+
 def product_of(target: str) -> str:
     """The products of a target, such as `MI300A, MI300X, MI325X`; empty where they are not known."""
     processor = target.partition(":")[0]
@@ -139,7 +160,7 @@ def sort_key(target: str) -> tuple[int, int, int, int, str]:
         return (0, 0, 0, 0, "")
     if generic:
         return (1, int(generic["major"]), int(generic["minor"] or -1), -1, target)
-    digits = processor.removeprefix("gfx")
+    digits = processor.removeprefix("gfx").removesuffix("-strict")
     try:
         return (1, int(digits[:-2]), int(digits[-2], 16), int(digits[-1], 16), target)
     except (ValueError, IndexError):
@@ -228,7 +249,7 @@ def _expand(word: str, *, unbuilt: bool) -> tuple[str, ...]:
 
 def _read_target(target: TargetId, *, unbuilt: bool) -> str:
     if target.processor in known_targets():
-        _check_features(target, _data()["targets"][target.processor]["features"])
+        _check_features(target, features(target.processor))
         return str(target)
     if target.processor not in unbuilt_targets():
         raise UsageError(f"unknown GPU target {str(target)!r}", tip=_suggestion(str(target)))
@@ -309,10 +330,10 @@ def parse_product(text: str) -> str:
         UsageError: it is not known, may be one of several targets, or is a GPU of another maker.
     """
     parts = [_read(part) for part in _TOGETHER.split(text)]
-    exact = [name for part in parts for name in _beginning_with(part) if name.words == part.words]
+    exact = [name for part in parts for name in _exact(part)]
     begun = [] if exact else [name for part in parts for name in _beginning_with(part)]
     has_model = any(_MODEL.fullmatch(word) for part in parts for word in part.words)
-    is_clear = exact or (has_model and not any(name.kinds & {"ryzen"} for name in begun))
+    is_clear = exact or (has_model and not any(name.line == "ryzen" for name in begun))
     if len({name.target for name in exact or begun}) == 1 and is_clear:
         return (exact or begun)[0].target
     if maker := _other_maker(text):
@@ -336,11 +357,11 @@ class _Written:
 
     Attributes:
         words: such as `7900`, `xtx` of `AMD Radeon(TM) RX 7900 XTX`.
-        kinds: `rx`, `ryzen` or none: who says one of these means nothing else.
+        line: the product line: `ryzen`, `instinct`, `rx` or `pro`; else `radeon`, or nothing.
     """
 
     words: tuple[str, ...]
-    kinds: frozenset[str]
+    line: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -360,24 +381,34 @@ def _known() -> tuple[_Name, ...]:
             words = written.words
             ways = [words]
             if words[0] == "ryzen":  # also without it, and without the class: the 7840HS of Ryzen 7 7840HS
-                ways += [words[1:], *([words[2:]] if len(words[1]) == 1 and words[2:] else [])]
-            matches += [_Name(name=name, target=target, words=way, kinds=written.kinds) for way in ways]
+                # A Radeon R7 250 is another GPU than that of the Ryzen 7 250: three digits are no name.
+                has_name = len(words[1]) == 1 and len("".join(words[2:])) > len("250")
+                ways += [words[1:], *([words[2:]] if has_name else [])]
+            matches += [_Name(name=name, target=target, words=way, line=written.line) for way in ways]
     return tuple(matches)
 
 
 def _read(text: str) -> _Written:
     words = re.findall("[a-z]+|[0-9]+", _MARKS.sub(" ", text.casefold()))
-    return _Written(
-        words=tuple(word for word in words if word not in _NOISE), kinds=frozenset(words) & {"rx", "ryzen"}
-    )
+    line = next((line for line in _LINES if line in words), "instinct" if "mi" in words else "")
+    return _Written(words=tuple(word for word in words if word not in _NOISE), line=line)
 
 
 def _beginning_with(part: _Written) -> list[_Name]:
     return [
         name
         for name in _known()
-        if part.words and name.words[: len(part.words)] == part.words and part.kinds <= name.kinds
+        if part.words
+        and name.words[: len(part.words)] == part.words
+        and name.line in _LINES.get(part.line, (name.line,))
     ]
+
+
+def _exact(part: _Written) -> list[_Name]:
+    """The names that this is, and no more; of its own product line where there are such."""
+    exact = [name for name in _beginning_with(part) if name.words == part.words]
+    # Vega 20 is a chip, and the Radeon Pro Vega 20 has a different one.
+    return [name for name in exact if name.line == part.line] or exact
 
 
 def _mistyped(parts: Sequence[_Written]) -> list[_Name]:

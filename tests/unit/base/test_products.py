@@ -1,5 +1,8 @@
 """Names of GPUs as people type them: the right target, or a question; never a wrong one."""
 
+import tomllib
+from pathlib import Path
+
 import pytest
 
 from cairn import targets
@@ -51,12 +54,16 @@ NAMES = {
         *("8060s", "Strix Halo", "Ryzen AI Max+ PRO 395", "AI Max 395", "Max+ 395", "Framework Desktop"),
     ),
     "gfx1152": ("Krackan 1", "Ryzen AI 7 350", "860M", "Radeon 840M"),
-    "gfx1153": ("820M", "Ryzen AI 5 330"),
+    "gfx1153": ("820M", "Ryzen AI 5 430"),
     "gfx1200": ("RX 9060 XT", "9060xt", "RX 9060 XT 16GB"),
     "gfx1201": ("RX 9070", "9070 XT", "R9700", "Radeon AI PRO R9700", "Navi 48"),
     "gfx1250": ("MI450", "MI455X"),
+    "gfx904": ("Radeon Pro Vega 20",),  # no Vega 20, which is a chip
 }
-TYPED = [(name, target) for target, found in NAMES.items() for name in found]
+# What AMD calls its GPUs, and which target it names for each. ROCm/legacy-rocm-build,
+# docs/install/include/gpu-selector.rst, and product pages; read 2026-11-28.
+UPSTREAM = tomllib.loads(Path(__file__).with_name("gpu_names.toml").read_text(encoding="utf-8"))
+TYPED = [(name, target) for names in (NAMES, UPSTREAM) for target, found in names.items() for name in found]
 
 
 @pytest.mark.parametrize(("written", "target"), TYPED)
@@ -87,6 +94,11 @@ def test_a_gpu_of_another_maker_is_said_to_be_one(written: str, maker: str) -> N
         # Several it may be: by their targets they can be told apart.
         ("RX 6", "is not a product that is known", ()),
         ("6900", "may be several products", ("RX 6900 XT (gfx1030)", "Ryzen 9 6900HX (gfx1035)")),
+        # Lines number their models independently.
+        ("5600M", "may be several products", ("RX 5600M (gfx1010)", "Pro 5600M (gfx1011)")),
+        ("Radeon Pro 7900 XTX", "is not a product that is known", ("RX 7900 XTX (gfx1100)",)),
+        ("Radeon R7 250", "is not a product that is known", ("Ryzen 7 250 (gfx1103)",)),
+        ("Radeon 250", "is not a product that is known", ()),
         ("Vega", "may be several products", ("RX Vega 56 (gfx900)",)),
         ("Strix", "may be several products", ("Strix Point iGPU (gfx1150)", "Strix Halo iGPU (gfx1151)")),
         ("Krackan", "may be several products", ("Krackan 1 iGPU (gfx1152)",)),

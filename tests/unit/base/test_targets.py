@@ -149,7 +149,8 @@ def test_targets_and_families_are_those_of_upstream() -> None:
 NATURAL = """
 cpu gfx803 gfx9-generic gfx900 gfx902 gfx906 gfx908 gfx90a gfx90a:xnack+ gfx90c gfx9-4-generic gfx940
 gfx942 gfx942:sramecc+:xnack- gfx950 gfx10-1-generic gfx1010 gfx10-3-generic gfx1030 gfx1036
-gfx11-generic gfx1100 gfx1103 gfx1150 gfx12-generic gfx1200 gfx12-5-generic gfx1250 gfx something
+gfx11-generic gfx1100 gfx1103 gfx1150 gfx12-generic gfx1200 gfx12-5-generic gfx1250 gfx1250-strict gfx
+something
 """
 
 

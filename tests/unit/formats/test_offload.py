@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import random
 import struct
 
 import pytest
 
+from cairn import targets
 from cairn.errors import WheelError
 from cairn.formats.offload import bundle, code_object
 from cairn.formats.offload.code_object import CodeObject
@@ -155,6 +157,15 @@ def test_a_code_object_of_its_own(flags: int, abi_version: int, target: str) -> 
 def test_a_code_object_for_nobody_is_refused(processor: int) -> None:
     with pytest.raises(WheelError, match="unknown processor"):
         code_object.of_elf(make_elf(machine=224, flags=processor))
+
+
+def test_every_target_has_the_number_of_its_code_objects() -> None:
+    numbers = {}
+    for number in range(0x20, 0x100):
+        with contextlib.suppress(WheelError):
+            numbers[code_object.target_of(BytesView(make_elf(machine=224, flags=number))).processor] = number
+    assert {*targets.known_targets(), *targets.unbuilt_targets()} <= set(numbers)
+    assert numbers["gfx1250-strict"] == 0xEB
 
 
 @pytest.mark.parametrize("ident", [b"\x01\x01", b"\x02\x02"])

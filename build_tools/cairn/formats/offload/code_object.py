@@ -30,8 +30,10 @@ _PROCESSORS = (
     *("gfx940", "gfx1100", "gfx1013", "gfx1150", "gfx1103", "gfx1036", "gfx1101", "gfx1102"),
     *("gfx1200", "gfx1250", "gfx1151", "gfx941", "gfx942", "", "gfx1201", "gfx950"),
     *("", "gfx9-generic", "gfx10-1-generic", "gfx10-3-generic", "gfx11-generic", "gfx1152", "", ""),
-    *("gfx1153", "gfx12-generic", "gfx1251", "", "", "", "", "gfx9-4-generic"),
+    *("gfx1153", "gfx12-generic", "gfx1251", "gfx12-5-generic", "", "", "", "gfx9-4-generic"),
 )
+# The first stepping of gfx1250, which is not in LLVM; the number is that of a third party's loader.
+_STRICT = 0xEB
 # Version 3 has a bit a feature, which says on or nothing; later ones two: unsupported, any, off, on. "Any" is
 # not part of a target id: the code runs either way.
 _V3 = 1
@@ -54,6 +56,7 @@ def target_of(view: View) -> TargetId:
     flags = int.from_bytes(view.read(_FLAGS_AT, 4), "little")
     place = (flags & _PROCESSOR) - _FIRST
     processor = _PROCESSORS[place] if 0 <= place < len(_PROCESSORS) else ""
+    processor = "gfx1250-strict" if flags & _PROCESSOR == _STRICT else processor
     if not processor:
         raise WheelError(f"a code object for an unknown processor ({flags & _PROCESSOR:#x})")
     if view.read(_ABI_VERSION_AT, 1)[0] <= _V3:

@@ -11,7 +11,7 @@ _BY_WORD = re.compile(
     r"(?:^|/)(?:(?:rocblas|hipblaslt|hipsparselt)(?:/[0-9.]+)?/library|aotriton\.images)/(?P<below>.+)",
     re.IGNORECASE,
 )
-_PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+)(?![0-9a-z])")
+_PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+(?:-strict)?)(?![0-9a-z])")
 # MIOpen's are named after the processor and its count of compute units: `_60`, or for more than 64 of them in
 # hex without anything between, as in gfx90a68.kdb (MIOpen, `Handle::GetDbBasename`).
 _OF_MIOPEN = re.compile(r"(?:^|/)miopen/db/(?P<name>gfx[0-9a-f]+)(?:_[0-9]+)?\.[^/]+")

@@ -35,7 +35,7 @@ Naming: TypeAlias = Literal["whole", "prefix", "none"]
 # In file names a dash stands for the colon of a target ID: Kernels_gfx90a-xnack+.hsaco. A whole name alone
 # counts: upstream's substring match takes gfx90a for gfx90, and misses gfx11-generic for gfx1100.
 _NAME = re.compile(
-    r"(?<![0-9A-Za-z])(?P<processor>gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]+))"
+    r"(?<![0-9A-Za-z])(?P<processor>gfx(?:[0-9]+(?:-[0-9]+)?-generic|[0-9a-f]+(?:-strict)?))"
     r"(?P<features>(?:[:-](?:xnack|sramecc)[+-])*)(?![0-9A-Za-z])"
 )
 _FEATURE = re.compile(r"(?:xnack|sramecc)[+-]")

@@ -23,9 +23,13 @@ def processor_of(project: str, host: str) -> str | None:
 def extra_of(name: str) -> str:
     """The extra that asks for the device wheel of a processor, or for those of a family.
 
+    gfx1250-strict has none of its own: that of gfx1250 has its code.
+
     It is in lower case, as installers compare extras (PEP 685).
     """
-    return f"device-{name}".lower()
+    from cairn import targets  # noqa: PLC0415 - a new version of a wheel needs no table of GPUs
+
+    return f"device-{targets.package_owner(name)}".lower()
 
 
 def extras_of(processors: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -37,7 +41,9 @@ def extras_of(processors: Iterable[str]) -> dict[str, tuple[str, ...]]:
     from cairn import targets  # noqa: PLC0415 - a new version of a wheel needs no table of GPUs
 
     every = targets.in_order(processors)
-    extras: dict[str, tuple[str, ...]] = {extra_of(name): (name,) for name in every}
+    extras: dict[str, tuple[str, ...]] = {}
+    for name in every:
+        extras[extra_of(name)] = (*extras.get(extra_of(name), ()), name)
     families = targets.families()
     for family in targets.index_families():
         if set(families[family]) <= set(every):
