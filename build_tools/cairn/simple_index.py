@@ -16,12 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
-from packaging.utils import (
-    InvalidSdistFilename,
-    InvalidWheelFilename,
-    parse_sdist_filename,
-    parse_wheel_filename,
-)
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
 from cairn import package_index, web
@@ -34,8 +29,9 @@ _TAG = re.compile(r"<(a|base)(?=\s)((?:[^<>\"']++|\"[^\"]*+\"|'[^']*+')*+)(>?)",
 _ATTRIBUTE = re.compile(
     r"([a-z][a-z0-9-]*+)(?:\s*+=\s*+(?:\"([^\"]*+)\"|'([^']*+)'|([^\s\"'>]++)))?", re.IGNORECASE
 )
-_SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
-_PAGE = 1 << 24  # bytes of a page, the rest of which is left
+_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_SHA256 = re.compile(r"sha256=([0-9a-f]{64})", re.IGNORECASE)
+_PAGE = 1 << 24  # bytes of a page or of a METADATA; a larger one is refused
 _SECONDS = 60.0
 _SHOWN = 3  # versions that are named
 
@@ -81,13 +77,15 @@ def files(index_url: str, project: str, *, may_lack: bool = True) -> tuple[Index
     """Return the files of a project; none where the index has no page of it and `may_lack` one (404).
 
     Raises:
-        NetworkError: the index does not answer.
+        NetworkError: the index does not answer, or gives one file name two hashes.
     """
-    return tuple(
-        IndexFile(
+    page = f"{root(index_url)}{project}/"
+    by_name: dict[str, IndexFile] = {}
+    for link, values in _links(page, may_lack=may_lack):
+        file = IndexFile(
             name=_last(link),
             url=urldefrag(link).url,
-            sha256=match[1] if (match := _SHA256.fullmatch(urldefrag(link).fragment)) else None,
+            sha256=match[1].lower() if (match := _SHA256.fullmatch(urldefrag(link).fragment)) else None,
             requires_python=values.get("data-requires-python") or None,
             has_metadata=any(
                 values.get(name, "false") != "false"
@@ -95,8 +93,9 @@ def files(index_url: str, project: str, *, may_lack: bool = True) -> tuple[Index
             ),
             yanked="data-yanked" in values,
         )
-        for link, values in _links(f"{root(index_url)}{project}/", may_lack=may_lack)
-    )
+        if by_name.setdefault(file.name, file).sha256 != file.sha256:
+            raise NetworkError(f"{page} has two files named {file.name}, with different hashes", tip=TIP)
+    return tuple(by_name.values())
 
 
 def versions(index_url: str, project: str) -> tuple[Version, ...]:
@@ -108,7 +107,7 @@ def versions(index_url: str, project: str) -> tuple[Version, ...]:
     distinct = set[Version]()
     for file in files(index_url, project):
         parse = parse_wheel_filename if file.name.endswith(".whl") else parse_sdist_filename
-        with contextlib.suppress(InvalidWheelFilename, InvalidSdistFilename):
+        with contextlib.suppress(ValueError):  # no file of a distribution, or a number too long to read
             distinct.add(parse(file.name)[1])
     if not distinct and (problem := package_index.index_problem(index_url, project)):
         raise NetworkError(problem, tip=TIP)
@@ -129,30 +128,44 @@ def metadata(file: IndexFile) -> bytes | None:
     """
     out = io.BytesIO()
     is_there = file.has_metadata and web.read(
-        f"{file.url}.metadata", out=out, most=_PAGE, timeout=_SECONDS, tip=TIP
+        f"{file.url}.metadata", out=out, most=_PAGE + 1, timeout=_SECONDS, tip=TIP
     )
+    _refuse_large(f"{file.url}.metadata", out)
     return out.getvalue() if is_there else None
 
 
 def _links(page: str, *, may_lack: bool) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """The links of a page with the attributes of each."""
+    """The links of a page with the attributes of each.
+
+    Left out are links that are no address, and those that lead from a server to a file of this machine.
+    """
     out = io.BytesIO()
     whole = f"{page}index.html" if page.startswith("file:") else page
-    base = web.read(whole, out=out, most=_PAGE, timeout=_SECONDS, tip=TIP)
+    base = web.read(whole, out=out, most=_PAGE + 1, timeout=_SECONDS, tip=TIP)
+    _refuse_large(whole, out)
     if not base:
         if may_lack:
             return
         raise NetworkError(f"there is no {page}", tip=TIP)
-    tags = [
-        (match[1].lower(), _attributes(match[2]))
-        for match in _TAG.finditer(out.getvalue().decode("utf-8", "replace"))
-        if match[3]
-    ]
+    text = _COMMENT.sub("", out.getvalue().decode("utf-8", "replace"))
+    tags = [(match[1].lower(), _attributes(match[2])) for match in _TAG.finditer(text) if match[3]]
     named = next((values["href"] for tag, values in tags if tag == "base" and "href" in values), "")
-    base = urljoin(base, named)
+    schemes = {"file"} if page.startswith("file:") else set()
+    try:
+        base = urljoin(base, named)
+    except ValueError as error:
+        raise NetworkError(f"{page} names a base that is no address: {named[:80]!r}", tip=TIP) from error
     for tag, values in tags:
         if tag == "a" and "href" in values:
-            yield urljoin(base, values["href"]), values
+            with contextlib.suppress(ValueError):
+                link = urljoin(base, values["href"])
+                if urlsplit(link).scheme in {"http", "https", *schemes}:
+                    yield link, values
+
+
+def _refuse_large(url: str, out: io.BytesIO) -> None:
+    if out.tell() > _PAGE:
+        raise NetworkError(f"{url} is larger than {_PAGE >> 20} MiB, and was not read", tip=TIP)
 
 
 def _attributes(text: str) -> dict[str, str]:

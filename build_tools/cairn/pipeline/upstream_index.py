@@ -8,6 +8,7 @@ https://stable.repo.amd.com/rocm/whl-next/, as seen in 2026-10).
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from packaging.version import Version
 from cairn import package_index, simple_index, targets
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, WheelError
 from cairn.output import wording
-from cairn.release.index.generation import version_of
+from cairn.release.index.generation import project_of, version_of
 from cairn.release.pages.targets_file import Choice, Machine, Offer, Pick
 from cairn.release.publish.compatibility import Platform
 from cairn.simple_index import IndexFile
@@ -72,14 +73,25 @@ class _Index:
 
     @functools.cache  # noqa: B019
     def needs(self, file: IndexFile) -> _Needs | None:
-        """What a wheel says of itself; None where only its download would tell."""
+        """What a wheel says of itself; None where only its download would tell.
+
+        Raises:
+            _LackError: it cannot be read, or is that of a different wheel.
+        """
         if (data := simple_index.metadata(file)) is None:
             return None
-        raw = fields.core_metadata(data, name=file.name)
-        return _Needs(
-            tuple(map(wheel_info.requirement, raw.get("requires_dist", ()))),
-            frozenset(canonicalize_name(name) for name in raw.get("provides_extra", ())),
-        )
+        try:
+            raw = fields.core_metadata(data, name=file.name)
+            requires = tuple(map(wheel_info.requirement, raw.get("requires_dist", ())))
+            for need in requires:
+                if need.marker is not None:
+                    need.marker.evaluate({**self.place.markers(), "extra": ""})
+            own = canonicalize_name(raw.get("name", "")), Version(raw.get("version", ""))
+        except (CairnError, ValueError, KeyError) as error:
+            raise _LackError(f"the metadata of {file.name} cannot be read: {error}") from error
+        if own != (project_of(file.name), Version(version_of(file.name))):
+            raise _LackError(f"the metadata of {file.name} is that of {own[0]} {own[1]}")
+        return _Needs(requires, frozenset(canonicalize_name(name) for name in raw.get("provides_extra", ())))
 
     def serves(self, gpu: str) -> bool:
         """Whether there is code of torch for a GPU."""
@@ -282,10 +294,18 @@ def _nothing_for_place(index: _Index, machine: Machine) -> CairnError:
         if problem := package_index.index_problem(index.url, "torch"):
             return NetworkError(problem, tip=package_index.TIP)
         return PrerequisiteError(f"{index.url} has no torch", tip="name an index that has: --index-url URL")
+    what = f"{index.url} has no torch for {machine}"
+    fitting = []
+    for file in every:
+        with contextlib.suppress(CairnError, ValueError):  # no file of a distribution
+            fitting += [file] if index.place.takes(file.name, None) else []
+    if fitting and all(file.yanked for file in fitting):
+        return PrerequisiteError(f"{what} that is not yanked", tip="try again later, or a different stream")
+    if fitting:
+        pythons = sorted({f"Python {file.requires_python}" for file in fitting if file.requires_python})
+        return PrerequisiteError(what, tip=f"its wheels require {wording.some(pythons)}: take such a Python")
     tags = sorted({"-".join(file.name.removesuffix(".whl").split("-")[-3:]) for file in every})
-    return PrerequisiteError(
-        f"{index.url} has no torch for {machine}", tip=f"it has {wording.some(tags)}: take such a Python"
-    )
+    return PrerequisiteError(what, tip=f"it has {wording.some(tags)}: take such a Python")
 
 
 def _nothing_for_gpus(

@@ -146,6 +146,27 @@ def test_requirements_that_cannot_be_read_are_told(cairn: Cairn, index: WhlNext)
     assert choices(cairn, index)[0][0] == "torch[device-gfx1100]==2.14.0+rocm10.1.0"
 
 
+@pytest.mark.parametrize(
+    ("metadata", "why"),
+    [
+        (b"\x00\xff\xfe", "cannot be read"),
+        (
+            b"Metadata-Version: 2.1\nName: torch\nVersion: 2.14.0+rocm10.1.0\nRequires-Dist: ((((\n",
+            "cannot be read",
+        ),
+        (b"Metadata-Version: 2.1\nName: requests\nVersion: 1.0\n", "is that of requests 1.0"),
+    ],
+)
+def test_a_wheel_whose_metadata_cannot_be_believed_is_passed_over(
+    cairn: Cairn, index: WhlNext, metadata: bytes, why: str
+) -> None:
+    (sidecar,) = index.folder.glob("torch-2.14.0*.metadata")
+    sidecar.write_bytes(metadata)
+    packages, _, warnings = choices(cairn, index)
+    assert packages[0] == SET[0].replace("2.14.0", "2.13.0")
+    assert f"the metadata of {sidecar.name.removesuffix('.metadata')} {why}" in warnings[0]
+
+
 def test_what_was_announced_is_installed(cairn: Cairn, index: WhlNext, tmp_path: Path) -> None:
     environment = venv.create(tmp_path / "environment")
     nodes = kernel_nodes(tmp_path / "nodes", RX7900)
