@@ -168,7 +168,7 @@ class Installation:
     def line(self, installer: Installer, pick: Pick) -> str:
         """Return the command line that installs a set."""
         return targets_file.install_line(
-            installer, self.index_url(pick), pick.offer.packages, python=self.python
+            installer, self.index_url(pick), _exact(pick.offer), python=self.python
         )
 
 
