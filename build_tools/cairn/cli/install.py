@@ -75,7 +75,7 @@ class Install(signing.RootOptions):
 
 
 def _install(request: Install) -> Iterator[Answer | Piece]:
-    from cairn.pipeline import install
+    from cairn.pipeline import install, installed
     from cairn.release.index import keys
     from cairn.store.opening import open_folder
 
@@ -98,7 +98,7 @@ def _install(request: Install) -> Iterator[Answer | Piece]:
     with console.current().stage(f"install into {python.parent.parent}") as stage:
         install.run(prepared, request.installer, python, on_line=stage.update)
     with console.current().stage("try what was installed") as stage:
-        proof = install.prove(prepared, python, on_line=stage.update)
+        proof = installed.prove(prepared.choice.picks[0], python, on_line=stage.update)
     # A GPU that was named may be in a different machine, as where an image is made.
     error = (
         None

@@ -73,7 +73,8 @@ def both(url: str, words: str) -> str:
     return f"pip install --index-url {url} {words}\nuv pip install --index-url {url} {words}\n"
 
 
-NAMES = "torch torchvision torchaudio"
+NAMES = "torch==2.9.0+rocm7.10.0 torchvision==0.24.0+rocm7.10.0 torchaudio==2.9.0+rocm7.10.0"
+NAMES_942 = "torch==2.10.0+rocm7.11.0 torchvision==0.25.0+rocm7.11.0 torchaudio==2.10.0+rocm7.11.0"
 RX = "gfx1100 (RX 7900 XTX, RX 7900 XT, RX 7900 GRE and 2 more)"
 FAMILY = "BASE/release/gfx110X-all/simple/"
 CHANNEL = "BASE/release/simple/"
@@ -101,7 +102,7 @@ def test_one_gpu(install: Install) -> None:
 
 def test_two_different_gpus_that_no_set_serves(install: Install) -> None:
     out, err = install(gpus="gfx1100 gfx942")
-    assert out == both(FAMILY, NAMES) + both(CHANNEL, NAMES)
+    assert out == both(FAMILY, NAMES) + both(CHANNEL, NAMES_942)
     assert err == (
         f"GPUs: {RX}, gfx942 (MI300A, MI300X, MI325X)\n{OF_1100}{OF_942}"
         "warning: no set is for gfx1100 and gfx942 at once: install each into an environment of its own\n"
@@ -110,8 +111,7 @@ def test_two_different_gpus_that_no_set_serves(install: Install) -> None:
 
 def test_two_different_gpus_that_one_set_serves(install: Install) -> None:
     out, err = install(gpus="gfx942 gfx1201")
-    pinned = "torch==2.9.0+rocm7.10.0 torchvision==0.24.0+rocm7.10.0 torchaudio==2.9.0+rocm7.10.0"
-    assert out == both(CHANNEL, pinned)
+    assert out == both(CHANNEL, NAMES)
     assert err == (
         "GPUs: gfx942 (MI300A, MI300X, MI325X), gfx1201 (RX 9070, RX 9070 XT, RX 9070 GRE and 1 more)\n"
         "for gfx942 and gfx1201: torch 2.9.0+rocm7.10.0, line release/2.9, of 2026-11-20 on release, tested\n"
@@ -153,11 +153,14 @@ def split_index(tmp_path: Path) -> str:
 
 def test_the_code_of_the_gpu_comes_by_an_extra(split_index: str, install: Install) -> None:
     out, _ = install(gpus="gfx1100", at=split_index)
-    extras = '"torch[device-gfx1100]" "torchvision[device-gfx1100]" torchaudio'
+    exact = (
+        '"torch[{0}]==2.13.0+rocm7.14.0" "torchvision[{0}]==0.28.0+rocm7.14.0" torchaudio==2.13.0+rocm7.14.0'
+    )
+    extras = exact.format("device-gfx1100")
     assert out == both(CHANNEL, extras)
     # Two kinds of GPU in one machine, which one environment serves.
     out, _ = install(gpus="gfx1100 gfx942", at=split_index)
-    extras = '"torch[device-gfx1100,device-gfx942]" "torchvision[device-gfx1100,device-gfx942]" torchaudio'
+    extras = exact.format("device-gfx1100,device-gfx942")
     assert out == both(CHANNEL, extras)
 
 
@@ -288,7 +291,7 @@ def test_a_store_on_this_machine(tmp_path: Path, index: str, cairn: Cairn) -> No
 
 def test_without_a_gpu_or_an_index_it_is_the_build_for_the_cpu(cairn: Cairn) -> None:
     out, err = cairn("install", "--dry-run", "--gpu", "cpu")
-    assert out == both("https://download.pytorch.org/whl/cpu", NAMES)
+    assert out == both("https://download.pytorch.org/whl/cpu", "torch torchvision torchaudio")
     assert "it does not say what was tested" in err
     assert "name it: --index-url" in cairn("install", "--dry-run", "--line", "release/2.9", code=2).err
     words = ("install", "--dry-run", "--stream", "rc", "--index-url", "https://example.org/simple/")
