@@ -70,7 +70,10 @@ class Package:
 
     @property
     def distribution(self) -> str:
-        """The name it is installed by (ROCm/TheRock 89553ce, templates/rocm/src/rocm_sdk/_dist_info.py)."""
+        """The name it is installed by.
+
+        Source: ROCm/TheRock 89553ce, build_tools/packaging/python/templates/rocm/src/rocm_sdk/_dist_info.py.
+        """
         if self.component == "profiler":
             return "rocm-profiler"
         return f"rocm-sdk-{self.component}" + (f"-{self.family}" if self.family else "")

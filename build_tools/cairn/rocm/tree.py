@@ -202,7 +202,7 @@ def _check_room(needed: int, folder: Path) -> None:
 def read_artifacts(folder: Path) -> RocmTree:
     """Read a tree of artifacts: folders `NAME_COMPONENT_TARGET`, each with a list of its base folders.
 
-    Source: ROCm/TheRock, build_tools/_therock_utils/artifacts.py.
+    Source: ROCm/TheRock 89553ce, build_tools/_therock_utils/artifacts.py.
 
     Raises:
         UsageError: there is no artifact in it, or a manifest names a folder outside its artifact.

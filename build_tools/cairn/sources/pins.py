@@ -4,6 +4,8 @@ The formats are upstream's: `related_commits` of ROCm/pytorch's release branches
 `triton_version.txt` of `.ci/docker`. They are read strictly: what is not understood is an error that names
 file and line, never a guess. (Upstream's own reader of `related_commits` reuses the fields of the previous
 record for a malformed line, and there are merge commits upstream that have conflict markers in such files.)
+Sources: ROCm/TheRock 89553ce, external-builds/pytorch/repo_management.py and
+external-builds/pytorch/pytorch_triton_repo.py.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ the binary (`$ORIGIN/../../_rocm_sdk_core/lib`) lead there in every environment.
 the SDK's libraries gets all folders that have any: the libraries open others by name, as libamdhip64 does
 libamd_comgr, and no DT_NEEDED names those.
 
-Source of the SDK's folders: pytorch, .ci/manywheel/build_rocm.sh, where ROCM_HOME lies in `_rocm_sdk_*`.
+Where the SDK's folders are follows from its packages, as in what PyTorch builds (pull request 191688).
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import tomllib
 from pathlib import Path
 
@@ -393,33 +392,6 @@ def test_a_family_is_not_built_for_lines_that_are_excepted(tmp_path: Path) -> No
     assert {leg.line for leg in found.legs} == {"nightly"}
     none = _make(tmp_path, text, families=("gfx1151",), lines=("release/2.9",))
     assert "gfx1151 is not built for" in str(none.empty_because)
-
-
-def test_the_matrix_of_pytorch_is_therocks_or_says_why_not() -> None:
-    theirs = tomllib.loads((Path(__file__).parent / "therock.toml").read_text(encoding="utf-8"))
-    stack = stacks.load(STACKS[0])
-    config = matrix_toml.load_matrix_toml(STACKS[0] / matrix_toml.FILE, stack)
-    here: dict[str, object] = {"pythons": list(config.triggers["nightly"].pythons)}
-    there: dict[str, object] = {"pythons": theirs["pythons"]}
-    for trigger, entry in config.triggers.items():
-        here |= {f"{family} trigger": trigger for family in entry.families}
-    for family, entries in config.families.items():
-        here |= {f"{family} {platform} test": " ".join(one.test) for platform, one in entries.items()}
-    for family, values in theirs["families"].items():
-        there[f"{family} trigger"] = values.pop("trigger")
-        there |= {f"{family} {platform} test": label for platform, label in values.items()}
-    for platform, lines in theirs["lines"].items():
-        for line, families in lines.items():
-            there[f"{line} {platform} without"] = sorted(families)
-            here[f"{line} {platform} without"] = sorted(
-                family
-                for family, one in config.families.items()
-                if platform in one and line in one[platform].except_lines
-            )
-    different = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
-    explained = {pattern: fnmatch.filter(different, pattern) for pattern in theirs["differences"]}
-    assert different == {name for names in explained.values() for name in names}
-    assert all(explained.values()), "a difference that is none any more"
 
 
 def test_the_sample_is_for_every_python_that_cairn_runs_on() -> None:

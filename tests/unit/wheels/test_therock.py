@@ -1,7 +1,18 @@
 """The cases of ROCm/TheRock's unit tests for versions, families and promotion, with what Cairn makes of them.
 
-Inputs and results were read in TheRock at commit 89553ce (2026-08-22) and typed anew. Where Cairn answers
-otherwise, or has no such thing, the case names a section of docs/reference/therock.md, which has the reason.
+Inputs and results were read there and typed anew. Where Cairn answers otherwise, or has no such thing, the
+case names a section of docs/reference/therock.md, which has the reason.
+
+ROCm/TheRock 89553ce, build_tools/github_actions/tests/determine_version_test.py,
+build_tools/tests/build_prod_wheels_version_test.py, build_tools/tests/compute_rocm_package_version_test.py,
+build_tools/tests/cmake_amdgpu_targets_test.py,
+build_tools/github_actions/tests/expand_amdgpu_families_test.py,
+build_tools/github_actions/tests/amdgpu_family_matrix_test.py,
+build_tools/github_actions/tests/fetch_package_targets_test.py,
+build_tools/github_actions/tests/python_to_cp_version_test.py,
+build_tools/packaging/tests/promote_keep_list_test.py, build_tools/packaging/tests/promote_packages_test.py,
+build_tools/packaging/tests/download_python_packages_test.py, build_tools/tests/fetch_artifacts_test.py and
+build_tools/tests/python_package_paths_test.py.
 """
 
 from __future__ import annotations

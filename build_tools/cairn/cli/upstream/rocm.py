@@ -1,7 +1,6 @@
 """Upstream's `fetch_artifacts.py` and `build_python_packages.py`: their flags, over `cairn rocm`.
 
-Source of the flags: ROCm/TheRock, build_tools/fetch_artifacts.py (and `--target` of its older pages) and
-docs/packaging/python_packaging.md.
+`--target` is the name of `--artifact-group` on older pages of upstream's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Where TheRock's CI puts the artifacts of a run, and which are wanted: by family, target and name.
 
-Source: ROCm/TheRock, docs/development/workflow_outputs.md and s3_buckets.md: all of a run is in a bucket
-below `{owner}-{repo}/{run id}-{platform}/`, without the repository for TheRock itself; anyone may read it.
+All of a run is in a bucket below `{owner}-{repo}/{run id}-{platform}/`, without the repository for TheRock
+itself; anyone may read it. Sources: ROCm/TheRock 89553ce, build_tools/_therock_utils/s3_buckets.py and
+build_tools/_therock_utils/workflow_outputs.py.
 """
 
 from __future__ import annotations

@@ -312,6 +312,8 @@ _OWN = "therock"
 class UpstreamSource:
     """One project of a TheRock manifest.
 
+    Source: ROCm/TheRock 89553ce, build_tools/github_actions/manifest_utils.py.
+
     Attributes:
         name: what the manifest calls it: the folder of its checkout.
         repo: the repository's URL.

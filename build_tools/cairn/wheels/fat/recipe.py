@@ -1,6 +1,6 @@
 """What a fat wheel takes from a ROCm tree: recipe.toml, read into values, and the targets that files are for.
 
-Upstream keeps these lists in a script (pytorch, .ci/manywheel/build_rocm.sh: ROCM_SO_FILES, OS_SO_FILES, and
+Upstream keeps these lists in a script (recipe.toml names it: ROCM_SO_FILES, OS_SO_FILES, and
 what is copied out of lib/ and share/), with a condition for each ROCm version that brought or lost one.
 
 Names of files say which GPU targets they are for, matched by whole words. Source: LLVM's AMDGPU usage guide,

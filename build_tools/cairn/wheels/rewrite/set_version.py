@@ -2,7 +2,8 @@
 
 The files in a wheel that state its version, or the ROCm version it is for, follow. Sources: the setup.py of
 torch, torchaudio and torchvision write `version.py`, torch reads `_rocm_init.py`; setuptools-scm's
-`_version_as_tuple`; ROCm/TheRock's promote_packages.py lists those and what the SDK's packages have.
+`_version_as_tuple`; ROCm/TheRock 89553ce, build_tools/packaging/promote_packages.py lists those, and what
+the SDK's packages have.
 """
 
 from __future__ import annotations

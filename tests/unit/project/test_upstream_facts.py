@@ -1,0 +1,364 @@
+"""Facts copied from upstream carry a marker, and a program compares them with upstream's checkout."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import compare_facts
+import pytest
+import upstream_files
+from compare_facts import THEROCK, Row
+from upstream_files import Checkout, Facts
+
+TODAY = date(2026, 11, 29)
+LATER, PAST = date(2027, 5, 31), date(2026, 11, 28)
+
+
+def test_every_copied_fact_has_a_marker_and_every_marker_is_compared() -> None:
+    found, _ = compare_facts.markers()
+    assert len(found) > 50
+    assert list(compare_facts.unmarked(compare_facts.ROWS, compare_facts.notes())) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("# @ 89553ce, a/b.py\nx = 1\n", ""),
+        ("# A list.\n# @ 89553ce, c/d.py and\n# a/b.py\n", "nothing compares this fact with c/d.py"),
+        ("x = 1\n", "have no marker that names ROCm/TheRock, a commit, and a/b.py"),
+        ("# Source: @, a/b.py.\n# @ 89553ce, a/b.py\n", "a/b.py: names no commit"),
+        ("# Source: @'s,\n# a/b.py\n# @ 89553ce, a/b.py\n", "a/b.py: names no commit"),
+    ],
+)
+def test_a_fact_without_a_marker_and_a_marker_without_a_row_are_named(
+    tmp_path: Path, text: str, problem: str
+) -> None:
+    place = tmp_path / "build_tools/data.toml"
+    place.parent.mkdir()
+    place.write_text(text.replace("@", THEROCK), encoding="utf-8")
+    row = Row("names", "build_tools/data.toml", THEROCK, ("a/b.py",), _nothing, dict)
+    problems = list(compare_facts.unmarked((row,), {"rules": []}, tmp_path))
+    assert [problem in text for text in problems] == ([True] if problem else [])
+
+
+def _nothing(_checkout: Checkout) -> Facts:
+    return {}
+
+
+def _result(here: Facts, there: Facts, *differences: dict[str, Any]) -> compare_facts.Comparison:
+    row = Row("preloads", "ours.toml", THEROCK, ("a.py",), lambda _: there, lambda _: here)
+    notes = {"rules": (), "differences": differences}
+    result = compare_facts.compare((row,), {THEROCK: Checkout(Path(__file__).parent)}, notes, TODAY)
+    result.problems.remove("rules: nothing was compared")
+    return result
+
+
+def test_a_difference_is_named_or_explained_by_name_and_value_until_a_day() -> None:
+    here, there = {"a": "1", "b": True}, {"a": "2", "b": True, "c": True}
+    result = _result(here, there)
+    assert [str(each) for each in result.differences] == [
+        "preloads: a: ours is 1, upstream's 2",
+        "preloads: c: ours is absent, upstream's there",
+    ]
+    assert (result.compared["preloads"], result.is_good) == (3, False)
+    entry = {"category": "preloads", "names": ["a: 2", "c: *"], "reason": "for a reason", "look_again": LATER}
+    assert _result(here, there, entry).is_good
+    assert len(_result(here, {**there, "a": "3"}, entry).differences) == 1  # a further change
+    past = _result(here, there, {**entry, "look_again": PAST})
+    assert (past.is_good, "look again" in past.problems[0]) == (False, True)
+    gone = _result(here, {**there, "a": "1"}, entry)
+    assert gone.problems == ["preloads: a: 2: it does not differ any more: take it out of facts.toml"]
+    assert "does not exist" in _result(here, here, {**entry, "category": "preload"}).problems[0]
+
+
+def test_what_could_not_be_compared_is_not_good() -> None:
+    assert _result({"a": True}, {}).problems == ["preloads: nothing was compared"]
+
+    def unreadable(checkout: Checkout) -> Facts:
+        return {"": checkout.text("missing.py")}
+
+    row = Row("preloads", "ours.toml", THEROCK, ("a.py",), unreadable, dict)
+    notes = {
+        "rules": [{"source": "missing.py", "names": ["f"], "digest": "", "place": "x"}],
+        "differences": [],
+    }
+    result = compare_facts.compare((row,), {THEROCK: Checkout(Path(__file__).parent)}, notes, TODAY)
+    assert not result.is_good
+    assert [text.split(" cannot")[0] for text in result.problems] == [
+        "preloads: missing.py",
+        "rules: missing.py",
+        "rules: nothing was compared",
+    ]
+    assert not compare_facts.Comparison().is_good
+
+
+REPOSITORY = """
+THIS_MAIN_REPO_NAME = "folder"
+DEFAULT_ORIGIN = "url"
+DEFAULT_HASHTAG = "main"
+ROCM_TRITON_ORIGIN = "url"
+TRITON_WINDOWS_ORIGIN = "url"
+"""
+FILES = {
+    upstream_files.TARGETS: """
+        # therock_add_amdgpu_target(gfx1 "no")
+        therock_add_amdgpu_target(gfx942 "MI300A/MI300X CDNA" FAMILY dcgpu-all gfx94X-all)
+        therock_add_amdgpu_target(gfx900 "Vega 10 / MI25" FAMILY dgpu-all
+          EXCLUDE_TARGET_PROJECTS
+            hipBLASLt # (an issue)
+        )
+    """,
+    upstream_files.FAMILIES: """
+BUILD_RUNNER_LABELS = {"linux": {"default": [{"label": "big", "weight": 1.0}]}}
+amdgpu_family_info_matrix_presubmit = {
+    "gfx94x": {
+        "linux": {"family": "gfx94X-dcgpu", "test-runs-on": "mi300", "test-runs-on-multi-gpu": "eight"}
+    },
+}
+amdgpu_family_info_matrix_postsubmit = {}
+amdgpu_family_info_matrix_nightly = {}
+""",
+    upstream_files.RELEASES: """
+RELEASE_PYTHON_VERSIONS = ["3.12"]
+STABLE = {"linux": ["release/2.13"]}
+RELEASE_PYTORCH_REFS = {platform: [*refs, "nightly"] for platform, refs in STABLE.items()}
+UNSUPPORTED_AMDGPU_FAMILIES = {"linux": {"release/2.13": {"gfx90c"}}}
+RUN = __import__("os").system("false")
+""",
+    upstream_files.BUCKETS: """
+s3_bucket_configs = [S3BucketConfig("one-artifacts", iam_role="x"), S3BucketConfig("one-packages")]
+_ALLOWED_ARTIFACT_RELEASE_TYPES = {"ci"}
+_RELEASE_STREAM_BY_TYPE = {"prerelease": "rc"}
+def get_release_package_index_url(release_type):
+    return f"https://{stream}.example.org/whl/"
+""",
+    upstream_files.OWNERSHIP: "  known:\n    - dev\n    - stable\n  groups:\n    all:\n      - bkc\n",
+    upstream_files.DIST_INFO: """
+PackageEntry("core", "rocm-sdk-core", required=True)
+LibraryEntry("hipfile", "core", "libhipfile.so*", "")
+""",
+    upstream_files.CORE_SETUP: 'setup({"scripts": ["amd-smi=core._cli:amd_smi", "lost = core._cli:lost"]})',
+    upstream_files.CORE_CLI: 'def amd_smi():\n    _exec("bin/amd-smi", expand_devel=False)\n',
+    upstream_files.PROFILER_SETUP: 'X = ["rocprof=profiler._cli:rocprof"]',
+    upstream_files.PROFILER_CLI: 'def rocprof():\n    _exec("bin/rocprof")\n',
+    upstream_files.PACKAGES: """
+PROFILER_WHEEL_INCLUDES = ["bin/rocprof-*"]
+def core_artifact_filter(an):
+    core = an.name in ["base", "sysdeps"] and an.component in ["lib", "run"]
+    return core or (an.name == "hotswap" and an.component == "lib")
+def libraries_artifact_filter(family, an):
+    return an.name in ["blas"] and an.component in ["lib"] and (an.target == family or an.target == "generic")
+def profiler_artifact_filter(an):
+    return an.name in ["prof"] and an.component in ["run"]
+def device_artifact_filter(target, an):
+    return an.name in ["blas"] and an.component == "lib" and target
+""",
+    upstream_files.BUILD: """
+LLVM_BASE_URL = "https://example.org/llvm"
+LINUX_LIBRARY_PRELOADS = ["amd_comgr"]
+WINDOWS_LIBRARY_PRELOADS = ["hiprtc"]
+def _setup_common_build_env(is_windows):
+    env: dict[str, str] = {"PYTHONUTF8": "1"}
+    env["USE_KINETO"] = os.environ.get("K", "ON" if not is_windows else "OFF")
+    if is_windows:
+        env.update({"CC": "clang-cl"})
+    else:
+        env["CXXFLAGS"] = " -W "
+def do_build_pytorch(env):
+    '''Say something.'''
+    AOTRITON_SUPPORTED_ARCH_PREFIXES = ("gfx942",)
+    env["USE_ROCM"] = "ON"
+    env["VERSION"] = version()
+    add_env_compiler_flags(env, "LDFLAGS", "-L")
+    command.append("-Cwheel.force-include.torch/lib/a.dll=" "torch/lib/a.dll")
+def do_build_pytorch_audio(env): pass
+def do_build_pytorch_vision(env): pass
+def do_build_apex(env): pass
+def build_triton_linux(env): env["SUFFIX"] = ""
+def build_triton_windows(): windows_env.update({"LLVM_SYSPATH": str(llvm)})
+def copy_uv_to_torch_lib(): return "uv.dll"
+def main(argv):
+    p = argparse.ArgumentParser()
+    def add_common(p: argparse.ArgumentParser):
+        p.add_argument("--pre", action=argparse.BooleanOptionalAction)
+    sub_p = p.add_subparsers()
+    build_p = sub_p.add_parser("build")
+    add_common(build_p)
+    group = build_p.add_mutually_exclusive_group()
+    group.add_argument("-j", "--jobs")
+    repo_management.add_checkout_options(build_p, default=True)
+""",
+    upstream_files.MANAGEMENT: """
+TAG_UPSTREAM_DIFFBASE = "UP"
+TAG_HIPIFY_DIFFBASE = "HIP"
+def add_checkout_options(p):
+    p.add_argument("--depth")
+""",
+    upstream_files.PIN: "abc\n",
+    f"{upstream_files.SKIPS}/generic.py": 'skip_tests = {"common": {"cuda": ["test_a" "test_b", "test_c"]}}',
+    f"{upstream_files.SKIPS}/create_skip_tests.py": "",
+    **dict.fromkeys(upstream_files.REPOSITORIES, REPOSITORY),
+    upstream_files.FAT: 'ROCM_SO_FILES=(\n "libamdhip64.so"\n)\nROCBLAS_LIB_DST=lib/rocblas/library\n',
+    "version.txt": "2.14.0a0",
+}
+
+
+@pytest.fixture(scope="module")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
+    root = tmp_path_factory.mktemp("upstream")
+    for name, text in FILES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return Checkout(root)
+
+
+BUILD = upstream_files.BUILD
+READ: list[tuple[upstream_files.Reader, Facts]] = [
+    (
+        upstream_files.targets,
+        {
+            "gfx942 families": frozenset({"dcgpu-all", "gfx94X-all"}),
+            "gfx942 product": "MI300A/MI300X CDNA",
+            "gfx900 families": frozenset({"dgpu-all"}),
+            "gfx900 product": "Vega 10 / MI25",
+        },
+    ),
+    (
+        upstream_files.matrix,
+        {
+            "gfx94X-dcgpu trigger": "presubmit",
+            "gfx94X-dcgpu linux_x86_64 test": "mi300",
+            "gfx94X-dcgpu linux_x86_64 multi_gpu": "eight",
+            "gfx94X-dcgpu linux_x86_64 bypass_tests": False,
+            "linux_x86_64 build": ["big"],
+        },
+    ),
+    (upstream_files.index_families, {"gfx94X-dcgpu": True}),
+    (
+        upstream_files.lines,
+        {
+            "pythons": ["3.12"],
+            "release/2.13 linux_x86_64 without": frozenset({"gfx90c"}),
+            "nightly linux_x86_64 without": frozenset(),
+        },
+    ),
+    (
+        upstream_files.indexes,
+        {name: f"https://{name}.example.org/whl/" for name in ("dev", "stable", "rc")},
+    ),
+    (upstream_files.buckets, {"ci": "a release type", "one-artifacts": "a bucket"}),
+    (upstream_files.preloads, {"linux amd_comgr": True, "windows hiprtc": True}),
+    (upstream_files.libraries, {"hipfile": "libhipfile.so*"}),
+    (upstream_files.packages, {"core": "rocm-sdk-core"}),
+    (
+        upstream_files.scripts,
+        {
+            "core amd-smi": "bin/amd-smi, reports",
+            "core lost": "a function that is not there, lost",
+            "profiler rocprof": "bin/rocprof",
+        },
+    ),
+    (
+        upstream_files.artifacts,
+        dict.fromkeys(
+            [
+                *(
+                    "core base_lib",
+                    "core base_run",
+                    "core sysdeps_lib",
+                    "core sysdeps_run",
+                    "core hotswap_lib",
+                ),
+                *(
+                    "libraries blas_lib",
+                    "profiler prof_run",
+                    "device blas_lib",
+                    "profiler file bin/rocprof-*",
+                ),
+            ],
+            True,
+        ),
+    ),
+    (
+        lambda checkout: upstream_files.flags(checkout, [BUILD]),
+        {f"{BUILD} build {flag}": True for flag in ("--pre", "--no-pre", "-j", "--jobs", "--depth")},
+    ),
+    (
+        lambda checkout: upstream_files.files(checkout, [upstream_files.SKIPS]),
+        {f"{upstream_files.SKIPS}/{name}.py": True for name in ("generic", "create_skip_tests")},
+    ),
+    (
+        upstream_files.skips,
+        {"generic common cuda test_atest_b": True, "generic common cuda test_c": True},
+    ),
+    (upstream_files.fat_libraries, {"libamdhip64": True, "data lib/rocblas/library": True}),
+    (
+        lambda checkout: upstream_files.pytorch_files(checkout, ["test_nn"]),
+        {
+            ".ci/docker/ci_commit_pins/triton.txt": False,
+            ".ci/docker/triton_version.txt": False,
+            "version.txt": True,
+            "test/test_nn.py": False,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("read", "facts"), READ)
+def test_facts_are_read_out_of_files_that_are_not_run(
+    checkout: Checkout, read: upstream_files.Reader, facts: Facts
+) -> None:
+    assert read(checkout) == facts
+
+
+def test_the_variables_of_builds_are_read_by_project_and_platform(checkout: Checkout) -> None:
+    facts = upstream_files.variables(checkout)
+    of_torch = {name: value for name, value in facts.items() if name.startswith("torch linux")}
+    assert of_torch == {
+        "torch linux PYTHONUTF8": "1",
+        "torch linux USE_KINETO": "ON",
+        "torch linux CXXFLAGS": "-W",
+        "torch linux USE_ROCM": "ON",
+        "torch linux VERSION": "computed",
+        "torch linux LDFLAGS": "computed",
+    }
+    assert facts["audio windows CC"] == "clang-cl"
+    assert (facts["audio windows USE_KINETO"], facts["triton windows LLVM_SYSPATH"]) == ("OFF", "computed")
+    projects = upstream_files.projects(checkout)
+    assert projects["flash attention targets"] == frozenset({"gfx942"})
+    assert {"torch carries torch/lib/a.dll", "torch carries torch/lib/uv.dll"} <= set(projects)
+    assert (projects["audio origin"], projects["triton windows commit"]) == ("url", "abc")
+
+
+def test_a_digest_is_of_the_code_alone(checkout: Checkout, tmp_path: Path) -> None:
+    digest = checkout.digest(BUILD, ["do_build_pytorch"])
+    for text, is_equal in [
+        (FILES[BUILD].replace("'''Say something.'''", "'''Say\n\n    more.'''\n    # and why"), True),
+        (FILES[BUILD].replace('"USE_ROCM"] = "ON"', '"USE_ROCM"] = "OFF"'), False),
+        (FILES[BUILD].replace('"SUFFIX"', '"OTHER"'), True),  # a different function
+    ]:
+        path = tmp_path / BUILD
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        assert (Checkout(tmp_path).digest(BUILD, ["do_build_pytorch"]) == digest) is is_equal
+
+
+def test_the_program_prints_what_it_compared(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
+    assert compare_facts.main(["--therock", str(checkout.root)]) == 1
+    printed = capsys.readouterr().out
+    assert "preloads: ours" not in printed
+    assert "preloads: linux rccl: ours is there, upstream's absent" in printed
+    assert compare_facts.main(["--pytorch", str(checkout.root), "--json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["compared"]["fat wheels"] > 10
+    assert {"category": "fat wheels", "name": "librccl", "here": "there", "there": "absent"} in answer[
+        "differences"
+    ]
+    for words in ([], ["--therock", "missing"]):
+        with pytest.raises(SystemExit) as caught:
+            compare_facts.main(words)
+        assert caught.value.code == 2

@@ -1,0 +1,256 @@
+"""What our files say of upstream, in the shape that `upstream_files` reads upstream's in.
+
+Each function takes upstream's facts: what is ours by another name is looked up for those.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from upstream_files import Facts
+
+from cairn import requirements, targets
+from cairn.rocm.fetch import choose
+from cairn.rocm.packages_toml import COMPONENTS
+from cairn.sources.git import repository
+
+ROOT = Path(__file__).parents[2]
+STACK, MATRIX = "external-builds/pytorch/stack.toml", "external-builds/pytorch/matrix.toml"
+SDK, FAT = "build_tools/cairn/rocm/therock.toml", "build_tools/cairn/wheels/fat/recipe.toml"
+SUITE = "external-builds/pytorch/suite.toml"
+FLAGS, SKIPS = "tests/upstream/flags.toml", "tests/upstream/skip_names.toml"
+_NOISE = {"amd", "radeon", "rx", "pro", "igpu", "cdna", "gpu", "instinct", "laptop"}
+
+
+@functools.cache
+def _toml(path: str) -> dict[str, Any]:
+    return tomllib.loads((ROOT / path).read_text(encoding="utf-8"))
+
+
+def gpu_targets(theirs: Facts) -> Facts:
+    """The families of each target; a product of theirs, where all its words are in names of ours."""
+    families = targets.families()
+    facts: Facts = {
+        f"{name} families": frozenset(f for f, members in families.items() if name in members and "-" in f)
+        - set(_toml("build_tools/cairn/targets.toml")["families"])
+        for name in targets.known_targets()
+    }
+    for name, text in theirs.items():
+        target, _, kind = name.partition(" ")
+        if kind == "product" and target in targets.known_targets():
+            unknown = _words(str(text)) - _words(" ".join(targets.product_names(target)))
+            facts[name] = f"without {' '.join(sorted(unknown))}" if unknown else text
+    return facts
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in re.findall("[a-z]+|[0-9]+", text.casefold()) if word not in _NOISE}
+
+
+def index_families(_theirs: Facts) -> Facts:
+    """The families that indexes and packages are named after."""
+    return dict.fromkeys(targets.index_families(), True)
+
+
+def indexes(_theirs: Facts) -> Facts:
+    """AMD's indexes by stream."""
+    return dict(targets.upstream_streams())
+
+
+def matrix(_theirs: Facts) -> Facts:
+    """The rows of matrix.toml."""
+    data = _toml(MATRIX)
+    facts: Facts = {
+        f"{family} trigger": trigger
+        for trigger, each in data["triggers"].items()
+        for family in each["families"]
+    }
+    for family, platforms in data["families"].items():
+        for platform, entry in platforms.items():
+            facts[f"{family} {platform} test"] = " ".join(entry.get("test", ()))
+            facts[f"{family} {platform} multi_gpu"] = " ".join(entry.get("multi_gpu", ()))
+            facts[f"{family} {platform} bypass_tests"] = entry.get("bypass_tests", False)
+    return facts | {f"{name} build": each["build"] for name, each in data["platforms"].items()}
+
+
+def lines(_theirs: Facts) -> Facts:
+    """The lines and Pythons of the stack, and the families that the matrix leaves out of a line."""
+    stack, families = _toml(STACK), _toml(MATRIX)["families"]
+    facts: Facts = {"pythons": stack["pythons"]}
+    for line in stack["lines"]:
+        for platform in stack["platforms"]:
+            facts[f"{line} {platform} without"] = frozenset(
+                family
+                for family, entry in families.items()
+                if line in entry.get(platform, {}).get("except_lines", ())
+            )
+    return facts
+
+
+def preloads(_theirs: Facts) -> Facts:
+    """The preloads of the stack."""
+    sdk = _toml(STACK)["sdk"]
+    return {
+        f"{platform} {name}": True
+        for platform, key in (("linux", "preload"), ("windows", "preload_windows"))
+        for name in sdk[key]
+    }
+
+
+def libraries(_theirs: Facts) -> Facts:
+    """The libraries of the SDK by name."""
+    return dict(_toml(SDK)["preload"])
+
+
+def packages(_theirs: Facts) -> Facts:
+    """The packages of the SDK: those that we make, and whether a name is one of the SDK's."""
+    made: dict[str, str] = {"core": "rocm-sdk-core", "devel": "rocm-sdk-devel", "profiler": "rocm-profiler"}
+    made |= {"meta": "rocm", "device": "rocm-sdk-device-{target_family}"}
+    made |= {name: f"rocm-sdk-{name}-{{target_family}}" for name in COMPONENTS if name not in made}
+    return {name: text for name, text in made.items() if requirements.is_sdk(text)}
+
+
+def scripts(_theirs: Facts) -> Facts:
+    """The console scripts of the SDK."""
+    sdk = _toml(SDK)
+    return {
+        f"{package} {name}": f"{path}, reports" if name in sdk[package].get("reports", ()) else path
+        for package in ("core", "profiler")
+        for name, path in sdk[package]["scripts"].items()
+    }
+
+
+def artifacts(theirs: Facts) -> Facts:
+    """The artifacts of the SDK's packages; a pattern stands for those of theirs that it matches."""
+    sdk = _toml(SDK)
+    facts: Facts = {f"profiler file {pattern}": True for pattern in sdk["profiler"]["files"]}
+    for package in ("core", "libraries", "profiler"):
+        for name in sdk[package]["artifacts"]:
+            matching = fnmatch.filter(theirs, f"{package} {name}") if "*" in name else [f"{package} {name}"]
+            facts |= dict.fromkeys(matching or [f"{package} {name}"], True)
+    # A target's device packages have what the libraries' artifacts have for it.
+    facts |= {f"device {name}": True for name in sdk["libraries"]["artifacts"]}
+    return facts
+
+
+def buckets(_theirs: Facts) -> Facts:
+    """Types of releases, and the buckets that are looked into."""
+    facts: Facts = dict.fromkeys(choose.RELEASE_TYPES, "a release type")
+    for repository_name in (choose.UPSTREAM, "somebody/fork"):
+        for kind in choose.RELEASE_TYPES:
+            run = choose.Run(id="1", platform="linux", repository=repository_name, release_type=kind)
+            facts |= {place.split("/")[2]: "a bucket" for place in run.places()}
+    return facts
+
+
+def flags(_theirs: Facts) -> Facts:
+    """The flags of their scripts that ours were made for."""
+    return {
+        f"{command} {flag}": True
+        for command, words in _toml(FLAGS)["flags"].items()
+        for flag in words.split()
+    }
+
+
+def files(_theirs: Facts) -> Facts:
+    """Their scripts, as the pages name them."""
+    return {
+        f"{folder}/{name}": True
+        for folder, words in _toml(FLAGS)["scripts"].items()
+        for name in words.split()
+    }
+
+
+def scripts_with_flags() -> tuple[str, ...]:
+    """Their scripts whose flags ours take."""
+    return tuple(dict.fromkeys(command.split()[0] for command in _toml(FLAGS)["flags"]))
+
+
+def folders_of_scripts() -> tuple[str, ...]:
+    """The folders whose scripts are named."""
+    return tuple(_toml(FLAGS)["scripts"])
+
+
+def skips(_theirs: Facts) -> Facts:
+    """The names of their skip lists, as they were read."""
+    return {
+        f"{name} {section} {module} {test}": True
+        for name, sections in _toml(SKIPS).items()
+        for section, modules in sections.items()
+        for module, tests in modules.items()
+        for test in tests
+    }
+
+
+_COMPUTED = "computed"
+_SECTIONS = ("always", "{platform}", "rocm", "rocm_{platform}")
+
+
+def variables(_theirs: Facts) -> Facts:
+    """The variables of builds for ROCm, by project and platform."""
+    stack = _toml(STACK)
+    facts: Facts = {}
+    for platform in ("linux", "windows"):
+        for project in stack["projects"]:
+            if project["name"] == "apex" and platform == "windows":
+                continue
+            values: dict[str, str] = {}
+            for environment in (stack["environment"], project["environment"]):
+                for section in _SECTIONS:
+                    values |= environment.get(section.format(platform=platform), {})
+            facts |= {f"{project['name']} {platform} {name}": _value(value) for name, value in values.items()}
+    return facts
+
+
+def _value(text: str) -> str:
+    return _COMPUTED if "{" in text else text.strip()
+
+
+def projects(_theirs: Facts) -> Facts:
+    """The projects of the stack."""
+    stack = _toml(STACK)
+    facts: Facts = {"diff base": repository.UPSTREAM_TAG, "hipify diff base": repository.HIPIFY_TAG}
+    for project in stack["projects"]:
+        name = project["name"]
+        facts[f"{name} folder"] = project["checkout_dir"]
+        facts[f"{name} origin"] = project["origin"]["url"]
+        if name != "triton":
+            facts[f"{name} hashtag"] = project["hashtag"].replace("{line}", stack["line"])
+        else:
+            facts["triton windows origin"] = project["windows"]["origin"]["url"]
+            facts["triton windows commit"] = project["windows"]["hashtag"]
+            urls = {each["name"]: each["url"] for each in project["downloads"]}
+            facts["triton windows llvm"] = urls["llvm-windows"].rpartition("/")[0]
+        carried = [each["path"] for each in project.get("carries", ())]
+        carried += [key.removeprefix("wheel.force-include.") for key in _carried(project)]
+        facts |= {f"{name} carries {path}": True for path in carried}
+    return facts | {"flash attention targets": frozenset(stack["features"]["flash_attention"]["targets"])}
+
+
+def _carried(project: Mapping[str, Any]) -> list[str]:
+    return [key for key in project.get("config_settings", {}) if key.startswith("wheel.force-include.")]
+
+
+def fat_libraries(_theirs: Facts) -> Facts:
+    """The libraries of fat wheels, and their data."""
+    recipe = _toml(FAT)
+    facts: Facts = {each["stem"]: True for each in recipe["linux"]["libraries"]}
+    return facts | {f"data {each['to']}": True for each in recipe["data"]}
+
+
+def modules() -> tuple[str, ...]:
+    """The modules of tests that configurations name without a pattern."""
+    configs = _toml(SUITE)["configs"].values()
+    names = {m for config in configs for group in config["groups"] for m in group["modules"] if "*" not in m}
+    return tuple(sorted(names))
+
+
+def pytorch_files(theirs: Facts) -> Facts:
+    """All of them are there."""
+    return dict.fromkeys(theirs, True)

@@ -1,0 +1,584 @@
+"""Read facts out of a checkout of upstream: its files are parsed, and none of them is run.
+
+Each reader takes the checkout and returns facts by name. A file that is gone, and one that has nothing of
+what is looked for, is an error: an empty answer would say that nothing has changed.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeAlias
+
+Facts: TypeAlias = dict[str, object]
+PYTORCH = "external-builds/pytorch/"
+_COMPUTED = "computed"
+"""A value that a script makes up while it runs, such as a path: only its name can be compared."""
+
+# What a value in a module may be made of to be read: literals, and comprehensions and unions of them.
+_VALUES = (
+    *(ast.Constant, ast.Dict, ast.List, ast.Set, ast.Tuple, ast.Starred, ast.Name, ast.Load, ast.Store),
+    *(ast.DictComp, ast.ListComp, ast.SetComp, ast.comprehension, ast.BinOp, ast.Add, ast.BitOr),
+)
+
+
+class UpstreamError(Exception):
+    """Something is not where it was in upstream's checkout."""
+
+
+class Checkout:
+    """A folder with upstream's files."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @cache  # noqa: B019 - it lives as long as the program
+    def text(self, path: str) -> str:
+        """The text of a file."""
+        try:
+            return (self.root / path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UpstreamError(f"{path} cannot be read: {error}") from error
+
+    @cache  # noqa: B019
+    def tree(self, path: str) -> ast.Module:
+        """The syntax tree of a Python file."""
+        try:
+            return ast.parse(self.text(path))
+        except (SyntaxError, ValueError) as error:
+            raise UpstreamError(f"{path} is not Python: {error}") from error
+
+    @cache  # noqa: B019
+    def constants(self, path: str) -> Mapping[str, Any]:
+        """The values of a module's variables, as far as literals say them."""
+        names: dict[str, Any] = {}
+        for node in self.tree(path).body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    pass
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                    pass
+                case _:
+                    continue
+            try:
+                names[name] = _evaluate(value, names)
+            except (ValueError, NameError, TypeError):
+                continue
+        return names
+
+    def constant(self, path: str, name: str) -> Any:
+        """The value of a module's variable, which must be there."""
+        constants = self.constants(path)
+        if name not in constants:
+            raise UpstreamError(f"{path} has no {name} that is a literal")
+        return constants[name]
+
+    def nodes(self, path: str, name: str = "") -> list[ast.AST]:
+        """All nodes of a file, or of its function or class of that name."""
+        tree: ast.AST = self.tree(path)
+        return list(ast.walk(_definition(tree, path, name) if name else tree))
+
+    def digest(self, path: str, names: Iterable[str]) -> str:
+        """A digest of functions, classes or variables, without comments, docstrings and blank lines.
+
+        `*` is the whole file.
+        """
+        lines = self.text(path).splitlines()
+        kept = []
+        for name in names:
+            node: ast.AST = self.tree(path)
+            first, last = 1, len(lines)
+            if name != "*":
+                node = definition = _definition(node, path, name)
+                first, last = definition.lineno, definition.end_lineno or 0
+            docstrings = {
+                line
+                for part in ast.walk(node)
+                if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(part)
+                for line in range(part.body[0].lineno, (part.body[0].end_lineno or 0) + 1)
+            }
+            for number in range(first, last + 1):
+                line = lines[number - 1].strip()
+                if number not in docstrings and line and not line.startswith("#"):
+                    kept.append(line)
+        return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+
+
+def _definition(tree: ast.AST, path: str, name: str) -> ast.stmt:
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=found) | ast.ClassDef(name=found) if found == name:
+                return node
+            case ast.Assign(targets=[ast.Name(id=found)]) if found == name:
+                return node
+    raise UpstreamError(f"{path} has no {name}")
+
+
+def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    """Evaluate an expression of literals; calls are of `items`, `keys` and `values` alone."""
+    allowed: set[ast.AST] = set()
+    for part in ast.walk(node):
+        match part:
+            case ast.Call(func=ast.Attribute(attr="items" | "keys" | "values") as func, args=[], keywords=[]):
+                allowed |= {part, func}
+    if any(not isinstance(part, _VALUES) and part not in allowed for part in ast.walk(node)):
+        raise ValueError(ast.unparse(node)[:80])
+    code = compile(ast.Expression(node), "<upstream>", "eval")
+    return eval(code, {"__builtins__": {}, **names})  # noqa: S307 - literals and comprehensions
+
+
+def _needed(facts: Facts, path: str) -> Facts:
+    if not facts:
+        raise UpstreamError(f"{path} has nothing of what is looked for in it")
+    return facts
+
+
+def _calls(nodes: Iterable[ast.AST], name: str) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    """The calls of a function by literals: their arguments, and their named ones."""
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Name(id=found), args=args, keywords=keywords) if found == name:
+                try:
+                    yield (
+                        [ast.literal_eval(arg) for arg in args],
+                        {word.arg or "": ast.literal_eval(word.value) for word in keywords},
+                    )
+                except ValueError:
+                    continue
+
+
+TARGETS = "cmake/therock_amdgpu_targets.cmake"
+
+
+def targets(checkout: Checkout) -> Facts:
+    """Targets: their families, and the words of their products that tell GPUs apart."""
+    text = re.sub(r"#.*", "", checkout.text(TARGETS))
+    calls = re.findall(r'therock_add_amdgpu_target\(\s*(gfx[\w-]+)\s+"([^"]*)"([^)]*)\)', text)
+    facts: Facts = {}
+    for target, product, rest in calls:
+        families = re.search(r"FAMILY\s+(.*?)(?:\s+EXCLUDE_TARGET_PROJECTS|\s*$)", rest, re.DOTALL)
+        facts[f"{target} families"] = frozenset(families[1].split()) if families else frozenset()
+        facts[f"{target} product"] = product
+    return _needed(facts, TARGETS)
+
+
+FAMILIES = "build_tools/github_actions/amdgpu_family_matrix.py"
+_PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
+
+
+def matrix(checkout: Checkout) -> Facts:
+    """Rows of the matrix: when a family is built first, on what its tests run, and what may be bypassed."""
+    facts: Facts = {}
+    for trigger in ("presubmit", "postsubmit", "nightly"):
+        rows = checkout.constant(FAMILIES, f"amdgpu_family_info_matrix_{trigger}")
+        for row in rows.values():
+            for platform, entry in row.items():
+                name = f"{entry['family']} {_PLATFORMS[platform]}"
+                facts[f"{entry['family']} trigger"] = trigger
+                facts[f"{name} test"] = entry["test-runs-on"]
+                facts[f"{name} multi_gpu"] = entry.get("test-runs-on-multi-gpu", "")
+                facts[f"{name} bypass_tests"] = bool(entry.get("bypass_tests_for_releases"))
+    for platform, labels in checkout.constant(FAMILIES, "BUILD_RUNNER_LABELS").items():
+        facts[f"{_PLATFORMS[platform]} build"] = [each["label"] for each in labels["default"]]
+    return _needed(facts, FAMILIES)
+
+
+def index_families(checkout: Checkout) -> Facts:
+    """The families that are built: each by its name."""
+    return {name.split()[0]: True for name in matrix(checkout) if name.endswith(" trigger")}
+
+
+RELEASES = "build_tools/github_actions/configure_pytorch_release_matrix.py"
+
+
+def lines(checkout: Checkout) -> Facts:
+    """Release lines and Pythons, and the families that a line is not built for."""
+    facts: Facts = {"pythons": list(checkout.constant(RELEASES, "RELEASE_PYTHON_VERSIONS"))}
+    without = checkout.constant(RELEASES, "UNSUPPORTED_AMDGPU_FAMILIES")
+    for platform, refs in checkout.constant(RELEASES, "RELEASE_PYTORCH_REFS").items():
+        for ref in refs:
+            names = frozenset(without.get(platform, {}).get(ref, ()))
+            facts[f"{ref} {_PLATFORMS[platform]} without"] = names
+    return facts
+
+
+BUCKETS = "build_tools/_therock_utils/s3_buckets.py"
+OWNERSHIP = "build_tools/packaging/python/rocm_whl_next_ownership.yaml"
+
+
+def indexes(checkout: Checkout) -> Facts:
+    """The streams of the aggregate index, and their addresses."""
+    templates = [
+        "".join(str(part.value) if isinstance(part, ast.Constant) else "{stream}" for part in node.values)
+        for node in checkout.nodes(BUCKETS, "get_release_package_index_url")
+        if isinstance(node, ast.JoinedStr)
+    ]
+    known = re.search(r"^  known:\n((?:    - \S+\n)+)", checkout.text(OWNERSHIP), re.MULTILINE)
+    if len(templates) != 1 or known is None:
+        raise UpstreamError(f"{BUCKETS} and {OWNERSHIP} do not name an address and streams as they did")
+    streams = {
+        *re.findall(r"- (\S+)", known[1]),
+        *checkout.constant(BUCKETS, "_RELEASE_STREAM_BY_TYPE").values(),
+    }
+    return {stream: templates[0].replace("{stream}", stream) for stream in streams}
+
+
+def buckets(checkout: Checkout) -> Facts:
+    """Types of releases, and the buckets of artifacts."""
+    facts: Facts = dict.fromkeys(
+        checkout.constant(BUCKETS, "_ALLOWED_ARTIFACT_RELEASE_TYPES"), "a release type"
+    )
+    for (name, *_), _ in _calls(checkout.nodes(BUCKETS), "S3BucketConfig"):
+        if name.endswith("-artifacts") or "-artifacts-" in name:
+            facts[name] = "a bucket"
+    return facts
+
+
+BUILD = f"{PYTORCH}build_prod_wheels.py"
+
+
+def preloads(checkout: Checkout) -> Facts:
+    """What torch loads before its own libraries."""
+    return {
+        f"{platform} {name}": True
+        for platform in ("linux", "windows")
+        for name in checkout.constant(BUILD, f"{platform.upper()}_LIBRARY_PRELOADS")
+    }
+
+
+DIST_INFO = "build_tools/packaging/python/templates/rocm/src/rocm_sdk/_dist_info.py"
+
+
+def libraries(checkout: Checkout) -> Facts:
+    """The libraries of the SDK that have a name, with the pattern of their files."""
+    facts: Facts = {name: so for (name, _, so, *_), _ in _calls(checkout.nodes(DIST_INFO), "LibraryEntry")}
+    return _needed(facts, DIST_INFO)
+
+
+def packages(checkout: Checkout) -> Facts:
+    """The packages of the SDK: the name of each distribution by what it is."""
+    facts: Facts = {name: dist for (name, dist), _ in _calls(checkout.nodes(DIST_INFO), "PackageEntry")}
+    return _needed(facts, DIST_INFO)
+
+
+_TEMPLATES = "build_tools/packaging/python/templates/"
+CORE_SETUP, CORE_CLI = (
+    f"{_TEMPLATES}rocm-sdk-core/{name}" for name in ("setup.py", "src/rocm_sdk_core/_cli.py")
+)
+PROFILER_SETUP, PROFILER_CLI = (
+    f"{_TEMPLATES}rocm-profiler/{name}" for name in ("setup.py", "src/rocm_profiler/_cli.py")
+)
+_SCRIPT = re.compile(r"([\w.+-]+)\s*=\s*[\w.]+:(\w+)")
+
+
+def scripts(checkout: Checkout) -> Facts:
+    """Console scripts of the SDK: the program that each starts, and whether it is one that only reports."""
+    facts: Facts = {}
+    for package, setup, cli in (("core", CORE_SETUP, CORE_CLI), ("profiler", PROFILER_SETUP, PROFILER_CLI)):
+        for node in checkout.nodes(setup):
+            match node:
+                case ast.Constant(value=str(text)) if script := _SCRIPT.fullmatch(text):
+                    facts[f"{package} {script[1]}"] = _program(checkout, cli, script[2])
+    return _needed(facts, CORE_SETUP)
+
+
+def _program(checkout: Checkout, cli: str, function: str) -> str:
+    if not any(isinstance(node, ast.FunctionDef) and node.name == function for node in checkout.nodes(cli)):
+        return f"a function that is not there, {function}"
+    for (path,), options in _calls(checkout.nodes(cli, function), "_exec"):
+        return f"{path}, reports" if options.get("expand_devel") is False else str(path)
+    raise UpstreamError(f"{cli}: {function} starts no program")
+
+
+PACKAGES = "build_tools/build_python_packages.py"
+
+
+def artifacts(checkout: Checkout) -> Facts:
+    """The artifacts of each package, and the files of the profilers."""
+    facts: Facts = {}
+    for package in ("core", "libraries", "profiler", "device"):
+        for node in checkout.nodes(PACKAGES, f"{package}_artifact_filter"):
+            if not (isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)):
+                continue
+            values = {
+                test.left.attr: _strings(test.comparators[0])
+                for test in node.values
+                if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute)
+            }
+            for name in values.get("name", ()):
+                facts |= {f"{package} {name}_{part}": True for part in values.get("component", ())}
+    for pattern in checkout.constant(PACKAGES, "PROFILER_WHEEL_INCLUDES"):
+        facts[f"profiler file {pattern}"] = True
+    return _needed(facts, PACKAGES)
+
+
+def _strings(node: ast.AST) -> list[str]:
+    return [
+        part.value
+        for part in ast.walk(node)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+    ]
+
+
+def flags(checkout: Checkout, scripts: Iterable[str]) -> Facts:
+    """The flags of each command of scripts, such as `build_prod_wheels.py build --clean`."""
+    return {
+        f"{f'{script} {command}'.strip()} {flag}": True
+        for script in scripts
+        for command, names in _flags_of_script(checkout, script).items()
+        for flag in names
+    }
+
+
+def _flags_of_script(checkout: Checkout, script: str) -> dict[str, set[str]]:
+    """The flags by command; those of a script without commands by an empty name."""
+    functions = {node.name: node for node in checkout.nodes(script) if isinstance(node, ast.FunctionDef)}
+    parsers: dict[str, str] = {}  # variables of parsers and groups: the name of the command
+    by_command: dict[str, set[str]] = {}
+    for function in functions.values():
+        nodes = list(_without_functions(function))
+        calls = (node.func for node in nodes if isinstance(node, ast.Call))
+        if not any(isinstance(call, ast.Attribute) and call.attr == "ArgumentParser" for call in calls):
+            continue
+        for node in nodes:
+            _read_parser(checkout, script, node, functions, parsers, by_command)
+    if not any(by_command.values()):
+        raise UpstreamError(f"{script} has no flags where they were")
+    return by_command
+
+
+def _read_parser(
+    checkout: Checkout,
+    script: str,
+    node: ast.AST,
+    functions: Mapping[str, ast.FunctionDef],
+    parsers: dict[str, str],
+    by_command: dict[str, set[str]],
+) -> None:
+    """Take a new parser, a group of one, a flag, or a function that adds flags from a node."""
+    match node:
+        case ast.Assign(
+            targets=[ast.Name(id=name)],
+            value=ast.Call(func=ast.Attribute(value=ast.Name(id=of), attr=attr), args=args),
+        ):
+            if attr == "add_parser" and isinstance(args[0], ast.Constant):
+                parsers[name] = str(args[0].value)
+                by_command.setdefault(parsers[name], set())
+            elif attr in ("add_argument_group", "add_mutually_exclusive_group"):
+                parsers[name] = parsers.get(of, "")
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=of), attr="add_argument")):
+            by_command.setdefault(parsers.get(of, ""), set()).update(_names(node))
+        case ast.Call(func=ast.Name(id=name), args=[ast.Name(id=of), *_]) if name in functions:
+            by_command.setdefault(parsers.get(of, ""), set()).update(_flags_within(functions[name]))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name), args=[ast.Name(id=of), *_]):
+            path = f"{Path(script).parent.as_posix()}/{module}.py"
+            if name.startswith("add_") and (checkout.root / path).exists():
+                helper = _definition(checkout.tree(path), path, name)
+                by_command.setdefault(parsers.get(of, ""), set()).update(_flags_within(helper))
+
+
+def _without_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes below one in order, without those of functions defined there."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef):
+            yield child
+            yield from _without_functions(child)
+
+
+def _flags_within(function: ast.AST) -> set[str]:
+    return {
+        flag
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "add_argument"
+        for flag in _names(node)
+    }
+
+
+def _names(call: ast.Call) -> set[str]:
+    names = {text for arg in call.args for text in _strings(arg) if text.startswith("-")}
+    if any(word.arg == "action" and "BooleanOptional" in ast.unparse(word.value) for word in call.keywords):
+        names |= {f"--no-{name[2:]}" for name in names if name.startswith("--")}
+    return names
+
+
+def files(checkout: Checkout, folders: Sequence[str]) -> Facts:
+    """The scripts in folders."""
+    facts: Facts = {}
+    for folder in folders:
+        paths = sorted((checkout.root / folder).glob("*")) if (checkout.root / folder).is_dir() else []
+        names = [
+            path.name
+            for path in paths
+            if path.suffix in (".py", ".sh", ".ps1") and path.name != "__init__.py"
+        ]
+        if not names:
+            raise UpstreamError(f"{folder} has no scripts")
+        facts |= {f"{folder}/{name}": True for name in names}
+    return facts
+
+
+SKIPS = f"{PYTORCH}skip_tests"
+
+
+def skips(checkout: Checkout) -> Facts:
+    """The names of skipped tests: by file, section, and module."""
+    facts: Facts = {}
+    for path in sorted((checkout.root / SKIPS).glob("*.py")):
+        if path.name == "generic.py" or path.name.startswith("pytorch_"):
+            sections = checkout.constant(f"{SKIPS}/{path.name}", "skip_tests")
+            for section, modules in sections.items():
+                facts |= {
+                    f"{path.stem} {section} {m} {name}": True
+                    for m, names in modules.items()
+                    for name in names
+                }
+    return _needed(facts, SKIPS)
+
+
+_BUILT = {
+    "torch": ("do_build_pytorch",),
+    "audio": ("do_build_pytorch_audio",),
+    "vision": ("do_build_pytorch_vision",),
+    "apex": ("do_build_apex",),
+    "triton": ("build_triton_linux", "build_triton_windows"),
+}
+
+
+def variables(checkout: Checkout) -> Facts:
+    """The variables that builds see: by project and platform, the value where it is a literal."""
+    facts: Facts = {}
+    for platform in ("linux", "windows"):
+        common = _variables(checkout, "_setup_common_build_env", platform)
+        for project, functions in _BUILT.items():
+            if (project, platform) == ("apex", "windows"):
+                continue
+            # On Windows triton is built without the common ones.
+            values = {} if (project, platform) == ("triton", "windows") else dict(common)
+            for function in functions:
+                if project != "triton" or function.endswith(platform):
+                    values |= _variables(checkout, function, platform)
+            facts |= {f"{project} {platform} {name}": value for name, value in values.items()}
+    return _needed(facts, BUILD)
+
+
+def _variables(checkout: Checkout, function: str, platform: str) -> dict[str, str]:
+    definition = _definition(checkout.tree(BUILD), BUILD, function)
+    values: dict[str, str] = {}
+    for node in _of_platform(definition, platform):
+        match node:
+            case ast.Assign(
+                targets=[ast.Subscript(value=of, slice=ast.Constant(value=str(name)))], value=value
+            ):
+                if ast.unparse(of) in ("env", "os.environ"):
+                    values[name] = _literal(value, platform)
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="env" | "windows_env"), attr="update"),
+                args=[ast.Dict() as pairs],
+            ):
+                values |= _pairs(pairs, platform)
+            case ast.AnnAssign(target=ast.Name(id="env"), value=ast.Dict() as pairs):
+                values |= _pairs(pairs, platform)
+            case ast.Call(
+                func=ast.Name(id="add_env_compiler_flags"), args=[_, ast.Constant(value=str(name)), *_]
+            ):
+                values[name] = _COMPUTED
+    return values
+
+
+def _pairs(node: ast.Dict, platform: str) -> dict[str, str]:
+    pairs = zip(node.keys, node.values, strict=True)
+    return {
+        str(key.value): _literal(value, platform) for key, value in pairs if isinstance(key, ast.Constant)
+    }
+
+
+def _literal(node: ast.expr, platform: str) -> str:
+    match node:
+        case ast.Constant(value=str(text)):
+            return text.strip()
+        case ast.IfExp(test=test, body=body, orelse=orelse) if ast.unparse(test) in (
+            "is_windows",
+            "not is_windows",
+        ):
+            is_body = (platform == "windows") is (ast.unparse(test) == "is_windows")
+            return _literal(body if is_body else orelse, platform)
+        case ast.Call(func=func, args=[_, default]) if ast.unparse(func) == "os.environ.get":
+            return _literal(default, platform)  # what the environment says wins, as it does here
+    return _COMPUTED
+
+
+def _of_platform(node: ast.AST, platform: str) -> Iterator[ast.AST]:
+    """The nodes below one, without the branches for another platform."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "is_windows":
+            for statement in child.body if platform == "windows" else child.orelse:
+                yield statement
+                yield from _of_platform(statement, platform)
+        else:
+            yield child
+            yield from _of_platform(child, platform)
+
+
+REPOSITORIES = tuple(
+    f"{PYTORCH}pytorch_{name}_repo.py" for name in ("torch", "audio", "vision", "apex", "triton")
+)
+MANAGEMENT, PIN = f"{PYTORCH}repo_management.py", f"{PYTORCH}ci_commit_pins/triton-windows.txt"
+
+
+def projects(checkout: Checkout) -> Facts:
+    """Where projects come from and go to, the tags of their diff bases, and what torch carries on Windows."""
+    facts: Facts = {
+        "diff base": checkout.constant(MANAGEMENT, "TAG_UPSTREAM_DIFFBASE"),
+        "hipify diff base": checkout.constant(MANAGEMENT, "TAG_HIPIFY_DIFFBASE"),
+        "triton windows commit": checkout.text(PIN).strip(),
+        "triton windows llvm": checkout.constant(BUILD, "LLVM_BASE_URL"),
+    }
+    for path in REPOSITORIES:
+        name = Path(path).stem.split("_")[1]
+        facts[f"{name} folder"] = checkout.constant(path, "THIS_MAIN_REPO_NAME")
+        if name != "triton":
+            facts[f"{name} origin"] = checkout.constant(path, "DEFAULT_ORIGIN")
+            facts[f"{name} hashtag"] = checkout.constant(path, "DEFAULT_HASHTAG")
+        else:
+            facts["triton origin"] = checkout.constant(path, "ROCM_TRITON_ORIGIN")
+            facts["triton windows origin"] = checkout.constant(path, "TRITON_WINDOWS_ORIGIN")
+    for node in checkout.nodes(BUILD, "do_build_pytorch"):
+        match node:
+            case ast.Assign(targets=[ast.Name(id="AOTRITON_SUPPORTED_ARCH_PREFIXES")], value=value):
+                facts["flash attention targets"] = frozenset(_strings(value))
+            case ast.Constant(value=str(text)) if carried := re.fullmatch(
+                r"-Cwheel\.force-include\.(\S+?)=.*", text
+            ):
+                facts[f"torch carries {carried[1]}"] = True
+    for node in checkout.nodes(BUILD):
+        if isinstance(node, ast.FunctionDef) and node.name.endswith("_to_torch_lib"):
+            names = [text for text in _strings(node) if re.fullmatch(r"[\w.]+\.dll", text)]
+            facts |= {f"torch carries torch/lib/{name}": True for name in names}
+    return facts
+
+
+FAT = ".ci/manywheel/build_rocm.sh"
+_PINS = (".ci/docker/ci_commit_pins/triton.txt", ".ci/docker/triton_version.txt", "version.txt")
+
+
+def fat_libraries(checkout: Checkout) -> Facts:
+    """The libraries of a fat wheel, and the folders of their data."""
+    text = checkout.text(FAT)
+    facts: Facts = dict.fromkeys(re.findall(r'"(lib[\w-]+)\.so"', text), True)
+    facts |= {f"data {name}": True for name in re.findall(r"^\w+_DST=(\S+)", text, re.MULTILINE)}
+    return _needed(facts, FAT)
+
+
+def pytorch_files(checkout: Checkout, modules: Iterable[str]) -> Facts:
+    """The files of pins that checkouts read, and the modules of tests that configurations name."""
+    facts: Facts = {path: (checkout.root / path).is_file() for path in _PINS}
+    return facts | {f"test/{name}.py": (checkout.root / f"test/{name}.py").is_file() for name in modules}
+
+
+Reader: TypeAlias = Callable[[Checkout], Facts]
