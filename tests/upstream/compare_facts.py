@@ -160,6 +160,10 @@ def compare(
         except UpstreamError as error:
             result.problems.append(f"{row.category}: {error}")
             continue
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            shape = f"another shape than the reader knows: {type(error).__name__}: {error}"
+            result.problems.append(f"{row.category}: {', '.join(row.sources)}: {shape}")
+            continue
         result.compared[row.category] = len(here.keys() | there.keys())
         if not (here and there):
             result.problems.append(f"{row.category}: nothing was compared")

@@ -77,6 +77,12 @@ class Checkout:
             raise UpstreamError(f"{path} has no {name} that is a literal")
         return constants[name]
 
+    def variables(self, path: str, beginning: str) -> list[str]:
+        """The names of a module's variables that begin so, literals or not."""
+        assigned = (node for node in self.tree(path).body if isinstance(node, ast.Assign | ast.AnnAssign))
+        targets = (node.targets[0] if isinstance(node, ast.Assign) else node.target for node in assigned)
+        return [node.id for node in targets if isinstance(node, ast.Name) and node.id.startswith(beginning)]
+
     def nodes(self, path: str, name: str = "") -> list[ast.AST]:
         """All nodes of a file, or of its function or class of that name."""
         tree: ast.AST = self.tree(path)
@@ -137,18 +143,24 @@ def _needed(facts: Facts, path: str) -> Facts:
     return facts
 
 
-def _calls(nodes: Iterable[ast.AST], name: str) -> Iterator[tuple[list[Any], dict[str, Any]]]:
-    """The calls of a function by literals: their arguments, and their named ones."""
+def _calls(nodes: Iterable[ast.AST], name: str, parameters: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The literal arguments of each call of a function, by the names of its parameters.
+
+    Raises:
+        UpstreamError: one that is asked for is not a literal: what is passed over would never be compared.
+    """
     for node in nodes:
         match node:
             case ast.Call(func=ast.Name(id=found), args=args, keywords=keywords) if found == name:
+                values = dict(zip(parameters, args, strict=False))
+                values |= {str(word.arg): word.value for word in keywords if word.arg in parameters}
                 try:
-                    yield (
-                        [ast.literal_eval(arg) for arg in args],
-                        {word.arg or "": ast.literal_eval(word.value) for word in keywords},
-                    )
-                except ValueError:
-                    continue
+                    yield {key: ast.literal_eval(value) for key, value in values.items()}
+                except ValueError as error:
+                    text = ast.unparse(node)
+                    raise UpstreamError(
+                        f"line {node.lineno} is not of literals any more: {text[:80]}"
+                    ) from error
 
 
 TARGETS = "cmake/therock_amdgpu_targets.cmake"
@@ -158,6 +170,8 @@ def targets(checkout: Checkout) -> Facts:
     """Targets: their families, and the words of their products that tell GPUs apart."""
     text = re.sub(r"#.*", "", checkout.text(TARGETS))
     calls = re.findall(r'therock_add_amdgpu_target\(\s*(gfx[\w-]+)\s+"([^"]*)"([^)]*)\)', text)
+    if len(calls) != len(re.findall(r"^\s*therock_add_amdgpu_target\(", text, re.MULTILINE)):
+        raise UpstreamError(f"{TARGETS} declares a target in another way")
     facts: Facts = {}
     for target, product, rest in calls:
         families = re.search(r"FAMILY\s+(.*?)(?:\s+EXCLUDE_TARGET_PROJECTS|\s*$)", rest, re.DOTALL)
@@ -173,17 +187,18 @@ _PLATFORMS = {"linux": "linux_x86_64", "windows": "win_amd64"}
 def matrix(checkout: Checkout) -> Facts:
     """Rows of the matrix: when a family is built first, on what its tests run, and what may be bypassed."""
     facts: Facts = {}
-    for trigger in ("presubmit", "postsubmit", "nightly"):
-        rows = checkout.constant(FAMILIES, f"amdgpu_family_info_matrix_{trigger}")
-        for row in rows.values():
+    beginning = "amdgpu_family_info_matrix_"
+    for variable in checkout.variables(FAMILIES, beginning):
+        trigger = variable.removeprefix(beginning)
+        for row in checkout.constant(FAMILIES, variable).values():
             for platform, entry in row.items():
-                name = f"{entry['family']} {_PLATFORMS[platform]}"
+                name = f"{entry['family']} {_PLATFORMS.get(platform, platform)}"
                 facts[f"{entry['family']} trigger"] = trigger
                 facts[f"{name} test"] = entry["test-runs-on"]
                 facts[f"{name} multi_gpu"] = entry.get("test-runs-on-multi-gpu", "")
                 facts[f"{name} bypass_tests"] = bool(entry.get("bypass_tests_for_releases"))
     for platform, labels in checkout.constant(FAMILIES, "BUILD_RUNNER_LABELS").items():
-        facts[f"{_PLATFORMS[platform]} build"] = [each["label"] for each in labels["default"]]
+        facts[f"{_PLATFORMS.get(platform, platform)} build"] = [each["label"] for each in labels["default"]]
     return _needed(facts, FAMILIES)
 
 
@@ -202,7 +217,7 @@ def lines(checkout: Checkout) -> Facts:
     for platform, refs in checkout.constant(RELEASES, "RELEASE_PYTORCH_REFS").items():
         for ref in refs:
             names = frozenset(without.get(platform, {}).get(ref, ()))
-            facts[f"{ref} {_PLATFORMS[platform]} without"] = names
+            facts[f"{ref} {_PLATFORMS.get(platform, platform)} without"] = names
     return facts
 
 
@@ -232,9 +247,9 @@ def buckets(checkout: Checkout) -> Facts:
     facts: Facts = dict.fromkeys(
         checkout.constant(BUCKETS, "_ALLOWED_ARTIFACT_RELEASE_TYPES"), "a release type"
     )
-    for (name, *_), _ in _calls(checkout.nodes(BUCKETS), "S3BucketConfig"):
-        if name.endswith("-artifacts") or "-artifacts-" in name:
-            facts[name] = "a bucket"
+    for call in _calls(_without_functions(checkout.tree(BUCKETS)), "S3BucketConfig", ("name",)):
+        if "-artifacts" in call["name"]:
+            facts[call["name"]] = "a bucket"
     return facts
 
 
@@ -255,14 +270,16 @@ DIST_INFO = "build_tools/packaging/python/templates/rocm/src/rocm_sdk/_dist_info
 
 def libraries(checkout: Checkout) -> Facts:
     """The libraries of the SDK that have a name, with the pattern of their files."""
-    facts: Facts = {name: so for (name, _, so, *_), _ in _calls(checkout.nodes(DIST_INFO), "LibraryEntry")}
-    return _needed(facts, DIST_INFO)
+    parameters = ("shortname", "package_name", "so_pattern")
+    calls = _calls(_without_functions(checkout.tree(DIST_INFO)), "LibraryEntry", parameters)
+    return _needed({call["shortname"]: call["so_pattern"] for call in calls}, DIST_INFO)
 
 
 def packages(checkout: Checkout) -> Facts:
     """The packages of the SDK: the name of each distribution by what it is."""
-    facts: Facts = {name: dist for (name, dist), _ in _calls(checkout.nodes(DIST_INFO), "PackageEntry")}
-    return _needed(facts, DIST_INFO)
+    parameters = ("logical_name", "dist_package_template")
+    calls = _calls(_without_functions(checkout.tree(DIST_INFO)), "PackageEntry", parameters)
+    return _needed({call["logical_name"]: call["dist_package_template"] for call in calls}, DIST_INFO)
 
 
 _TEMPLATES = "build_tools/packaging/python/templates/"
@@ -289,8 +306,8 @@ def scripts(checkout: Checkout) -> Facts:
 def _program(checkout: Checkout, cli: str, function: str) -> str:
     if not any(isinstance(node, ast.FunctionDef) and node.name == function for node in checkout.nodes(cli)):
         return f"a function that is not there, {function}"
-    for (path,), options in _calls(checkout.nodes(cli, function), "_exec"):
-        return f"{path}, reports" if options.get("expand_devel") is False else str(path)
+    for call in _calls(checkout.nodes(cli, function), "_exec", ("relpath", "expand_devel")):
+        return str(call["relpath"]) + (", reports" if call.get("expand_devel") is False else "")
     raise UpstreamError(f"{cli}: {function} starts no program")
 
 
@@ -401,6 +418,10 @@ def _flags_within(function: ast.AST) -> set[str]:
 
 
 def _names(call: ast.Call) -> set[str]:
+    if any(not isinstance(arg, ast.Constant) for arg in call.args):
+        raise UpstreamError(
+            f"line {call.lineno}: a flag whose name is not a literal: {ast.unparse(call)[:80]}"
+        )
     names = {text for arg in call.args for text in _strings(arg) if text.startswith("-")}
     if any(word.arg == "action" and "BooleanOptional" in ast.unparse(word.value) for word in call.keywords):
         names |= {f"--no-{name[2:]}" for name in names if name.startswith("--")}
@@ -429,9 +450,11 @@ SKIPS = f"{PYTORCH}skip_tests"
 def skips(checkout: Checkout) -> Facts:
     """The names of skipped tests: by file, section, and module."""
     facts: Facts = {}
-    for path in sorted((checkout.root / SKIPS).glob("*.py")):
-        if path.name == "generic.py" or path.name.startswith("pytorch_"):
-            sections = checkout.constant(f"{SKIPS}/{path.name}", "skip_tests")
+    programs = ("__init__.py", "create_skip_tests.py", "test_skip_tests.py")
+    for path in sorted((checkout.root / SKIPS).rglob("*.py")):
+        if path.name not in programs:
+            name = path.relative_to(checkout.root).as_posix()
+            sections = checkout.constant(name, "skip_tests")
             for section, modules in sections.items():
                 facts |= {
                     f"{path.stem} {section} {m} {name}": True

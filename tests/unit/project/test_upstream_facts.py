@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,14 @@ def test_what_could_not_be_compared_is_not_good() -> None:
     def unreadable(checkout: Checkout) -> Facts:
         return {"": checkout.text("missing.py")}
 
+    def of_another_shape(_checkout: Checkout) -> Facts:
+        return {"a": {"test": ""}["family"]}
+
+    shaped = Row("preloads", "ours.toml", THEROCK, ("a.py",), of_another_shape, dict)
+    found = compare_facts.compare(
+        (shaped,), {THEROCK: Checkout(Path(__file__).parent)}, {"rules": [], "differences": []}, TODAY
+    )
+    assert found.problems[0] == "preloads: a.py: another shape than the reader knows: KeyError: 'family'"
     row = Row("preloads", "ours.toml", THEROCK, ("a.py",), unreadable, dict)
     notes = {
         "rules": [{"source": "missing.py", "names": ["f"], "digest": "", "place": "x"}],
@@ -139,6 +148,7 @@ def get_release_package_index_url(release_type):
     upstream_files.DIST_INFO: """
 PackageEntry("core", "rocm-sdk-core", required=True)
 LibraryEntry("hipfile", "core", "libhipfile.so*", "")
+LibraryEntry(so_pattern="librpp.so*", package_name="libraries", shortname="rpp")
 """,
     upstream_files.CORE_SETUP: 'setup({"scripts": ["amd-smi=core._cli:amd_smi", "lost = core._cli:lost"]})',
     upstream_files.CORE_CLI: 'def amd_smi():\n    _exec("bin/amd-smi", expand_devel=False)\n',
@@ -252,7 +262,7 @@ READ: list[tuple[upstream_files.Reader, Facts]] = [
     ),
     (upstream_files.buckets, {"ci": "a release type", "one-artifacts": "a bucket"}),
     (upstream_files.preloads, {"linux amd_comgr": True, "windows hiprtc": True}),
-    (upstream_files.libraries, {"hipfile": "libhipfile.so*"}),
+    (upstream_files.libraries, {"hipfile": "libhipfile.so*", "rpp": "librpp.so*"}),
     (upstream_files.packages, {"core": "rocm-sdk-core"}),
     (
         upstream_files.scripts,
@@ -332,6 +342,29 @@ def test_the_variables_of_builds_are_read_by_project_and_platform(checkout: Chec
     assert projects["flash attention targets"] == frozenset({"gfx942"})
     assert {"torch carries torch/lib/a.dll", "torch carries torch/lib/uv.dll"} <= set(projects)
     assert (projects["audio origin"], projects["triton windows commit"]) == ("url", "abc")
+
+
+@pytest.mark.parametrize(
+    ("read", "path", "text"),
+    [
+        (upstream_files.targets, upstream_files.TARGETS, "therock_add_amdgpu_target(${NEW} ${NAME})"),
+        (upstream_files.libraries, upstream_files.DIST_INFO, 'LibraryEntry("a", "core", PATTERN, "")'),
+        (upstream_files.skips, f"{upstream_files.SKIPS}/linux.py", "skip_tests = read()"),
+        (upstream_files.matrix, upstream_files.FAMILIES, "amdgpu_family_info_matrix_weekly = read()"),
+        (upstream_files.preloads, BUILD, "LINUX_LIBRARY_PRELOADS = read()"),
+        (lambda checkout: upstream_files.flags(checkout, [BUILD]), BUILD, "    p.add_argument(NAME)"),
+    ],
+)
+def test_what_a_reader_would_pass_over_is_an_error(
+    checkout: Checkout, tmp_path: Path, read: upstream_files.Reader, path: str, text: str
+) -> None:
+    shutil.copytree(checkout.root, tmp_path, dirs_exist_ok=True)
+    before = FILES.get(path, "")
+    if path == BUILD and "=" in text:
+        before = before.replace("LINUX_LIBRARY_PRELOADS", "OTHER")
+    (tmp_path / path).write_text(f"{before}{text}\n", encoding="utf-8")
+    with pytest.raises(upstream_files.UpstreamError):
+        read(Checkout(tmp_path))
 
 
 def test_a_digest_is_of_the_code_alone(checkout: Checkout, tmp_path: Path) -> None:
