@@ -595,6 +595,7 @@ def fat_libraries(checkout: Checkout) -> Facts:
     text = checkout.text(FAT)
     facts: Facts = dict.fromkeys(re.findall(r'"(lib[\w-]+)\.so"', text), True)
     facts |= {f"data {name}": True for name in re.findall(r"^\w+_DST=(\S+)", text, re.MULTILINE)}
+    facts |= {f"data {name}": True for name in re.findall(r'^\s*"(share/[\w./-]+)"', text, re.MULTILINE)}
     return _needed(facts, FAT)
 
 

@@ -211,7 +211,7 @@ def add_checkout_options(p):
     f"{upstream_files.SKIPS}/generic.py": 'skip_tests = {"common": {"cuda": ["test_a" "test_b", "test_c"]}}',
     f"{upstream_files.SKIPS}/create_skip_tests.py": "",
     **dict.fromkeys(upstream_files.REPOSITORIES, REPOSITORY),
-    upstream_files.FAT: 'ROCM_SO_FILES=(\n "libamdhip64.so"\n)\nROCBLAS_LIB_DST=lib/rocblas/library\n',
+    upstream_files.FAT: ' "libamdhip64.so"\nROCBLAS_LIB_DST=lib/rocblas/library\n "share/a.ids"\n',
     "version.txt": "2.14.0a0",
 }
 
@@ -305,7 +305,10 @@ READ: list[tuple[upstream_files.Reader, Facts]] = [
         upstream_files.skips,
         {"generic common cuda test_atest_b": True, "generic common cuda test_c": True},
     ),
-    (upstream_files.fat_libraries, {"libamdhip64": True, "data lib/rocblas/library": True}),
+    (
+        upstream_files.fat_libraries,
+        {"libamdhip64": True, "data lib/rocblas/library": True, "data share/a.ids": True},
+    ),
     (
         lambda checkout: upstream_files.pytorch_files(checkout, ["test_nn"]),
         {
