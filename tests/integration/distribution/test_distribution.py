@@ -26,7 +26,8 @@ from helpers.installed import Installed
 from helpers.trail import ROOT
 
 MOST_PACKAGES = 15
-MOST_BYTES = 15_000_000  # on the disk, without the bytecode that pip compiles; 5 MB to download
+# On the disk, without the bytecode that pip compiles; 5 MB to download. What it needs is 10.2 MB of it.
+MOST_BYTES = 15_100_000
 
 
 def closure(requirements: list[str]) -> set[str]:

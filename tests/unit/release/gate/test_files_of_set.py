@@ -125,15 +125,3 @@ def test_what_is_not_of_the_line_goes_into_no_channel_of_it(store: MemoryStore, 
     (problem,) = files_of_set.not_of_manifest(case_of(store, other))
     assert problem.startswith(f"the commit of torch is not that of {made.line}")
     assert list(files_of_set.not_of_manifest(case_of(store, other, target="dev"))) == []
-
-
-def test_a_set_for_the_cpu_has_no_file_of_the_sdk(store: MemoryStore, tmp_path: Path) -> None:
-    rocm, torch = (
-        make_wheel(tmp_path, "rocm", "7.11"),
-        make_wheel(tmp_path, "torch", "2.9", requires=["rocm"]),
-    )
-    publish_dists(Index(store, "staging"), [distribution.read(rocm)], "mirror", build=MIRRORED)
-    made = stage_set(store, "staging", make_set([torch], **AWAY | {"targets": ("cpu",)}), [torch])
-    assert [text.partition(" ")[2] for text in files_of_set.unreviewed(case_of(store, made))] == [
-        "is part of the ROCm SDK, with which a set for the CPU is not built"
-    ]
