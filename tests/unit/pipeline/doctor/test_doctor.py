@@ -91,7 +91,7 @@ FRESH = msgspec.structs.replace(  # a laptop on which nothing was built yet
 
 
 UBUNTU = "Ubuntu 24.04.3 LTS on x86_64"
-NAMES = "torch torchvision torchaudio"
+NAMES = "torch==2.9.0+rocm7.10.0 torchvision==0.24.0+rocm7.10.0 torchaudio==2.9.0+rocm7.10.0"
 
 
 def described(folder: Path, machine: Machine) -> str:
