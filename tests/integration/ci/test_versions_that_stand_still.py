@@ -144,4 +144,6 @@ def test_each_night_of_another_commit_has_versions_of_its_own(tmp_path: Path) ->
     with ThreadPoolExecutor() as pool:
         shown = "".join(pool.map(nights.freeze, ("6", "7"), "ab"))
     made = re.findall(r"(?:makes|ends in) (\S+)", shown)
-    assert sorted(made) == ["+again.3", "+again.4", "1.0+again.3", "1.0+again.4"]
+    # One that lost a part of its claims leaves that number out.
+    numbers = {name: sorted(int(text[-1]) for text in made if text.startswith(name)) for name in ("1.0", "+")}
+    assert all(3 <= first < second <= 6 for first, second in numbers.values()), made
