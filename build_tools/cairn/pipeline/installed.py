@@ -90,7 +90,10 @@ def require_versions(offer: Offer, python: Path) -> None:
             env=isolation.variables(isolation.Isolation.TEST, home),
             hidden=isolation.credential_files(),
         )
-    present = json.loads(completed.output.strip().splitlines()[-1])
+    try:
+        present = dict.fromkeys(announced) | json.loads(completed.output.strip().splitlines()[-1])
+    except (ValueError, IndexError, TypeError) as error:
+        raise PrerequisiteError(f"{python} does not say what is installed", tip=_FRESH) from error
     wrong = [
         f"{name} {present[name] or 'is missing'}, not {version}"
         for name, version in announced.items()
