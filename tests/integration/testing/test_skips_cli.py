@@ -47,7 +47,9 @@ def test_a_list_is_imported_listed_and_found_good(
     assert entry["tests"] == ["test_nn.py::TestNN::test_print"]
     assert entry["expires"] == str(TOMORROW)
     assert skips("list", tmp_path / "skip-tests") == 0
-    assert "test_nn.py::TestNN::test_print  always  me" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "test_nn.py::TestNN::test_print  always  me" in said.out
+    assert "ids: 1, patterns: 0, unresolved patterns: 0" in said.out + said.err
 
 
 def test_an_import_overwrites_no_edit_and_a_dry_run_writes_nothing(

@@ -106,7 +106,11 @@ def _list(request: ListSkips) -> Answer:
         {"file": item.file, "number": item.number, **datafile.to_plain(item.entry)}
         for item in selection.entries
     ]
-    return Answer({"entries": plain, "remarks": selection.remarks}, _text(selection))
+    counts = selection.counts
+    return Answer(
+        {"entries": plain, "counts": counts, "remarks": selection.remarks},
+        (*_text(selection), Note(", ".join(f"{name}: {count}" for name, count in counts.items()))),
+    )
 
 
 def _text(selection: Selection) -> Iterator[Piece]:

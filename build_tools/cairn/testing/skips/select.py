@@ -44,6 +44,16 @@ class Selection:
         """The test files that are excluded as a whole and not imported: a runner need not start them."""
         return tuple(test for listed in self.entries for test in listed.entry.tests if "::" not in test)
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """The numbers of exact ids, of patterns, and of patterns whose ids could not be read."""
+        entries = [listed.entry for listed in self.entries]
+        return {
+            "ids": sum(len(entry.tests) for entry in entries),
+            "patterns": sum(len(entry.patterns) for entry in entries if not entry.unresolved),
+            "unresolved patterns": sum(len(entry.patterns) for entry in entries if entry.unresolved),
+        }
+
 
 class _Match(datafile.Value):
     """A test, or a file that was not imported, with its entry and the pattern that matched."""

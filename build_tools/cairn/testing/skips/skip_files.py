@@ -10,6 +10,15 @@ reason = "empty_stats() has no host allocations on ROCm"
 issue = "https://github.com/ROCm/TheRock/issues/2985"
 owner = "rocm-pytorch"
 expires = 2027-06-30
+
+[[skips]]
+patterns = ["test_cuda.py::*::test_mempool_expandable"]
+when = { torch = ">=2.12" }
+unresolved = true
+reason = "it builds an extension that includes hipblas/hipblas.h"
+source = "ROCm/TheRock 89553ce, external-builds/pytorch/skip_tests/generic.py"
+owner = "rocm-pytorch"
+expires = 2027-06-30
 """
 
 from __future__ import annotations
@@ -29,6 +38,10 @@ from cairn.testing.skips import conditions, ids
 from cairn.testing.skips.conditions import When
 from cairn.testing.skips.ids import Collected
 
+_SOURCE = re.compile(r"([\w.-]+/[\w.-]+ [0-9a-f]{7,40}, \S+)?")
+_SAY_IT = "say it: others must be able to ask"
+_RANGE = 'add `when = { torch = ">=2.8" }`'
+_COMMIT = "it is written like ROCm/TheRock 89553ce, path/of/the/file.py"
 _KEEP_ONE = "keep one of them, or give them conditions that exclude each other"
 
 Kind = Literal["expired", "unmatched", "covered", "contradictory"]
@@ -41,8 +54,11 @@ class Entry(datafile.Value):
         tests: their exact ids, or files that are not even imported (see `ids`).
         patterns: of ids, for families of tests.
         when: the conditions; without any, always.
+        unresolved: the sources of those versions of torch could not be read, so that patterns stand for the
+            ids; `skips lint --sources-dir` fails as soon as they are there.
         reason: why they are excluded.
         issue: the URL of the issue about it.
+        source: the list that the names are from: repository, commit and file.
         owner: the person or team responsible for the entry.
         expires: the last day on which it is valid without a review. The tests stay excluded after it, since
             they may hang or end a machine; `lint` and every report name the entry.
@@ -51,8 +67,10 @@ class Entry(datafile.Value):
     tests: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     when: When = When()
+    unresolved: bool = False
     reason: str
     issue: str = ""
+    source: str = ""
     owner: str
     expires: date
 
@@ -136,11 +154,17 @@ def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:
                 check()
             except UsageError as error:
                 yield UsageError(f"{listed}: {error}", tip=error.tip)
-        if not entry.names:
-            yield UsageError(f"{listed} names no test", tip="give `tests` or `patterns`, or remove it")
-        for name in ("reason", "owner"):
-            if not getattr(entry, name).strip():
-                yield UsageError(f"{listed} has an empty {name}", tip="say it: others must be able to ask")
+        rules = (
+            (not entry.names, "names no test", "give `tests` or `patterns`, or remove it"),
+            (not entry.reason.strip(), "has an empty reason", _SAY_IT),
+            (not entry.owner.strip(), "has an empty owner", _SAY_IT),
+            (entry.unresolved and bool(entry.tests), "is unresolved and has exact ids", "split it"),
+            (entry.unresolved and not entry.when.torch, "is unresolved for every torch", _RANGE),
+            (not _SOURCE.fullmatch(entry.source), "has a source without a commit", _COMMIT),
+        )
+        for is_broken, text, tip in rules:
+            if is_broken:
+                yield UsageError(f"{listed} {text}", tip=tip)
 
 
 def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:

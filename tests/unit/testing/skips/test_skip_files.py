@@ -154,11 +154,11 @@ def test_an_expired_entry_still_holds_and_is_named(tmp_path: Path) -> None:
 def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path) -> None:
     (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "page.toml").write_text(text, encoding="utf-8")
-    (found,) = skip_files.read([tmp_path])
-    assert len(found.entry.names) == 3
+    found = skip_files.read([tmp_path])
+    assert [len(each.entry.names) for each in found] == [3, 1]
     assert skip_files.__doc__ is not None
     (tmp_path / "page.toml").write_text(re.sub("(?m)^    ", "", skip_files.__doc__.partition("\n")[2]))
-    assert len(skip_files.read([tmp_path])) == 1
+    assert [each.entry.unresolved for each in skip_files.read([tmp_path])] == [False, True]
 
 
 def test_our_own_skips_can_be_read_and_are_for_gpus_or_old_releases() -> None:
@@ -174,3 +174,23 @@ def test_our_own_skips_can_be_read_and_are_for_gpus_or_old_releases() -> None:
     windows = RunFacts(targets=("gfx1100",), platform="windows", torch="2.13.0", python="3.12")
     # Two are for Python 3.14, and two for torch 2.7.
     assert len(select.select(entries, windows, today=TODAY).entries) == len(entries) - 4
+
+
+def test_an_unresolved_entry_has_a_pattern_and_a_range_of_torch(tmp_path: Path) -> None:
+    pattern, torch = 'patterns = ["a.py::*::test_a"]\n', 'when = { torch = ">=2.8" }\n'
+    unresolved = "unresolved = true\n"
+    whole = f"[[skips]]\n{pattern}{torch}{unresolved}{WHY}"
+    found = problems(
+        tmp_path,
+        f"[[skips]]\n{pattern}{unresolved}{WHY}"
+        f'[[skips]]\ntests = ["a.py::test_b"]\n{torch}{unresolved}{WHY}'
+        + entry('["a.py::test_c"]', 'source = "generic.py"\n'),
+    )
+    assert [text.partition(")")[2] for text in found] == [
+        " is unresolved for every torch",
+        " is unresolved and has exact ids",
+        " has a source without a commit",
+    ]
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "a.toml").write_text(SCHEMA + whole + entry('["b.py::test_b"]'), encoding="utf-8")
+    assert [listed.entry.unresolved for listed in skip_files.read([tmp_path / "more"])] == [True, False]
