@@ -31,6 +31,15 @@ _AOTRITON = {"gfx1100": "gfx110x", "gfx1101": "gfx110x", "gfx1151": "gfx115x", "
 _CORE = ("rocm", "rocm-")
 
 
+_CPU_TORCH = """\
+VERSION = __version__ = "{version}"
+class ones:
+    def __init__(self, *size, device): assert device == "cpu"
+    def __matmul__(self, other): return self
+    def sum(self): return 512.0**3
+"""
+
+
 class Release(NamedTuple):
     """Which versions go together, without what they say of ROCm, and of which ROCm they are."""
 
@@ -128,6 +137,18 @@ class WhlNext:
         self._write(
             "torchaudio", versions["torchaudio"], {"torchaudio/__init__.py": ""}, requires=[pin], tag=TAG
         )
+
+    def add_cpu(self, torch: str, vision: str, audio: str) -> None:
+        """Write wheels for the CPU, as PyTorch's index has them: torchvision alone pins torch."""
+        for name, version, needs in (
+            ("torch", torch, []),
+            ("torchvision", vision, [f"torch=={torch.partition('+')[0]}"]),
+            ("torchaudio", audio, []),
+        ):
+            content = (
+                f"VERSION = {version!r}\n" if name != "torch" else _CPU_TORCH.replace("{version}", version)
+            )
+            self._write(name, version, {f"{name}/__init__.py": content}, requires=needs, tag=TAG)
 
     def _write(
         self,

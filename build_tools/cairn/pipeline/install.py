@@ -181,37 +181,14 @@ def prepare(
 def _of_upstream(
     index_url: str | None, machine: Machine, python: Path | None, line: str | None, stream: str | None
 ) -> Installation:
-    """A set of an index in the shape of AMD's; PyTorch's builds for the CPU where there is no GPU."""
+    """A set of an index in the shape of AMD's; of PyTorch's builds for the CPU where there is no GPU."""
     if line is not None:
         raise UsageError(
             "release lines are of an index of Cairn's, and none is named", tip="name it: --index-url URL"
         )
-    if machine.gpus not in ((), (targets.CPU,)):
-        url = index_url or targets.upstream_streams()[stream or ""]
-        choice = upstream_index.choose(url, machine, stream=stream)
-        names = tuple(dict.fromkeys(machine.gpus))
-    elif index_url is not None:
-        raise PrerequisiteError(
-            f"no GPU is named, and {index_url} has builds for GPUs",
-            tip="name one: --gpu gfx1100; or leave the index out for a build for the CPU",
-        )
-    else:
-        url, names = targets.upstream_cpu_index(), ()
-        offer = Offer(
-            index=url,
-            index_url=url,
-            family=targets.CPU,
-            line="",
-            python=machine.python,
-            platform=machine.platform,
-            packages=upstream_index.PROJECTS,
-            versions={},
-            set_id="",
-            added="",
-        )
-        untested = f"{url} is PyTorch's: it does not say what was tested"
-        none = () if machine.gpus else ("no GPU was found: this is the build for the CPU",)
-        choice = Choice(picks=(Pick(targets=(targets.CPU,), offer=offer, untested=untested),), warnings=none)
+    names = tuple(name for name in dict.fromkeys(machine.gpus) if name != targets.CPU)
+    url = index_url or (targets.upstream_streams()[stream or ""] if names else targets.upstream_cpu_index())
+    choice = upstream_index.choose(url, machine, stream=stream)
     return Installation(
         address=url,
         machine=machine,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,22 +16,36 @@ from cairn.release.pages.targets_file import Offer, Pick
 
 _LOOK = "`cairn doctor --for install` says what keeps programs from it"
 _PROOF_TIMEOUT = 600.0  # seconds: the first call to a driver compiles, and torch may lie on a slow disk
-_MARK = "cairn-proof:"
-# Ones, so that each sum is known; a kernel that is missing for a GPU raises when the result is read.
-_PROOF = f"""\
-import json, sys
-import torch
-names = {{"cpu": "the CPU"}} if sys.argv[1] == "cpu" else {{}}
-for index in range(torch.cuda.device_count() if not names and torch.cuda.is_available() else 0):
-    seen = torch.cuda.get_device_properties(index)
-    target = getattr(seen, "gcnArchName", "").partition(":")[0]
-    if target in sys.argv[1].split(","):
-        names[f"cuda:{{index}}"] = f"{{seen.name}} ({{target}})"
-for device in names:
-    ones = torch.ones(512, 512, device=device)
-    if float((ones @ ones).sum()) != 512.0**3:
-        sys.exit(f"{{device}} multiplies matrices wrong")
-print({_MARK!r} + json.dumps([str(torch.__version__), list(names.values())]))
+# Ones, so that each sum is known; a kernel that is missing for a GPU raises when the result is read. The
+# token is taken away before anything of a wheel runs, so that an import cannot print the answer.
+_PROOF = """\
+import importlib, importlib.metadata, json, sys
+token, targets, *distributions = sys.argv[1:]
+del sys.argv[1:]
+imported = {}
+for distribution in distributions:
+    paths = [file.parts for file in importlib.metadata.files(distribution) or ()]
+    tops = {parts[0] for parts in paths if len(parts) > 1 and parts[1].startswith("__init__.")}
+    modules = (parts[0] for parts in paths if len(parts) == 1 and parts[0].endswith((".py", ".so", ".pyd")))
+    tops |= {name.partition(".")[0] for name in modules}
+    imported[distribution] = sorted(name for name in tops if name.isidentifier())
+    for name in imported[distribution]:
+        importlib.import_module(name)
+answer = {"imported": imported, "torch": None, "devices": []}
+if "torch" in distributions:
+    import torch
+    names = {"cpu": "the CPU"} if targets == "cpu" else {}
+    for index in range(torch.cuda.device_count() if not names and torch.cuda.is_available() else 0):
+        seen = torch.cuda.get_device_properties(index)
+        target = getattr(seen, "gcnArchName", "").partition(":")[0]
+        if target in targets.split(","):
+            names[f"cuda:{index}"] = f"{seen.name} ({target})"
+    for device in names:
+        ones = torch.ones(512, 512, device=device)
+        if float((ones @ ones).sum()) != 512.0**3:
+            sys.exit(f"{device} multiplies matrices wrong")
+    answer |= {"torch": str(torch.__version__), "devices": list(names.values())}
+print(token + json.dumps(answer))
 """
 _VERSIONS = """\
 import importlib.metadata, json, sys
@@ -50,8 +65,8 @@ class Proof:
     """Whether what was installed computes.
 
     Attributes:
-        works: it did, on each GPU that torch sees, or on the CPU where it is for that.
-        text: what computed, or what went wrong, in one sentence.
+        works: every package was imported, and torch computed on each GPU that it sees, or on the CPU.
+        text: what was imported and computed, or what went wrong, in one sentence.
         tip: what to look at, where it does not.
     """
 
@@ -104,34 +119,37 @@ def require_versions(offer: Offer, python: Path) -> None:
 
 
 def prove(pick: Pick, python: Path, *, on_line: Progress | None) -> Proof:
-    """Have what was installed multiply matrices, on every GPU that it sees; torch alone can be asked.
+    """Import what was installed, and have torch multiply matrices on every GPU that it sees.
 
     Args:
         pick: what was installed.
         python: where.
         on_line: receives each line of its output.
     """
-    names = [word.partition("[")[0].partition("=")[0] for word in pick.offer.packages]
-    if "torch" not in names:
-        return Proof(works=True, text=f"installed: {', '.join(names)}")
+    names = [str(canonicalize_name(requirements.requirement(word).name)) for word in pick.offer.packages]
+    token = secrets.token_hex(16)
     try:
         with isolation.own_home() as home:
             completed = process.run(
-                [python, "-I", "-c", _PROOF, ",".join(pick.targets)],
+                [python, "-I", "-c", _PROOF, token, ",".join(pick.targets), *names],
                 env=isolation.variables(isolation.Isolation.TEST, home),
                 on_line=on_line,
                 timeout=_PROOF_TIMEOUT,
                 hidden=isolation.credential_files(),
             )
-        (line,) = (one for one in completed.output.splitlines() if one.startswith(_MARK))
-        version, computed = json.loads(line.removeprefix(_MARK))
+        (line,) = (line for line in completed.output.splitlines() if line.startswith(token))
+        answer = json.loads(line.removeprefix(token))
     except (CairnError, ValueError) as error:
         lines = error.output.strip().splitlines() if isinstance(error, ProcessError) else []
         reason = lines[-1] if lines else error
-        return Proof(works=False, text=f"torch was installed and does not compute: {reason}", tip=_LOOK)
-    if not computed:
+        return Proof(works=False, text=f"it was installed and does not work: {reason}", tip=_LOOK)
+    version, devices = answer["torch"], answer["devices"]
+    if version and not devices:
         problem = f"torch {version} was installed and sees no GPU of {' or '.join(pick.targets)}"
         return Proof(works=False, text=problem, tip=_LOOK)
-    return Proof(
-        works=True, text=f"it works: torch {version} has multiplied matrices on {', '.join(computed)}"
-    )
+    computed = [f"torch {version} has multiplied matrices on {', '.join(devices)}"] if version else []
+    imported = [name for name, modules in answer["imported"].items() if modules and name != "torch"]
+    silent = [name for name, modules in answer["imported"].items() if not modules]
+    computed += [f"imported: {', '.join(imported)}"] if imported else []
+    computed += [f"no module to import: {', '.join(silent)}"] if silent else []
+    return Proof(works=True, text=f"it works: {'; '.join(computed)}")

@@ -1,9 +1,10 @@
-"""Choose a set of an index that AMD publishes: host wheels, and device wheels of a GPU, of one ROCm build.
+"""Choose a set of an index that AMD or PyTorch publishes: wheels of one ROCm build, or wheels for the CPU.
 
-Such an index lists no sets, and no tests: what belongs together is in the versions (`2.14.0+rocm10.1.0`) and
-in the requirements of the wheels. An extra of torch names two wheels, that of the target and, for AOTriton's
-images, that of a family; torchaudio has none (ROCm/TheRock, issue 6223, and the pages of
-https://stable.repo.amd.com/rocm/whl-next/, as seen in 2026-10).
+Such an index lists no sets, and no tests: what belongs together is in the versions (`2.14.0+rocm10.1.0`,
+`2.13.0+cpu`) and in the requirements of the wheels. AMD has host wheels, and device wheels of a GPU: an extra
+of torch names two of them, that of the target and, for AOTriton's images, that of a family; torchaudio has
+none (ROCm/TheRock, issue 6223, and the pages of https://stable.repo.amd.com/rocm/whl-next/, as seen in
+2026-10).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from cairn.wheels.metadata import device_names, fields, rocm_version, wheel_info
 PROJECTS = ("torch", "torchvision", "torchaudio")
 _PREFIX = "amd-"  # of device wheels
 _TOLD = 3  # newer versions that are passed over
+_CPU = ""  # the build of versions for the CPU: 2.13.0+cpu, and 2.13.0 for macOS
 
 
 class _Needs(NamedTuple):
@@ -45,7 +47,6 @@ class _LackError(Exception):
 class _Set(NamedTuple):
     packages: tuple[str, ...]
     versions: Mapping[str, str]
-    rocm: str
     notes: tuple[str, ...]
 
 
@@ -108,11 +109,11 @@ def is_upstream(index_url: str) -> bool:
 
 
 def choose(index_url: str, machine: Machine, *, stream: str | None = None) -> Choice:
-    """Choose the newest whole set of an index for the GPUs of a machine.
+    """Choose the newest whole set of an index for the GPUs of a machine, or for the CPU where it has none.
 
     Args:
         index_url: the index.
-        machine: what to install on; it has a GPU.
+        machine: what to install on.
         stream: which of AMD's streams it is; None for an index that the user named.
 
     Raises:
@@ -122,6 +123,10 @@ def choose(index_url: str, machine: Machine, *, stream: str | None = None) -> Ch
     index = _Index(index_url, Platform(python=machine.python, tag=machine.platform))
     if not index.versions("torch"):
         raise _nothing_for_place(index, machine)
+    if machine.gpus in ((), (targets.CPU,)):
+        chosen, passed_over = _newest(index, ())
+        warnings = [] if machine.gpus else ["no GPU was found: this is the build for the CPU"]
+        return _choice(index, machine, (targets.CPU,), chosen, [*warnings, *_told(passed_over)])
     discrete = targets.discrete(machine.gpus)
     warnings = []
     if left := [name for name in machine.gpus if name not in discrete]:
@@ -136,13 +141,23 @@ def choose(index_url: str, machine: Machine, *, stream: str | None = None) -> Ch
             f"hide it from programs with ROCR_VISIBLE_DEVICES={usable}"
         )
     chosen, passed_over = _newest(index, served)
-    warnings += [f"passed over: {text}" for text in passed_over[:_TOLD]]
+    return _choice(index, machine, served, chosen, [*warnings, *_told(passed_over)])
+
+
+def _told(passed_over: Sequence[str]) -> Iterator[str]:
+    for text in passed_over[:_TOLD]:
+        yield f"passed over: {text}"
     if len(passed_over) > _TOLD:
-        warnings.append(f"passed over: {len(passed_over) - _TOLD} older versions more")
+        yield f"passed over: {len(passed_over) - _TOLD} older versions more"
+
+
+def _choice(
+    index: _Index, machine: Machine, served: tuple[str, ...], chosen: _Set, warnings: Sequence[str]
+) -> Choice:
     offer = Offer(
-        index=index_url,
-        index_url=index_url,
-        family=targets.family_of(served),
+        index=index.url,
+        index_url=index.url,
+        family=targets.CPU if served == (targets.CPU,) else targets.family_of(served),
         line="",
         python=machine.python,
         platform=machine.platform,
@@ -151,51 +166,60 @@ def choose(index_url: str, machine: Machine, *, stream: str | None = None) -> Ch
         set_id="",
         added="",
     )
-    untested = "; ".join((f"{index_url} does not say what was tested on which GPU", *chosen.notes))
+    tested = "what was tested" if served == (targets.CPU,) else "what was tested on which GPU"
+    untested = "; ".join((f"{index.url} does not say {tested}", *chosen.notes))
     return Choice(picks=(Pick(targets=served, offer=offer, untested=untested),), warnings=tuple(warnings))
 
 
 def _newest(index: _Index, gpus: Sequence[str]) -> tuple[_Set, list[str]]:
-    """The first whole set, newest ROCm first and then newest torch; and why newer ones are passed over."""
+    """The first whole set, newest ROCm first and then newest torch; and why newer ones are passed over.
+
+    Without GPUs it is a set for the CPU.
+    """
     by_age = sorted(
         (
-            (Version(rocm), version, rocm)
+            (Version(build or "0"), version, build)
             for version in index.versions("torch")
-            if (rocm := _rocm_of(version))
+            if (build := _build_of(version)) is not None and bool(build) == bool(gpus)
         ),
         reverse=True,
     )
     passed_over: list[str] = []
-    for _, version, rocm in by_age:
+    for _, version, build in by_age:
         try:
-            return _whole(index, version, rocm, gpus), passed_over
+            return _whole(index, version, build, gpus), passed_over
         except _LackError as lack:
             passed_over.append(f"torch {version}: {lack}")
+    if not passed_over and not gpus:
+        raise PrerequisiteError(
+            f"no GPU is named, and {index.url} has builds for GPUs",
+            tip="name one: --gpu gfx1100; or leave the index out for a build for the CPU",
+        )
     reasons = passed_over or [
         f"no torch of it names a ROCm version: {', '.join(map(str, index.versions('torch')))}"
     ]
     raise PrerequisiteError(
-        f"{index.url} has no whole set for {' and '.join(gpus)}: {reasons[0]}",
+        f"{index.url} has no whole set for {' and '.join(gpus) or 'the CPU'}: {reasons[0]}",
         tip="its publisher may be at work: try again later, or another stream"
         + (f"; older ones lack something, too: {'; '.join(reasons[1:_TOLD])}" if reasons[1:] else ""),
     )
 
 
-def _whole(index: _Index, version: Version, rocm: str, gpus: Sequence[str]) -> _Set:
+def _whole(index: _Index, version: Version, build: str, gpus: Sequence[str]) -> _Set:
     """The set of a torch, if all that it needs of ROCm and its siblings is there."""
     lead = index.versions("torch")[version]
     chosen = {"torch": lead}
     for project in PROJECTS[1:]:
-        chosen[project] = _sibling(index, project, version, rocm)
+        chosen[project] = _sibling(index, project, version, build)
     words, unhashed, unread = [], [], []
     for project, file in chosen.items():
-        extras = _extras(index, project, file, gpus)
+        extras = _extras(index, project, file, gpus) if gpus else ()
         of_it = f"[{','.join(extras)}]" if extras else ""
         words.append(f"{project}{of_it}=={version_of(file.name)}")
         unread += [file.name] if index.needs(file) is None else []
         wheels = [file, *_required(index, file, extras, Version(version_of(file.name)))]
         unhashed += [wheel.name for wheel in wheels if wheel.sha256 is None]
-    if pin := _rocm_pin(index, lead, rocm):
+    if build != _CPU and (pin := _rocm_pin(index, lead, build)):
         words.append(pin)
     notes = []
     if unhashed:
@@ -207,15 +231,14 @@ def _whole(index: _Index, version: Version, rocm: str, gpus: Sequence[str]) -> _
     return _Set(
         packages=tuple(words),
         versions={project: version_of(file.name) for project, file in chosen.items()},
-        rocm=rocm,
         notes=tuple(notes),
     )
 
 
-def _sibling(index: _Index, project: str, torch: Version, rocm: str) -> IndexFile:
-    """The newest file of a project of the same ROCm build that goes with a torch."""
-    of_build = sorted((v for v in index.versions(project) if _rocm_of(v) == rocm), reverse=True)
-    newest_torch = max(v for v in index.versions("torch") if _rocm_of(v) == rocm)
+def _sibling(index: _Index, project: str, torch: Version, build: str) -> IndexFile:
+    """The newest file of a project of the same build that goes with a torch."""
+    of_build = sorted((v for v in index.versions(project) if _build_of(v) == build), reverse=True)
+    newest_torch = max(v for v in index.versions("torch") if _build_of(v) == build)
     for version in of_build:
         needs = index.needs(file := index.versions(project)[version])
         if needs is None:  # the newest go together, and of others nobody can tell
@@ -226,7 +249,8 @@ def _sibling(index: _Index, project: str, torch: Version, rocm: str) -> IndexFil
         if all(pin.contains(torch, prereleases=True) for pin in pins):
             return file
     rest = f", and has {wording.some([str(v) for v in of_build], shown=3)}" if of_build else ""
-    raise _LackError(f"the index has no {project} of ROCm {rocm} for it{rest}")
+    of = "for the CPU" if build == _CPU else f"of ROCm {build}"
+    raise _LackError(f"the index has no {project} {of} that goes with it{rest}")
 
 
 def _extras(index: _Index, project: str, file: IndexFile, gpus: Sequence[str]) -> tuple[str, ...]:
@@ -282,7 +306,10 @@ def _rocm_pin(index: _Index, torch: IndexFile, rocm: str) -> str | None:
     return f"rocm=={rocm}" if all(pin.contains(rocm, prereleases=True) for pin in pins) else None
 
 
-def _rocm_of(version: Version) -> str | None:
+def _build_of(version: Version) -> str | None:
+    """The ROCm version that a build is against, `_CPU`, or None for a different kind of build (CUDA, XPU)."""
+    if version.local in (None, "cpu"):
+        return _CPU
     try:
         return rocm_version.rocm_version_of(str(version))
     except WheelError:

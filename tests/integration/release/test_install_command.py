@@ -17,29 +17,9 @@ from cairn.cli.main import main
 from cairn.release.serve import serving
 from cairn.release.trust import anchor, signers
 from cairn.store.folder import LocalStore
-from helpers.hardware import RX7900, kernel_nodes
+from helpers.hardware import RX7900, TORCH, kernel_nodes
 from helpers.pages import PLATFORM, PYTHON
 from helpers.release import make_set, make_wheel, move, stage_set
-
-# What `cairn install` asks of torch at its end: a GPU, a matrix, and a product of it.
-TORCH = """\
-import os
-VERSION = __version__ = "{version}"
-class Ones:
-    def __init__(self, *size, device): self.device = device
-    def __matmul__(self, other): return self
-    def sum(self):
-        if os.environ.get("USER") == "nokernel":
-            raise RuntimeError("HIP error: no kernel image is available")
-        return 512.0**3
-ones = Ones
-class cuda:
-    is_available = staticmethod(lambda: os.environ.get("USER") != "nogpu")
-    device_count = staticmethod(lambda: 2)
-    def get_device_properties(index):
-        class Properties: name = "RX 7900 XTX"; gcnArchName = ("gfx1036", "gfx1100")[index]
-        return Properties
-"""
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +63,8 @@ def test_what_is_for_a_gpu_is_installed_and_proved(
         words += ["--installer", installer]
         assert main(["install", *words, "--gpu", "RX 7900 XTX"]) == 0
         # The GPU beside it, which the wheels have no code for, is not asked.
-        proof = "it works: torch 2.9.0 has multiplied matrices on RX 7900 XTX (gfx1100)\n"
+        proof = "it works: torch 2.9.0 has multiplied matrices on RX 7900 XTX (gfx1100); "
+        proof += "imported: torchvision\n"
         assert capsys.readouterr().out == proof
         nodes = kernel_nodes(tmp_path, RX7900)
         for user, problem in (

@@ -14,7 +14,7 @@ from cairn import targets, venv
 from cairn.errors import NetworkError
 from cairn.release.publish import sdk_index
 from cairn.release.publish.compatibility import Platform
-from helpers.hardware import RX7900, kernel_nodes
+from helpers.hardware import RX7900, TORCH, kernel_nodes
 from helpers.program import Cairn
 from helpers.whl_next import NEWEST, OLDER_ROCM, OLDER_TORCH, WhlNext
 
@@ -26,18 +26,6 @@ OLDER = (
     "torchaudio==2.11.0.2+rocm10.0.0",
     "rocm==10.0.0",
 )
-TORCH = """\
-VERSION = __version__ = "{version}"
-class ones:
-    def __init__(self, *size, device): pass
-    def __matmul__(self, other): return self
-    def sum(self): return 512.0**3
-class cuda:
-    is_available = device_count = staticmethod(lambda: 1)
-    def get_device_properties(index):
-        class Properties: name = "RX 7900 XTX"; gcnArchName = "gfx1100"
-        return Properties
-"""
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +74,11 @@ def test_several_gpus_get_their_code_in_one_environment(cairn: Cairn, index: Whl
     ("hidden", "packages", "why"),
     [
         # Two ROCm builds side by side, and the newer one is not whole.
-        (["torchvision-0.29", "torchvision-0.28.0+rocm10.1"], OLDER, "no torchvision of ROCm 10.1.0 for it"),
+        (
+            ["torchvision-0.29", "torchvision-0.28.0+rocm10.1"],
+            OLDER,
+            "no torchvision of ROCm 10.1.0 that goes with it",
+        ),
         (
             ["amd_torch_device_gfx110x-2.14", "amd_torch_device_gfx110x-2.13.0+rocm10.1"],
             OLDER,
@@ -107,7 +99,7 @@ def test_several_gpus_get_their_code_in_one_environment(cairn: Cairn, index: Whl
                 AUDIO[:-12] + "2+rocm10.1.0",
                 ROCM,
             ),
-            "no torchvision of ROCm 10.1.0 for it, and has 0.28.0+rocm10.1.0",
+            "no torchvision of ROCm 10.1.0 that goes with it, and has 0.28.0+rocm10.1.0",
         ),
         # Yesterday's files are gone.
         (
@@ -240,3 +232,37 @@ def test_the_sdk_of_the_index_is_offered_and_what_it_dropped_is_named(index: Whl
     index.down = True
     with pytest.raises(NetworkError, match="503"):
         sdk_index.lacking(index.url, "10.1.0", place=place, families=())
+
+
+def test_the_build_for_the_cpu_is_announced_and_installed_by_exact_versions(
+    cairn: Cairn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with WhlNext(tmp_path / "cpu").serving() as cpu:
+        monkeypatch.setattr(targets, "upstream_cpu_index", lambda: cpu.url)
+        cpu.add_cpu("2.12.0+cpu", "0.27.0+cpu", "2.11.0+cpu")
+        cpu.add_cpu("2.13.0+cpu", "0.28.0+cpu", "2.11.0+cpu")
+        cpu.add_cpu("2.14.0+cu130", "0.29.0+cu130", "2.11.0+cu130")
+        cpu.add_cpu("2.14.0+cpu", "0.29.0+cpu", "2.11.0+cpu")
+        cpu.hidden = ["torchvision-0.29.0"]  # its publisher is at work
+        environment = venv.create(tmp_path / "environment")
+        words = ("install", "--gpu", "cpu", "--python", environment.python)
+        out, err = cairn(*words, "--dry-run")
+        assert out.splitlines()[0].endswith(
+            "torch==2.13.0+cpu torchvision==0.28.0+cpu torchaudio==2.11.0+cpu"
+        )
+        assert "passed over: torch 2.14.0+cpu: the index has no torchvision for the CPU" in err
+        assert "does not say what was tested" in err
+        put = [
+            venv.uv_program(),
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--no-index",
+            "--find-links",
+            cpu.folder,
+        ]
+        subprocess.run([*put, "--python", environment.python, "torch==2.14.0+cu130"], check=True)
+        assert "it works: torch 2.13.0+cpu has multiplied matrices on the CPU" in cairn(*words).out
+        cpu.down = True
+        assert "it answers 503" in cairn(*words, code=5).err

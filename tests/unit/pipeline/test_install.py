@@ -289,10 +289,7 @@ def test_a_store_on_this_machine(tmp_path: Path, index: str, cairn: Cairn) -> No
     assert "did you mean release?" in err
 
 
-def test_without_a_gpu_or_an_index_it_is_the_build_for_the_cpu(cairn: Cairn) -> None:
-    out, err = cairn("install", "--dry-run", "--gpu", "cpu")
-    assert out == both("https://download.pytorch.org/whl/cpu", "torch torchvision torchaudio")
-    assert "it does not say what was tested" in err
+def test_lines_and_streams_are_of_different_indexes(cairn: Cairn) -> None:
     assert "name it: --index-url" in cairn("install", "--dry-run", "--line", "release/2.9", code=2).err
     words = ("install", "--dry-run", "--stream", "rc", "--index-url", "https://example.org/simple/")
     assert "not allowed with" in cairn(*words, code=2).err
