@@ -134,6 +134,12 @@ class Mirror:
         with contextlib.suppress(command.UnknownRefError):
             fetch(self, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
         commit = self._commit_of(hashtag)
+        if commit is None and self.depth is not None:
+            raise SourceError(
+                f"{hashtag!r} was not found among the commits of {url.without_credentials(self.origin)} that "
+                f"are fetched by --depth {self.depth}, and the server gives none below them by this id",
+                tip="look through the whole history: run the same command without --depth",
+            )
         if commit is None:
             raise self._unknown(hashtag)
         return self._keep(commit)
