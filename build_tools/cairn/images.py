@@ -125,7 +125,7 @@ def find_dockerfile(name: str, start: Path) -> Dockerfile:
         start: the folder to look in, and upwards from.
 
     Raises:
-        UsageError: there is none of that name.
+        UsageError: there is none of that name, or it is not UTF-8.
     """
     path = Path(name)
     if not path.is_file():
@@ -139,7 +139,13 @@ def find_dockerfile(name: str, start: Path) -> Dockerfile:
                 f"there is no image {name!r} in {place}",
                 tip=wording.did_you_mean(name, known, what="the images are"),
             )
-    return Dockerfile(path=path, text=path.read_text(encoding="utf-8"))
+    try:
+        return Dockerfile(path=path, text=path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise UsageError(
+            f"{path}:{line}: not UTF-8", tip="write it in UTF-8: iconv -f latin1 -t utf-8"
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)

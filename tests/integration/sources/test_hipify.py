@@ -308,3 +308,18 @@ def test_a_dangling_link_is_called_that(bench: Bench, upstream: Upstream, *, abs
     upstream.commit("torch", {"tools/amd_build/build_amd.py": f"import os\nopen({where}).read()\n"}, "Link")
     with pytest.raises(SourceError, match=r"src/lost\.cu is a dangling link: there is no \.\./gone/lost\.cu"):
         bench()
+
+
+@pytest.mark.parametrize(
+    "line", ["open(name, encoding='utf-8').read()", "list(open(name, encoding='utf-8'))"]
+)
+def test_a_source_that_is_not_utf_8_is_named_with_its_line(
+    bench: Bench, upstream: Upstream, line: str
+) -> None:
+    text = f"// {'long ' * 9000}\n// by Andr\u00e9\n"  # longer than what is decoded at once
+    (upstream.work("torch") / "src/old.cu").write_bytes(text.encode("latin-1"))
+    program = f"for name in ('src/device.cpp', 'src/old.cu'):\n    {line}\n"
+    upstream.commit("torch", {"tools/amd_build/build_amd.py": program}, "A source in Latin-1")
+    with pytest.raises(SourceError, match=r"failed: src/old\.cu:2: not UTF-8, by the byte 0xe9") as error:
+        bench()
+    assert "iconv" in (error.value.tip or "")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cairn import images
-from cairn.errors import PrerequisiteError
+from cairn.errors import PrerequisiteError, UsageError
 from cairn.image_engines import ENGINES, Engine
 from helpers.program import Cairn
 
@@ -297,6 +297,13 @@ def test_a_dockerfile_elsewhere(tmp_path: Path, cairn: Cairn) -> None:
     out, _ = cairn("image", "build", str(folder / "x.Dockerfile"), "--engine", "podman", "--dry-run")
     file = f"{folder}/x.Dockerfile"
     assert shlex.split(out) == ["podman", "build", "--file", file, "--tag", "x:latest", str(folder)]
+
+
+def test_a_dockerfile_that_is_not_utf_8_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.Dockerfile"
+    path.write_bytes("FROM base\n# by Andr\u00e9\n".encode("latin-1"))
+    with pytest.raises(UsageError, match=r"x\.Dockerfile:2: not UTF-8"):
+        images.find_dockerfile(str(path), tmp_path)
 
 
 def test_the_repository_of_a_name() -> None:

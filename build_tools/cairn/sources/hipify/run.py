@@ -152,6 +152,8 @@ def _dangling(tree: Path, output: str) -> str | None:
 def _tip(kind: HipifyKind, output: str) -> str:
     if kind == "torch-utils" and "No module named 'torch" in output:
         return "name an interpreter that has torch (--python)"
+    if re.search(r":\d+: not UTF-8, by the byte", output):
+        return "write it in UTF-8 (iconv -f latin1 -t utf-8), or pass --no-hipify"
     return "the checkout has upstream's files; repair the sources, or pass --no-hipify"
 
 

@@ -7,7 +7,8 @@ Run by path, in whatever interpreter hipify needs: it must import nothing that i
 
 NOTES becomes a JSON file: `read`, the files that were opened below the current folder, as paths from there;
 `unsupported`, from the mapping table that the program used, the names it writes that HIP does not have, each
-with the CUDA name it stands for. It ends when the process PARENT does.
+with the CUDA name it stands for. It ends when the process PARENT does. Of a file that is not UTF-8, where
+Python's error names none, the last line of output has name and line.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _TABLES = "cuda_to_hip_mappings"
@@ -33,19 +35,27 @@ _PDEATHSIG = 1  # of prctl(2): the signal that we get when what has started us e
 def main(notes: str, program: str, parent: str) -> None:
     """Run one program; the notes are written if it succeeds."""
     _end_with(parent)
-    opened: set[tuple[str, str]] = set()
+    opened: dict[tuple[str, str], None] = {}  # the newest last
 
     def hook(event: str, args: tuple[object, ...]) -> None:
         # sys.addaudithook(3): `open` has the path, the mode (None for os.open) and the flags.
         if event == "open" and isinstance(args[0], str) and isinstance(args[1], str) and "r" in args[1]:
-            opened.add((os.getcwd(), args[0]))  # noqa: PTH109 - os.path is far cheaper, and this runs often
+            place = os.getcwd(), args[0]  # noqa: PTH109 - os.path is far cheaper, and this runs often
+            opened.pop(place, None)
+            opened[place] = None
 
     here = os.path.realpath(".")
     sys.addaudithook(hook)
-    if program == "--torch-utils":
-        _torch_utils()
-    else:
-        _script(os.path.abspath(program))  # noqa: PTH100 - links stay: the program finds its tree by its own path
+    try:
+        if program == "--torch-utils":
+            _torch_utils()
+        else:
+            _script(os.path.abspath(program))  # noqa: PTH100 - links stay: the program finds its tree by its own path
+    except UnicodeDecodeError as error:
+        if (line := _undecoded(here, [*opened], error)) is None:
+            raise
+        traceback.print_exc()
+        sys.exit(line)
     read = sorted(_below(here, opened))
     text = json.dumps({"read": read, "unsupported": dict(_unsupported())})
     Path(notes).write_text(text, encoding="utf-8")
@@ -85,7 +95,21 @@ def _torch_utils() -> None:
     )
 
 
-def _below(here: str, opened: set[tuple[str, str]]) -> set[str]:
+def _undecoded(here: str, opened: list[tuple[str, str]], error: UnicodeDecodeError) -> str | None:
+    """Name file and line of a text that could not be decoded: the newest file with these very bytes."""
+    for folder, name in reversed(opened):
+        path = os.path.join(folder, name)  # noqa: PTH118
+        with contextlib.suppress(OSError), open(path, "rb") as file:  # noqa: PTH123
+            data = file.read()
+            # A reader may give its decoder one piece of a file at a time.
+            if (begin := data.find(error.object)) >= 0:
+                number = data.count(b"\n", 0, begin + error.start) + 1
+                byte = error.object[error.start]
+                return f"{os.path.relpath(path, here)}:{number}: not UTF-8, by the byte 0x{byte:02x}"
+    return None
+
+
+def _below(here: str, opened: Iterable[tuple[str, str]]) -> set[str]:
     """Files of the tree, less the program's own modules."""
     own = {os.path.realpath(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))}
     own |= {os.path.realpath(argument) for argument in sys.argv[:1]}
