@@ -14,6 +14,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import IO, TYPE_CHECKING
 from urllib.request import Request
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
 
 _BLOCK = 1 << 20
 _SLOWEST = 1000  # bytes a second, once twice the timeout has passed
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class RefusalError(NetworkError):
+    """A server answered a request with an error that is not 404.
+
+    Attributes:
+        status: of HTTP.
+        headers: of the answer.
+    """
+
+    def __init__(self, message: str, *, tip: str, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(message, tip=tip)
+        self.status, self.headers = status, headers
 
 
 class _Paced(io.RawIOBase):
@@ -88,7 +103,15 @@ def _opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(_Http, _Https, _Redirections)
 
 
-def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, tip: str) -> str:
+def read(
+    url: str,
+    *,
+    out: IO[bytes],
+    most: int | None = None,
+    timeout: float,
+    tip: str,
+    headers: Mapping[str, str] = _NO_HEADERS,
+) -> str:
     """Read a file of a server or of this machine; return where it is, after redirections; "" for a 404.
 
     Args:
@@ -97,12 +120,17 @@ def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, t
         most: bytes to read; the rest is left there.
         timeout: seconds without a byte; in twice as many, a kilobyte a second has to have come.
         tip: what to do where there is no answer.
+        headers: of the request; where it is redirected to gets none of them.
 
     Raises:
-        NetworkError: it does not answer, with an error, hardly, or not to the end.
+        RefusalError: it answers with an error.
+        NetworkError: it does not answer, hardly, or not to the end.
     """
+    request = Request(url)  # noqa: S310 - callers name the scheme, which may be `file`
+    for name, value in headers.items():
+        request.add_unredirected_header(name, value)
     try:
-        with _opener().open(url, timeout=timeout) as answer:
+        with _opener().open(request, timeout=timeout) as answer:
             count = 0
             while block := answer.read(_BLOCK if most is None else min(_BLOCK, most - count)):
                 count += out.write(block)
@@ -114,7 +142,8 @@ def read(url: str, *, out: IO[bytes], most: int | None = None, timeout: float, t
         error.close()
         if error.code == HTTPStatus.NOT_FOUND:
             return ""
-        raise NetworkError(f"cannot read {url}: it answers {error.code} {error.reason}", tip=tip) from error
+        message = f"cannot read {url}: it answers {error.code} {error.reason}"
+        raise RefusalError(message, tip=tip, status=error.code, headers=dict(error.headers)) from error
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if url.startswith("file:") and isinstance(reason, FileNotFoundError):

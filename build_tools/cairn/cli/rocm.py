@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,24 +14,28 @@ from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import Exclusive, argument, fill, flag, option, repeated
-from cairn.output import console
+from cairn.output import Progress, console
 
 if TYPE_CHECKING:
-    from cairn.rocm.fetch.choose import ArtifactFilters
+    from cairn.rocm.fetch.choose import ArtifactFilters, Run
     from cairn.rocm.fetch.fetch import FetchRequest, Layout
+    from cairn.rocm.fetch.runs import FoundRun
     from cairn.rocm.package import PackageRequest
     from cairn.store.protocol import Store
 
 RELEASE_TYPES = ("ci", "dev", "dev-bkc", "nightly", "nightly-bkc", "prerelease")
 """Those of `cairn.rocm.fetch.choose`, which is not loaded for `--help`."""
 _PLATFORMS = ("linux", "windows")
+_RUN = Exclusive()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifacts:
     """Where artifacts are and which are fetched: what the command and the script of upstream's name share."""
 
-    run_id: str | None = option("GitHub's number of the run", metavar="ID", convert=converters.nonempty)
+    run_id: str | None = option(
+        "GitHub's number of the run", metavar="ID", convert=converters.nonempty, group=_RUN
+    )
     run_github_repo: str = option(
         "where it ran (default: %(default)s)", metavar="OWNER/NAME", default="ROCm/TheRock"
     )
@@ -56,11 +61,32 @@ class Artifacts:
 
         return ArtifactFilters(groups=groups, targets=targets, include=self.include, exclude=self.exclude)
 
-    def place(self) -> Store:
+    def run(self, run_id: str) -> Run:
+        """The run with this number."""
+        from cairn.rocm.fetch import choose
+
+        return choose.Run(
+            id=run_id,
+            platform=self.platform or own_platform(),
+            repository=self.run_github_repo,
+            release_type=self.release_type,
+        )
+
+    def place(self, run: Run | None) -> Store:
         """The store that has the artifacts: a run's own folder of it."""
         from cairn.store import opening
 
-        places = self._places()
+        if run is None:
+            if self.store is None:
+                raise UsageError(
+                    "nothing says where the artifacts are",
+                    tip="name the run: --run-id, or --store URL",
+                )
+            places: tuple[str, ...] = (self.store,)
+        elif self.store is None:
+            places = run.places()
+        else:  # it may have several runs, as TheRock's buckets do
+            places = (f"{self.store.rstrip('/')}/{run.folder()}",)
         say = console.current().info
         stores = [
             opening.open_store(url, endpoint_url=self.endpoint_url, public=True, say=say) for url in places
@@ -71,36 +97,21 @@ class Artifacts:
             say(f"nothing at {store.url}; looking at {stores[-1].url}")
         return stores[-1]
 
-    def _places(self) -> tuple[str, ...]:
-        """URLs of stores that may have the artifacts, the likeliest first."""
-        from cairn.rocm.fetch import choose
-
-        if self.run_id is None:
-            if self.store is None:
-                raise UsageError(
-                    "nothing says where the artifacts are", tip="name the run: --run-id, or --store URL"
-                )
-            return (self.store,)
-        run = choose.Run(
-            id=self.run_id,
-            platform=self.platform or own_platform(),
-            repository=self.run_github_repo,
-            release_type=self.release_type,
-        )
-        # A store may have several runs, as TheRock's buckets do.
-        return run.places() if self.store is None else (f"{self.store.rstrip('/')}/{run.folder()}",)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Fetch(Artifacts):
     """Options of `cairn rocm fetch`.
 
     Each archive is checked by the sha256sum beside it, and unpacked where nothing gets out of its folder.
-    Run again after it was interrupted, the command goes on where it ended.
+    Run again after it was interrupted, the command goes on where it ended. --latest and --commit take the
+    newest run that ended well and has what is wanted; they ask GitHub, with the token in GITHUB_TOKEN where
+    there is one. --run-id takes what a run has, however it ended.
 
-        cairn rocm fetch --run-id 17123441166 --families gfx110X-all --output-dir artifacts
+        cairn rocm fetch --latest --families gfx110X-all --output-dir artifacts
     """
 
+    latest: bool = flag("take the latest run of the default branch", group=_RUN)
+    commit: str | None = option("take the run of this commit", metavar="SHA", group=_RUN)
     families: tuple[str, ...] = repeated(
         "only what is for this family of targets and for all (default: everything)",
         metavar="FAMILY",
@@ -133,15 +144,57 @@ def _fetch(request: Fetch) -> Answer:
         verified_only=not request.allow_unverified,
         jobs=request.jobs or FetchRequest.jobs,
     )
-    return fetch_artifacts(request, fetch_request, dry_run=request.dry_run)
+    if not request.latest and request.commit is None:
+        return fetch_artifacts(request, fetch_request, dry_run=request.dry_run)
+    with console.current().stage("find the run") as stage:
+        chosen, store, passed = _find_run(request, fetch_request.filters, say=stage.update)
+    answer = _fetch_from(store, fetch_request, dry_run=request.dry_run)
+    run = {
+        "id": chosen.run.id,
+        "repository": chosen.run.repository,
+        "commit": chosen.commit,
+        "created": chosen.created,
+        "url": chosen.url,
+    }
+    line = f"run {chosen.run.id} of {chosen.run.repository}: commit {chosen.commit}, {chosen.created}, "
+    return dataclasses.replace(
+        answer,
+        text=(line + chosen.url, *answer.text, *(Note(f"passed over: {each}") for each in passed)),
+        more={"run": run, "passed_over": passed},
+    )
+
+
+def _find_run(
+    request: Fetch, filters: ArtifactFilters, *, say: Progress
+) -> tuple[FoundRun, Store, tuple[str, ...]]:
+    """The newest run that ended well and has what is wanted, its store, and what was passed over."""
+    from cairn.rocm.fetch import choose, runs
+
+    if request.run_github_repo == choose.UPSTREAM:
+        request = dataclasses.replace(request, run_github_repo=runs.repository_of(request.release_type))
+    pattern = request.run("0")
+
+    def open_whole(run: Run) -> Store:
+        say(f"looking at run {run.id}")
+        store = request.place(run)
+        choose.choose(choose.listed(store), filters, where=store.url)
+        return store
+
+    say(f"asking GitHub for runs of {pattern.repository}")
+    listed = runs.list_of_commit(pattern, request.commit) if request.commit else runs.list_latest(pattern)
+    return runs.first_whole(listed, open_whole)
 
 
 def fetch_artifacts(request: Artifacts, fetch_request: FetchRequest, *, dry_run: bool) -> Answer:
     """Fetch from the place that the request names."""
+    store = request.place(None if request.run_id is None else request.run(request.run_id))
+    return _fetch_from(store, fetch_request, dry_run=dry_run)
+
+
+def _fetch_from(store: Store, fetch_request: FetchRequest, *, dry_run: bool) -> Answer:
     from cairn.rocm.fetch import fetch as fetching
 
     with console.current().stage("fetch artifacts") as stage:
-        store = request.place()
         stage.update(f"looking at {store.url}")
         fetched = fetching.fetch(
             store, fetch_request, dry_run=dry_run, on_progress=lambda progress: stage.update(str(progress))
@@ -170,7 +223,9 @@ def fetch_artifacts(request: Artifacts, fetch_request: FetchRequest, *, dry_run:
     )
     new = [each.artifact.size for each in fetched if not each.already]
     count = Note(f"{len(new)} {what}, {console.size(sum(new))}")
-    return Answer(plain, (Table(("artifact", "size", "sha256", ""), rows), count))
+    return Answer(
+        {"store": store.url, "artifacts": plain}, (Table(("artifact", "size", "sha256", ""), rows), count)
+    )
 
 
 def own_platform() -> str:

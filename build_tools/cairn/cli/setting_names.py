@@ -47,7 +47,7 @@ add adopt again allow allow-empty allow-local allow-unsigned allow-untested allo
 allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
 bad base baseline begun-within build-arg build-env builder builder-key built-by built-dir bundle bypass
 cache cache-store cairn check checkout clean cluster collection collection-timeout consumer consumers
-credentials
+commit credentials
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
 download-concurrency draft
 endpoint-url engine exclude executor expected-pytorch-git-ref expression extract
@@ -58,7 +58,7 @@ hashes host
 image include index index-url install install-rocm installer
 jump
 keep keep-archives keep-last
-later leg library library-path like lock
+later latest leg library library-path like lock
 machine manifest manifest-url max-size mirror-lock mount-dir
 new-record night no-extract no-hipify notify num-shards
 offline older-than only only-skipped overdue

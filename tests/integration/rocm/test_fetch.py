@@ -98,12 +98,14 @@ def test_the_lines_of_upstreams_page_make_the_packages(
 def test_one_family_of_a_run_and_again(tmp_path: Path, environment_of_nobody: Mapping[str, str]) -> None:
     words = [f"--run-id={RUN}", "--target=gfx110X-all", f"--output-dir={tmp_path}/out", "--json"]
     found = json.loads(script("fetch_artifacts", *words, environment=environment_of_nobody).stdout)
+    found = found["artifacts"]
     assert {each["target"] for each in found} == {"generic", "gfx110X-all"}
     assert not any(each["already"] for each in found)
     assert sorted(p.name for p in (tmp_path / "out").iterdir() if p.name != ".fetched") == sorted(
         each["artifact"] for each in found
     )
     again = json.loads(script("fetch_artifacts", *words, environment=environment_of_nobody).stdout)
+    again = again["artifacts"]
     assert all(each["already"] for each in again)
     assert [each["sha256"] for each in again] == [each["sha256"] for each in found]
     flat = script(
@@ -178,7 +180,7 @@ def test_a_fetch_that_is_ended_half_way_goes_on(
         assert time.monotonic() - ended < 5
         assert process.returncode != 0
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["artifacts"]
     assert [each["already"] for each in found][:2] == [True, True] or how is signal.SIGKILL
     assert any(each["already"] for each in found)
     assert len(found) == 6
