@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from cairn.testing.record import TestedWheel
 from cairn.testing.suite import merge, run, suite_results, worker
 from cairn.testing.suite.merge import Merged
 from cairn.testing.suite.run import SuiteRequest
-from cairn.testing.suite.suite_results import ShardResult
+from cairn.testing.suite.suite_results import ModuleCount, ShardResult
 from cairn.testing.suite.suite_toml import Config, Group, Suite
 from cairn.testing.testing_options import Limits
 from helpers.sources import git
@@ -113,6 +114,11 @@ def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: in
     folder.mkdir()
     (folder / suite_results.OUTCOMES).touch()
     suite_results.append_outcomes(folder / suite_results.OUTCOMES, tests)
+    counts = Counter(test.module for test in tests if "::" in test.test)
+    modules = [
+        ModuleCount(module=module, selected=count, whole=count, cut=False, finished=True)
+        for module, count in counts.items()
+    ]
     values: dict[str, Any] = {
         "config": "default",
         "shard": number,
@@ -125,7 +131,7 @@ def shard_of(folder: Path, tests: Sequence[TestOutcome], number: int = 1, of: in
         "gpus": (),
         "disagreements": (),
         "sources": "",
-        "modules": (),
+        "modules": tuple(modules),
         "problems": (),
         "excluded": (),
         "outdated": (),

@@ -124,6 +124,11 @@ class JUnit:
         )
 
     @property
+    def failures(self) -> int:
+        """The number of tests that count against the wheel."""
+        return sum(case.failed for case in self.cases)
+
+    @property
     def skips(self) -> tuple[Skip, ...]:
         """The tests that did not run, and why."""
         return tuple(Skip(test=c.name, reason=c.reason) for c in self.cases if c.outcome == "skipped")

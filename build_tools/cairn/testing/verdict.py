@@ -14,6 +14,8 @@ from cairn.testing.gpus import usage
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Counts, Deselected, Verdict
 
+_SHOWN = 3  # problems, in a reason
+
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
@@ -34,6 +36,8 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     device_floor: int = 0,
     translated: str = "",
     deselected: Sequence[Deselected] = (),
+    problems: Sequence[str] = (),
+    unfinished: tuple[int, int] = (0, 0),
 ) -> Judgement:
     """Judge a test run.
 
@@ -50,6 +54,8 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         device_floor: fewest tests that must have passed on a GPU.
         translated: what stood in for a GPU; whatever passed with it, no GPU was tested.
         deselected: the tests that were collected and did not run.
+        problems: why the results cannot be believed as they are, a sentence each.
+        unfinished: how many modules did not come to their end, and how many there are.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
     if wrong := usage.wrong_hardware(outcome, targets, hardware, disagreements):
@@ -57,8 +63,13 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     if outcome is None:
         return Judgement(verdict="failed", reason="the run left no complete results")
     counts = outcome.counts
+    failures, objections = _failures(outcome), _first(problems)
+    missing = f"{unfinished[0]} of {unfinished[1]} modules did not come to their end" if unfinished[0] else ""
+    if failures or missing:
+        reason = "; ".join(filter(None, (failures or missing, objections)))
+        return Judgement(verdict="failed" if failures else "invalid", reason=reason)
     problem = (
-        _failures(outcome)
+        objections
         or _deselections(deselected)
         or _absences(counts, floor, device_floor)
         or _runner(outcome, exit_code)
@@ -70,22 +81,30 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         skipped += f"; left out: {_listed(chosen)}"
     if unused := usage.no_gpu_used(outcome, targets, translated):
         return Judgement(verdict="untested", reason=f"{counts.passed} tests passed, {unused}{skipped}")
+    return Judgement(verdict="passed", reason=_passed(outcome, targets) + skipped)
+
+
+def _passed(outcome: JUnit, targets: Sequence[str]) -> str:
+    counts = outcome.counts
     used = [name for case in outcome.cases if case.outcome == "passed" for name in case.devices]
     where = f", {counts.device_passed} of them on {wording.each_once(used)}" if counts.device_passed else ""
     left = [target for target, count in usage.passed_by_target(outcome, targets).items() if not count]
     uncovered = f"; none on {wording.each_once(left)}" if left else ""
-    return Judgement(verdict="passed", reason=f"{counts.passed} tests passed{where}{uncovered}{skipped}")
+    return f"{counts.passed} tests passed{where}{uncovered}"
+
+
+def _first(problems: Sequence[str]) -> str:
+    more = [f"and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
+    return "; ".join((*problems[:_SHOWN], *more))
 
 
 def _failures(outcome: JUnit) -> str | None:
     counts = outcome.counts
-    if not counts.failed + counts.errors:
+    if not outcome.failures:
         return None
     first = next(case for case in outcome.cases if case.failed)
     why = f": {first.reason}" if first.reason else ""
-    return (
-        f"{counts.failed + counts.errors} of {counts.executed} tests failed; the first is {first.name}{why}"
-    )
+    return f"{outcome.failures} of {counts.executed} tests failed; the first is {first.name}{why}"
 
 
 def _deselections(deselected: Sequence[Deselected]) -> str | None:

@@ -253,7 +253,7 @@ def due(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
 
 
 def _is_good(store: Store, one: StoredShard | None) -> bool:
-    if one is None or one.result.problems:
+    if one is None or one.result.problems or one.result.unfinished:
         return False
     with tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
         try:

@@ -21,9 +21,7 @@ from cairn.testing.suite import suite_results
 from cairn.testing.suite.merge import judge_shards
 from cairn.testing.suite.suite_results import ExcludedTest, ShardResult, SuiteResult
 from cairn.testing.testing_options import Floors
-from cairn.testing.verdict import Judgement, judge
-
-_SHOWN = 3  # problems, in a reason
+from cairn.testing.verdict import judge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,16 +142,13 @@ def _with_suite(run: TestRun, folder: Path) -> TestRun:
 def _shard(folder: Path) -> TestRun:
     """Read a single shard, or a suite on unidentified wheels, judged by what went wrong in it."""
     result, tests = suite_results.read_shard(folder)
-    totals = JUnit.of(tests)
-    judged = judge_shards([result], totals, floor=0, device_floor=0, part=result.shards > 1)
-    if result.problems and judged.verdict != "invalid":
-        judged = Judgement(verdict="failed", reason="; ".join(result.problems[:_SHOWN]))
+    judged = judge_shards([result], tests, problems=result.problems, part=result.shards > 1)
     return TestRun(
         path=folder,
         kind=f"suite {result.config}, {result.name}" if result.shards > 1 else f"suite {result.config}",
         verdict=judged.verdict,
         reason=judged.reason,
-        counts=totals.counts,
+        counts=JUnit.of(tests).counts,
         hardware=result.hardware,
         tests=tests,
         excluded=result.excluded,

@@ -95,11 +95,9 @@ def merge(
     ]
     problems += _not_once(shards, whole=not missing)
     unique = _worst(outcome for _, tests in shards for outcome in tests)
-    judged = judge_shards(results, JUnit.of(unique), floor=floor, device_floor=device_floor, part=part)
-    if judged.verdict == "passed" and (flaky := sum(outcome.flaky for outcome in unique)):
-        judged = Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
-    if problems and judged.verdict != "invalid":
-        judged = Judgement(verdict="failed", reason=_listed(problems, "; "))
+    judged = judge_shards(
+        results, unique, problems=problems, floor=floor, device_floor=device_floor, part=part
+    )
     if not in_place:
         owned.empty_places(output, of_files=_FILES, of_folders=())
     xml = output / records.JUNIT
@@ -145,10 +143,19 @@ def _is_in_place(folders: Sequence[Path], output: Path) -> bool:
 
 
 def judge_shards(
-    results: Sequence[ShardResult], summary: JUnit, *, floor: int, device_floor: int, part: bool
+    results: Sequence[ShardResult],
+    tests: Sequence[TestOutcome],
+    *,
+    problems: Sequence[str],
+    floor: int = 0,
+    device_floor: int = 0,
+    part: bool,
 ) -> Judgement:
-    """Judge the tests of shards without regard to their recorded problems; see `merge`."""
-    first, hardware = results[0], _most(results).hardware
+    """Judge the tests of shards, which have these problems; see `merge`."""
+    first, hardware, summary = results[0], _most(results).hardware, JUnit.of(tests)
+    unfinished = {module for result in results for module in result.unfinished}
+    modules = {count.module for result in results for count in result.modules}
+    unfinished |= {test.module for test in tests if test.outcome == "passed"} - modules
     judged = judge(
         summary,
         exit_code=0,
@@ -158,10 +165,14 @@ def judge_shards(
         floor=0 if part else floor,
         device_floor=0 if part else device_floor,
         deselected=_deselected(results),
+        problems=problems,
+        unfinished=(len(unfinished), len(modules | unfinished)),
     )
-    counts = summary.counts
-    if part and judged.verdict in ("failed", "untested") and not counts.failed + counts.errors:
+    is_good = not (summary.failures or problems or unfinished)
+    if part and judged.verdict in ("failed", "untested") and is_good:
         return Judgement(verdict="passed", reason=f"nothing failed in {first.name}: {judged.reason}")
+    if judged.verdict == "passed" and (flaky := sum(test.flaky for test in tests)):
+        return Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
     return judged
 
 
@@ -226,6 +237,7 @@ def _not_once(shards: Sequence[_Shard], *, whole: bool) -> list[str]:
         problems.append(f"{len(twice)} tests ran in two shards: {_listed(twice)}")
     selected: dict[str, int] = defaultdict(int)
     wholes: dict[str, set[int]] = defaultdict(set)
+    unfinished = {module for result, _ in shards for module in result.unfinished}
     for result, _ in shards:
         for count in result.modules:
             if count.cut:
@@ -233,7 +245,7 @@ def _not_once(shards: Sequence[_Shard], *, whole: bool) -> list[str]:
                 wholes[count.module].add(count.left)
     # Each shard collects the whole of a module that is cut, so that all must have seen as many tests.
     for module, seen in sorted(wholes.items()):
-        if whole and seen != {selected[module]}:
+        if whole and module not in unfinished and seen != {selected[module]}:
             counted = " and ".join(map(str, sorted(seen)))
             problems.append(f"{module} has {counted} tests, and its shards had {selected[module]}")
     kinds = {frozenset(result.hardware) for result, _ in shards}

@@ -19,7 +19,7 @@ from cairn.testing import junit, record
 from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import Deselected
 from cairn.testing.suite import attempt
-from cairn.testing.suite.attempt import Ended, Setup
+from cairn.testing.suite.attempt import Ended, Journal, Setup
 from cairn.testing.suite.shards import Piece
 
 _MOST_RETRIED = 200  # failures of one module; beyond that it is not chance
@@ -39,6 +39,8 @@ class ModuleRun:
         whole: how many tests of the module pytest collected, before any was deselected.
         gone: how many were deselected, and by what.
         problems: why the run itself cannot be trusted, a sentence each.
+        finished: the last process came to its end, or ended by what a test or the module is blamed for; the
+            time was not over before that.
         stuck: a process could not be ended, so nothing more can be run on its GPU.
         timed_out: a test ran out of time.
         journals: the journal of each process.
@@ -51,6 +53,7 @@ class ModuleRun:
     whole: int = 0
     gone: tuple[Deselected, ...] = ()
     problems: list[str] = field(default_factory=list)
+    finished: bool = False
     stuck: bool = False
     timed_out: bool = False
     journals: list[bytes] = field(default_factory=list)
@@ -83,6 +86,7 @@ def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
         for test in second.outcomes.keys() - set(again):
             whole.outcomes.setdefault(test, second.outcomes[test])
         whole.problems += second.problems
+        whole.finished = whole.finished and second.finished
         whole.journals += second.journals
         whole.results += second.results
         whole.stuck = second.stuck
@@ -135,20 +139,21 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
         whole = journal.exit is not None and blamed is None
         if left and len(result.outcomes) > before and not (whole or ended.stuck or setup.over):
             continue
-        if whole:
-            result.problems += [f"{piece.module}: {problem}" for problem in _disagreements(ended)]
+        cut_short = left and (ended.stuck or setup.over)
+        result.finished = not cut_short and (whole or blamed is not None)
+        problems = _disagreements(ended) if whole else []
         if left:
-            why = _why_left(setup, ended)
-            result.problems.append(f"{piece.module}: {len(left)} tests did not run: {why}")
+            problems.append(f"{len(left)} tests did not run: {_why_left(setup, ended)}")
+        elif not result.finished:
+            problems.append(f"the time was over {_where(journal)}")
+        result.problems = [f"{piece.module}: {problem}" for problem in problems]
         return result, slow
 
 
 def _why_left(setup: Setup, ended: Ended) -> str:
     if ended.stuck:
         return "a process could not be ended; is the GPU still well?"
-    if setup.over:
-        return "the time was over"
-    return ended.journal.stopped or f"pytest ended with {ended.how}"
+    return "the time was over" if setup.over else ended.journal.stopped or f"pytest ended with {ended.how}"
 
 
 def _blamed(ended: Ended, module: str) -> TestOutcome | None:
@@ -161,15 +166,18 @@ def _blamed(ended: Ended, module: str) -> TestOutcome | None:
     if test := journal.running:
         why = ended.killed or f"it ended its process: {ended.how}"
         return TestOutcome(test=test, outcome="error", reason=why, detail=ended.output)
-    where = "before its tests were collected" if journal.selected is None else "outside of any test"
     if ended.killed:
-        return TestOutcome(
-            test=module, outcome="error", reason=f"{ended.killed}, {where}", detail=ended.output
-        )
-    if journal.exit is None or journal.exit != ended.exit_code:
-        reason = f"pytest ended with {ended.how} {where}"
-        return TestOutcome(test=module, outcome="error", reason=reason, detail=ended.output)
-    return None
+        reason = f"{ended.killed}, {_where(journal)}"
+    # A conftest.py can have pytest finish with an exit code of its choice before there is any test.
+    elif journal.selected is None or journal.exit is None or journal.exit != ended.exit_code:
+        reason = f"pytest ended with {ended.how} {_where(journal)}"
+    else:
+        return None
+    return TestOutcome(test=module, outcome="error", reason=reason, detail=ended.output)
+
+
+def _where(journal: Journal) -> str:
+    return "before its tests were collected" if journal.selected is None else "outside of any test"
 
 
 def _disagreements(ended: Ended) -> list[str]:

@@ -163,7 +163,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         disagreements=prepared.attested.disagreements,
         tested=prepared.wheel,
         sources=prepared.unlike,
-        modules=tuple(_count(piece, run) for piece, run in runs if run.journals),
+        modules=tuple(_count(piece, run) for piece, run in runs),
         problems=tuple(problems),
         excluded=_excluded(entries, excluded),
         outdated=(
@@ -189,6 +189,7 @@ def _count(piece: Piece, run: ModuleRun) -> ModuleCount:
         selected=len(run.collected),
         whole=run.whole,
         cut=not piece.whole,
+        finished=run.finished,
         gone=tuple(one for one in run.gone if one.by != _SHARD),
     )
 

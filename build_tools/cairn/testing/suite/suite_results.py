@@ -8,6 +8,7 @@ changes only one of the three. Only a signature can show that nobody has changed
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -73,13 +74,15 @@ def read_outcomes(path: Path) -> tuple[TestOutcome, ...]:
 
 
 class ModuleCount(datafile.Value):
-    """How many tests of a module a shard ran.
+    """A module that a shard was to run, and how many of its tests it ran.
 
     Attributes:
         module: its path below the folder of tests.
         selected: how many of its tests the shard had.
         whole: how many pytest collected, before any was deselected.
         cut: other shards have the rest.
+        finished: the shard came to the end of it: every process has said so, or a test or the module is
+            blamed for how it ended. False where the shard does not say.
         gone: how many were deselected, and by what, the other shards aside.
     """
 
@@ -87,6 +90,7 @@ class ModuleCount(datafile.Value):
     selected: int
     whole: int
     cut: bool
+    finished: bool = False
     gone: tuple[Deselected, ...] = ()
 
     @property
@@ -119,7 +123,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         gpus: those that the tests could see.
         disagreements: where the sources of that contradict each other, a sentence each.
         sources: what the tests are of where that is not the wheel's own commit; empty where it is.
-        modules: what was run of each module.
+        modules: those that the shard was to run, also where it did not come to them.
         problems: why the results cannot be believed as they are, a sentence each.
         excluded: the tests that skip-tests leaves out.
         outdated: entries of skip-tests that match no collected test, or have expired, a sentence each.
@@ -163,6 +167,11 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
     def hardware(self) -> tuple[str, ...]:
         """The gfx name of each GPU."""
         return tuple(gpu.target for gpu in self.gpus)
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """The modules of which nothing shows that they came to their end."""
+        return tuple(count.module for count in self.modules if not count.finished)
 
     @property
     def name(self) -> str:
@@ -217,13 +226,14 @@ def read_shard(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
     if problem is not None:
         raise UsageError(f"{folder} contradicts itself: {problem}", tip="run the shard again")
     # What was selected and has no outcome is a problem that the run has noted itself.
-    selected = sum(count.selected for count in result.modules)
-    ended = sum("::" in one.test for one in tests)  # the others are modules
-    if selected > ended and not result.problems:
-        raise UsageError(
-            f"{result.name} was to run {selected} tests, and {folder / OUTCOMES} has {ended}",
-            tip="run the shard again",
-        )
+    ended = Counter(one.module for one in tests if "::" in one.test)  # the others are modules
+    for count in result.modules:
+        if count.finished and count.selected > ended[count.module] and not result.problems:
+            raise UsageError(
+                f"{result.name} was to run {count.selected} tests of {count.module}, and {folder / OUTCOMES} "
+                f"has {ended[count.module]}",
+                tip="run the shard again",
+            )
     return result, tests
 
 

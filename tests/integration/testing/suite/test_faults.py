@@ -180,7 +180,7 @@ def test_the_time_of_the_whole_run_ends_it(tmp_path: Path, python: Path) -> None
         "test_a.py: 2 tests did not run: the time was over",
         "test_b.py did not run: the time was over",
     )
-    assert merged.judgement.verdict == "failed"
+    assert merged.judgement.verdict == "invalid"
 
 
 def test_texts_that_are_no_unicode_are_spelled_out(tmp_path: Path, python: Path) -> None:

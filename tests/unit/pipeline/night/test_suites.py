@@ -76,7 +76,9 @@ class Scene:
             "family": made.family, "targets": made.targets,
             "wheels": tuple(TestedWheel(file_name=f.file_name, sha256=f.sha256) for f in made.files),
             "sources": "", "problems": (), "excluded": (), "outdated": (), "started": at(attempt - 1),
-            "modules": (ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False),),
+            "modules": (
+                ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False, finished=True),
+            ),
             "duration_seconds": 1.0, "outcomes_sha256": files.sha256_of(folder / suite_results.OUTCOMES),
             "disagreements": (), "accounts": other_accounts(folder, tests),
         }  # fmt: skip
@@ -247,7 +249,7 @@ def test_what_is_of_another_set_or_number_of_shards_does_not_count(
 
 def test_too_few_tests_are_a_failure(scene: Scene) -> None:
     for number in (1, 2):
-        module = ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False)
+        module = ModuleCount(module=f"test_{number}.py", selected=2, whole=2, cut=False, finished=True)
         scene.leave(number, modules=(module,))
     config = load(Path(scene.run.stack.folder)).configs["default"]
     assert config.floor == 3

@@ -119,7 +119,7 @@ def test_shards_of_different_runs_are_refused(tmp_path: Path, name: str, value: 
 
 def test_a_test_that_ran_twice_or_nowhere_is_a_failure(tmp_path: Path) -> None:
     def half(selected: int, whole: int) -> tuple[ModuleCount, ...]:
-        return (ModuleCount(module="test_a.py", selected=selected, whole=whole, cut=True),)
+        return (ModuleCount(module="test_a.py", selected=selected, whole=whole, cut=True, finished=True),)
 
     one = shard_of(tmp_path / "1", passed("test_a.py::test_x"), 1, 2, modules=half(1, 3))
     other = shard_of(tmp_path / "2", passed("test_a.py::test_x"), 2, 2, modules=half(1, 3))
@@ -153,7 +153,9 @@ def test_a_module_that_fails_as_a_whole_in_one_shard_has_failed(
 def test_what_shards_of_one_module_left_out_is_counted_once(tmp_path: Path) -> None:
     def part(number: int, gone: int) -> Path:
         left_out = (Deselected(by="conftest.py", origin="tests", tests=gone),)
-        count = ModuleCount(module="test_a.py", selected=1, whole=2 + gone, cut=True, gone=left_out)
+        count = ModuleCount(
+            module="test_a.py", selected=1, whole=2 + gone, cut=True, finished=True, gone=left_out
+        )
         tests = passed(f"test_a.py::test_{number}")
         return shard_of(tmp_path / str(number), tests, number, 2, modules=(count,))
 
@@ -222,8 +224,8 @@ def test_floors_count_the_whole(tmp_path: Path) -> None:
         ({"duration_seconds": 1e300}, "it cannot have taken 1e+300 seconds"),
         ({"number": 3}, "there is no shard 3 of 1"),
         (
-            {"modules": (ModuleCount(module="test_a.py", selected=2, whole=2, cut=False),)},
-            "shard 1 of 1 was to run 2 tests, and",
+            {"modules": (ModuleCount(module="test_a.py", selected=2, whole=2, cut=False, finished=True),)},
+            "shard 1 of 1 was to run 2 tests of test_a.py, and",
         ),
     ],
 )
