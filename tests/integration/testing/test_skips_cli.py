@@ -92,6 +92,33 @@ def test_lint_names_what_is_out_of_date(
     )
 
 
+def test_lint_fails_on_an_unresolved_entry_as_soon_as_its_sources_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = '[[skips]]\npatterns = ["test_nn.py::*::{}"]\nwhen = {{ torch = "{}" }}\nunresolved = true\n'
+    entry += f'reason = "x"\nowner = "ann"\nexpires = {TOMORROW}\n'
+    # Not the shipped skip list: its sources are not here.
+    text = 'schema = "cairn.skips/1"\n' + entry.format("test_print", ">=2.8")
+    text += entry.format("test_gone", ">=2.8") + entry.format("test_later", ">=2.14")
+    (tmp_path / "skips.toml").write_text(text, encoding="utf-8")
+    assert skips("lint", tmp_path / "skips.toml", "--pytorch-version", "2.13") == 0
+    (tmp_path / "pytorch/test").mkdir(parents=True)
+    (tmp_path / "pytorch/version.txt").write_text("2.13.0a0\n", encoding="utf-8")
+    (tmp_path / "pytorch/test/test_nn.py").write_text("class TestNN:\n    def test_print(self): pass\n")
+    capsys.readouterr()
+    words = ("lint", tmp_path / "skips.toml", "--sources-dir", tmp_path / "pytorch")
+    assert skips(*words, "--json") == 1
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [(one["kind"], one["number"], one["tests"]) for one in found] == [
+        ("unresolved", 1, ["test_nn.py::TestNN::test_print"]),
+        ("unresolved", 2, []),
+    ]
+    assert (
+        "no test is called test_nn.py::*::test_gone: end its range before torch 2.13.0a0" in found[1]["text"]
+    )
+    assert skips("lint", tmp_path / "skips.toml", "--sources-dir", tmp_path) == 2
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

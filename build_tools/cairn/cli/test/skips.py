@@ -33,16 +33,17 @@ class SkipsOfRun:
     pytorch_version: str | None = _version("torch, such as 2.13")
     python_version: str | None = _version("Python")
 
-    def select(self, *, today: date) -> Selection:
-        """Select the entries that apply."""
+    def select(self, *, today: date, torch: str | None = None) -> Selection:
+        """Select the entries that apply; `torch` is the version where none was given."""
         from cairn.targets import parse_targets
         from cairn.testing.skips import select, skip_files
         from cairn.testing.skips.conditions import RunFacts, release_of
 
+        torch = self.pytorch_version or torch
         facts = RunFacts(
             targets=parse_targets(self.targets, unbuilt=True) if self.targets else None,
             platform=self.platform,
-            torch=release_of(self.pytorch_version) if self.pytorch_version else None,
+            torch=release_of(torch) if torch else None,
             python=release_of(self.python_version) if self.python_version else None,
         )
         return select.select(skip_files.read(self.files), facts, today=today)
@@ -58,7 +59,8 @@ class Lint(SkipsOfRun):
     """Options of `cairn test skips lint`.
 
     Without --collection: keys, ids, conditions, duplicates, and what expired. With it, also what names no
-    test; give the conditions of the run that it is from. Exits with 1 where it has found something.
+    test; give the conditions of the run that it is from. With --sources-dir, also the unresolved entries for
+    that version of torch, with the ids to put in their place. Exits with 1 where it has found something.
 
         cairn test skips lint external-builds/pytorch/skip-tests --collection collection.txt --targets
         gfx942 --pytorch-version 2.13
@@ -67,19 +69,25 @@ class Lint(SkipsOfRun):
     collection: Path | None = option(
         "what `pytest --collect-only -q` printed about all tests", convert=converters.file
     )
+    sources_dir: Path | None = option("the sources of the project", convert=converters.folder)
 
 
 def _lint(request: Lint) -> Answer:
     from cairn.testing.skips import ids, skip_files
+    from cairn.testing.skips.sources import Sources
 
     day = today()
-    selection = request.select(today=day)
+    sources = Sources(request.sources_dir) if request.sources_dir else None
+    selection = request.select(today=day, torch=sources.version if sources else None)
     collection = ids.read_collection(request.collection) if request.collection else None
-    findings = list(skip_files.lint(selection.entries, today=day, collection=collection))
+    findings = list(skip_files.lint(selection.entries, today=day, collection=collection, sources=sources))
     rows = [
-        {"kind": each.kind, "file": each.where.file, "number": each.where.number, "text": each.text}
+        {
+            "kind": each.kind, "file": each.where.file, "number": each.where.number,
+            "text": each.text, "tests": each.tests,
+        }
         for each in findings
-    ]
+    ]  # fmt: skip
     text: tuple[Piece, ...] = (
         *(f"{each.kind}: {each.where}: {each.text}" for each in findings),
         *map(Warn, selection.remarks),

@@ -16,7 +16,7 @@ patterns = ["test_cuda.py::*::test_mempool_expandable"]
 when = { torch = ">=2.12" }
 unresolved = true
 reason = "it builds an extension that includes hipblas/hipblas.h"
-source = "ROCm/TheRock 89553ce, external-builds/pytorch/skip_tests/generic.py"
+source = "example/lists 89553ce, lists/generic.py"
 owner = "rocm-pytorch"
 expires = 2027-06-30
 """
@@ -35,16 +35,17 @@ from cairn import datafile
 from cairn.errors import CairnError, ProblemsError, UsageError
 from cairn.output import wording
 from cairn.testing.skips import conditions, ids
-from cairn.testing.skips.conditions import When
+from cairn.testing.skips.conditions import RunFacts, When
 from cairn.testing.skips.ids import Collected
+from cairn.testing.skips.sources import Sources
 
 _SOURCE = re.compile(r"([\w.-]+/[\w.-]+ [0-9a-f]{7,40}, \S+)?")
 _SAY_IT = "say it: others must be able to ask"
 _RANGE = 'add `when = { torch = ">=2.8" }`'
-_COMMIT = "it is written like ROCm/TheRock 89553ce, path/of/the/file.py"
+_COMMIT = "it is written like example/lists 89553ce, lists/generic.py"
 _KEEP_ONE = "keep one of them, or give them conditions that exclude each other"
 
-Kind = Literal["expired", "unmatched", "covered", "contradictory"]
+Kind = Literal["expired", "unmatched", "covered", "contradictory", "unresolved"]
 
 
 class Entry(datafile.Value):
@@ -198,24 +199,33 @@ class Finding:
     """Something that the owner of an entry should look at.
 
     Attributes:
-        kind: `expired`, `unmatched`, `covered` (an entry of which a different one takes every test), or
-            `contradictory` (no GPU meets its conditions).
+        kind: `expired`, `unmatched`, `covered` (an entry of which a different one takes every test),
+            `contradictory` (no GPU meets its conditions), or `unresolved` (the sources are there).
         where: the entry.
         text: what is wrong with it, and what may have been meant.
+        tests: of an unresolved pattern: the ids that the sources have of it.
     """
 
     kind: Kind
     where: Listed
     text: str
+    tests: tuple[str, ...] = ()
 
 
-def lint(entries: Sequence[Listed], *, today: date, collection: Collected | None = None) -> Iterator[Finding]:
+def lint(
+    entries: Sequence[Listed],
+    *,
+    today: date,
+    collection: Collected | None = None,
+    sources: Sources | None = None,
+) -> Iterator[Finding]:
     """Look for flaws that do not stop a run, but that the owner of an entry should look at.
 
     Args:
         entries: those that apply to a run.
         today: the date to compare expiry dates with.
         collection: the tests that there are; nothing is said of a file of tests that it does not have.
+        sources: those of one version of torch, for which no entry may stay unresolved.
     """
     for listed in entries:
         entry = listed.entry
@@ -229,6 +239,27 @@ def lint(entries: Sequence[Listed], *, today: date, collection: Collected | None
             yield Finding(kind="contradictory", where=listed, text=text)
     if collection is not None:
         yield from _against(entries, collection)
+    if sources is not None:
+        yield from _resolve(entries, sources)
+
+
+def _resolve(entries: Sequence[Listed], sources: Sources) -> Iterator[Finding]:
+    """Report the patterns of unresolved entries for the version of the sources, with their ids."""
+    facts = RunFacts(torch=sources.version)
+    for listed in entries:
+        if not (listed.entry.unresolved and conditions.applies(listed.entry.when, facts)):
+            continue
+        for pattern in listed.entry.patterns:
+            found = sources.find(pattern)
+            if found.tests:
+                text = f"{pattern} is {wording.some(found.tests, shown=1)}: name the ids"
+            elif found.computed:
+                text = (
+                    f"{pattern} is of {wording.some(found.computed)}, whose names are computed: collect them"
+                )
+            else:
+                text = f"no test is called {pattern}: end its range before torch {sources.version}"
+            yield Finding(kind="unresolved", where=listed, text=text, tests=found.tests)
 
 
 def _against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:
