@@ -115,6 +115,12 @@ def file(text: str) -> Path:
     return _readable(path, os.R_OK)
 
 
+def wheel(text: str) -> Path | str:
+    """A wheel that is there, or the text of a URL or of `INDEX#NAME==VERSION`."""
+    is_elsewhere = ("://" in text or "#" in text) and not Path(text).exists()
+    return place(text) if is_elsewhere else file(text)
+
+
 def folder(text: str) -> Path:
     """A folder that is there and can be read."""
     path = _existing(text, "folder")

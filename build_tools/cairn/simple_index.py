@@ -8,12 +8,15 @@ and the `data-` attributes may be there or not.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import html
 import io
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
@@ -21,7 +24,7 @@ from packaging.version import Version
 
 from cairn import package_index, web
 from cairn.errors import NetworkError
-from cairn.output import wording
+from cairn.output import Progress, silent, wording
 from cairn.package_index import TIP
 
 # The end of a tag is optional, so that nothing is looked at twice: a page is as long as its server likes.
@@ -34,6 +37,8 @@ _SHA256 = re.compile(r"sha256=([0-9a-f]{64})", re.IGNORECASE)
 _PAGE = 1 << 24  # bytes of a page or of a METADATA; a larger one is refused
 _SECONDS = 60.0
 _SHOWN = 3  # versions that are named
+_LARGEST = 16 << 30  # bytes of a file; the largest wheel of ROCm's libraries has about 2 GiB
+_KEPT_FREE = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +137,43 @@ def metadata(file: IndexFile) -> bytes | None:
     )
     _refuse_large(f"{file.url}.metadata", out)
     return out.getvalue() if is_there else None
+
+
+class _Hashed:
+    """Writes to a file, hashes what is written, and says how much that is."""
+
+    def __init__(self, out: IO[bytes], say: Progress) -> None:
+        self.sha256 = hashlib.sha256()
+        self._out, self._say, self._count = out, say, 0
+
+    def write(self, data: bytes, /) -> int:
+        self.sha256.update(data)
+        self._count += len(data)
+        self._say(f"{self._count / 1e6:.0f} MB")
+        return self._out.write(data)
+
+
+def download(file: IndexFile, path: Path, *, say: Progress = silent) -> str:
+    """Write a file of an index to a path, and return its sha256; it is not compared with any.
+
+    A server that never ends must not fill the disk.
+
+    Raises:
+        NetworkError: it is not there, or larger than any package of ROCm or than the disk has room for.
+    """
+    most = min(_LARGEST, shutil.disk_usage(path.parent).free - _KEPT_FREE)
+    with path.open("wb") as raw:
+        out = _Hashed(raw, say)
+        if most > 0 and not web.read(file.url, out=out, most=most + 1, timeout=_SECONDS, tip=TIP):
+            raise NetworkError(f"there is no {web.shown(file.url)}, to which its index leads", tip=TIP)
+    if most <= 0 or path.stat().st_size > most:
+        path.unlink()
+        raise NetworkError(
+            f"{web.shown(file.url)} is larger than {max(most, 0) >> 20} MiB: no package of ROCm has more "
+            f"than {_LARGEST >> 30} GiB, and {_KEPT_FREE >> 30} GiB of disk stays free",
+            tip="free disk space, or ask whoever runs the index what it sends",
+        )
+    return out.sha256.hexdigest()
 
 
 def _links(page: str, *, may_lack: bool) -> Iterator[tuple[str, Mapping[str, str]]]:

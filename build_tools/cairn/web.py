@@ -5,18 +5,22 @@ Proxies and certificates are those of the environment (`HTTPS_PROXY`, `SSL_CERT_
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import errno
 import functools
 import http.client
 import io
 import math
+import re
 import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from http import HTTPStatus
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request
 
 from cairn.errors import NetworkError
@@ -27,6 +31,24 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 _SLOWEST = 1000  # bytes a second, once twice the timeout has passed
 _NO_HEADERS: Mapping[str, str] = {}
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})")
+# What servers answer that do not know ranges, or not that of the last bytes of a file.
+_NO_PARTS = frozenset(
+    (
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+        HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+        HTTPStatus.NOT_IMPLEMENTED,
+    )
+)
+_SAFE = "%/:=&?~#+!$,;'@()*[]"  # what stays in an address as it is; all else that is not ASCII is quoted
+
+
+class Sink(Protocol):
+    """What bytes are written to."""
+
+    def write(self, data: bytes, /) -> int:
+        """Write bytes, and return how many."""
 
 
 class RefusalError(NetworkError):
@@ -40,6 +62,41 @@ class RefusalError(NetworkError):
     def __init__(self, message: str, *, tip: str, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(message, tip=tip)
         self.status, self.headers = status, headers
+
+
+class MissingFileError(NetworkError):
+    """There is nothing at an address."""
+
+
+class WholeFileError(NetworkError):
+    """A server offers a file as a whole, where a part of it was requested.
+
+    Attributes:
+        size: of the file in bytes, where the server says so.
+    """
+
+    def __init__(self, message: str, *, size: int | None, tip: str) -> None:
+        super().__init__(message, tip=tip)
+        self.size = size
+
+
+class Part(NamedTuple):
+    """A part of a file on a server.
+
+    Attributes:
+        url: where it is, after redirections.
+        start: the offset of its first byte.
+        data: its bytes.
+        total: the size of the file in bytes.
+        tag: what changes with the file: its ETag, or when it was last modified; empty where the server
+            names neither.
+    """
+
+    url: str
+    start: int
+    data: bytes
+    total: int
+    tag: str
 
 
 class _Paced(io.RawIOBase):
@@ -95,7 +152,13 @@ class _Redirections(urllib.request.HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
     ) -> Request | None:
         fp.close()  # it would be read whole, however long it is
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        old, new = urlsplit(req.full_url), urlsplit(newurl)
+        if new.scheme not in ({"https"} if old.scheme == "https" else {"http", "https"}):
+            raise urllib.error.URLError(f"it redirects from {old.scheme}: to {new.scheme}:")
+        request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if request is not None and old[:2] == new[:2] and req.has_header("Authorization"):
+            request.add_unredirected_header("Authorization", str(req.get_header("Authorization")))
+        return request
 
 
 @functools.cache
@@ -106,7 +169,7 @@ def _opener() -> urllib.request.OpenerDirector:
 def read(
     url: str,
     *,
-    out: IO[bytes],
+    out: Sink,
     most: int | None = None,
     timeout: float,
     tip: str,
@@ -126,28 +189,112 @@ def read(
         RefusalError: it answers with an error.
         NetworkError: it does not answer, hardly, or not to the end.
     """
-    request = Request(url)  # noqa: S310 - callers name the scheme, which may be `file`
-    for name, value in headers.items():
-        request.add_unredirected_header(name, value)
     try:
-        with _opener().open(request, timeout=timeout) as answer:
+        with _answer(_request(url, headers), url, timeout=timeout, tip=tip) as answer:
             count = 0
             while block := answer.read(_BLOCK if most is None else min(_BLOCK, most - count)):
                 count += out.write(block)
             # What `Content-Length` names and did not come; `read(n)` does not complain. Files have none.
             if getattr(answer, "length", None) and count != most:
-                raise NetworkError(f"cannot read {url}: it ends after {count} bytes", tip=tip)
-            return str(answer.url)
+                raise NetworkError(f"cannot read {shown(url)}: it ends after {count} bytes", tip=tip)
+            return _place(url, answer)
+    except MissingFileError:
+        return ""
+
+
+def read_part(url: str, start: int | None, size: int, *, tag: str = "", timeout: float, tip: str) -> Part:
+    """Read a part of a file on a server (RFC 9110, section 14: range requests).
+
+    Args:
+        url: an http or https URL.
+        start: the offset of the first byte; None for the end of the file.
+        size: bytes; the end of a file may be shorter.
+        tag: what an earlier part of the same file came with.
+        timeout: see `read`.
+        tip: see `read`.
+
+    Raises:
+        MissingFileError: there is no such file.
+        WholeFileError: the server has no parts of it; or, where there is a `tag`, the file was changed.
+        NetworkError: the server does not answer, with an error, or with something else than was requested.
+    """
+    span = f"-{size}" if start is None else f"{start}-{start + size - 1}"
+    headers = {"Range": f"bytes={span}", "Accept-Encoding": "identity"}
+    if tag.startswith('"'):  # a weak tag may not stand there (RFC 9110, section 13.1.5)
+        headers["If-Range"] = tag
+    wrong = f"cannot read {shown(url)} in parts: it answers to {headers['Range']} with"
+    request = _request(url, _NO_HEADERS)
+    for name, value in headers.items():
+        request.add_header(name, value)
+    with _answer(request, url, timeout=timeout, tip=tip) as answer:
+        if answer.status != HTTPStatus.PARTIAL_CONTENT:
+            raise WholeFileError(
+                f"{shown(url)} is not offered in parts", size=getattr(answer, "length", None), tip=tip
+            )
+        text = answer.headers.get("Content-Range", "no Content-Range")
+        match = _CONTENT_RANGE.fullmatch(text.strip())
+        if match is None or answer.headers.get("Content-Encoding", "identity") != "identity":
+            raise NetworkError(f"{wrong} {text[:80]}", tip=tip)
+        first, last, total = map(int, match.groups())
+        begin = max(total - size, 0) if start is None else start
+        if (first, last) != (begin, min(begin + size, total) - 1) or last < first:
+            raise NetworkError(f"{wrong} {text[:80]}", tip=tip)
+        data = answer.read(last - first + 1)
+        if len(data) != last - first + 1:
+            raise NetworkError(f"{wrong} {len(data)} of {last - first + 1} bytes", tip=tip)
+        changes = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
+        return Part(_place(url, answer), first, data, total, changes)
+
+
+@contextlib.contextmanager
+def _answer(request: Request, url: str, *, timeout: float, tip: str) -> Iterator[http.client.HTTPResponse]:
+    """Open what is at an address; whatever goes wrong until the block ends is a NetworkError."""
+    name = shown(url)
+    try:
+        with _opener().open(request, timeout=timeout) as answer:
+            yield answer
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == HTTPStatus.NOT_FOUND:
-            return ""
-        message = f"cannot read {url}: it answers {error.code} {error.reason}"
+            raise MissingFileError(f"there is no {name}", tip=tip) from error
+        if request.has_header("Range") and error.code in _NO_PARTS:
+            raise WholeFileError(f"{name} is not offered in parts", size=None, tip=tip) from error
+        message = f"cannot read {name}: it answers {error.code} {error.reason}"
         raise RefusalError(message, tip=tip, status=error.code, headers=dict(error.headers)) from error
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if url.startswith("file:") and isinstance(reason, FileNotFoundError):
-            return ""
+            raise MissingFileError(f"there is no {name}", tip=tip) from error
         cause = reason if isinstance(reason, Exception) else error
-        why = getattr(cause, "strerror", None) or type(cause).__name__
-        raise NetworkError(f"cannot read {url}: {why}", tip=tip) from error
+        fallback = reason if isinstance(reason, str) else type(cause).__name__
+        why = getattr(cause, "strerror", None) or fallback
+        raise NetworkError(f"cannot read {name}: {why}", tip=tip) from error
+
+
+def _request(url: str, headers: Mapping[str, str]) -> Request:
+    """A request with headers, and the name and password of its address, that no other server gets."""
+    parts = urlsplit(quote(url, safe=_SAFE))
+    user, at, host = parts.netloc.rpartition("@")
+    # Callers name the scheme, which may be `file`.
+    request = Request(parts._replace(netloc=host).geturl())  # noqa: S310
+    if at and parts.scheme in ("http", "https"):
+        name, _, password = user.partition(":")
+        pair = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode("ascii")
+        request.add_unredirected_header("Authorization", f"Basic {pair}")
+    for name, value in headers.items():
+        request.add_unredirected_header(name, value)
+    return request
+
+
+def _place(url: str, answer: http.client.HTTPResponse) -> str:
+    """Where an answer came from; with the name and password of the address, where that is the same server."""
+    parts, place = urlsplit(url), urlsplit(str(answer.url))
+    user, at, host = parts.netloc.rpartition("@")
+    is_same = at and (parts.scheme, host) == (place.scheme, place.netloc)
+    return place._replace(netloc=f"{user}@{host}").geturl() if is_same else place.geturl()
+
+
+def shown(url: str) -> str:
+    """Return an address without what may be secret in it: a password, and the query of a signed one."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

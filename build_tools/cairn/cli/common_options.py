@@ -305,6 +305,11 @@ def wheels() -> Any:
     return argument("WHEEL", "a wheel", nargs="+", convert=converters.file)
 
 
+def published_wheels() -> Any:
+    """`WHEEL …`, each of which may lie elsewhere."""
+    return argument("WHEEL", "a wheel, its URL, or INDEX#NAME==VERSION", nargs="+", convert=converters.wheel)
+
+
 def provided() -> Any:
     """`--provided`."""
     return repeated("a library that a different wheel supplies", metavar="GLOB")

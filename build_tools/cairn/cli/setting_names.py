@@ -45,8 +45,8 @@ windows-amdgpu-families work-dir workers
 _GUARDED = """
 add adopt again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
 allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
-bad base baseline begun-within build-arg build-env builder builder-key built-by built-dir bundle bypass
-cache cache-store cairn check checkout clean cluster collection collection-timeout consumer consumers
+bad base baseline begun-within binaries build-arg build-env builder builder-key built-by built-dir bundle
+bypass cache cache-store cairn check checkout clean cluster collection collection-timeout consumer consumers
 commit credentials
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
 download-concurrency draft

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
+from cairn.options import flag
+from cairn.output import wording
 from cairn.output.console import size
 
 if TYPE_CHECKING:
@@ -32,16 +34,25 @@ _KINDS = {
 class Show:
     """Options of `cairn wheel show`.
 
-    cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl
+    A wheel at a URL or in an index is read where it lies, by parts: what is said of it does not need its
+    libraries. INDEX is the URL of a simple index, or a folder.
+
+        cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl
+        cairn wheel show https://stable.repo.amd.com/rocm/whl-next/#torch==2.14.0
     """
 
-    wheels: tuple[Path, ...] = common.wheels()
+    wheels: tuple[Path | str, ...] = common.published_wheels()
+    binaries: bool = flag("fetch wheels that lie elsewhere whole, to read their libraries too")
 
 
 def _show(request: Show) -> Answer:
-    from cairn.wheels.contents.summary import summarise
+    from cairn.wheels import published
+    from cairn.wheels.contents.summary import summarise_archive
 
-    summaries = [summarise(path) for path in request.wheels]
+    summaries = []
+    for wheel in request.wheels:
+        with published.reading(wheel, whole=request.binaries) as archive:
+            summaries.append(summarise_archive(archive))
     return Answer(
         [summary.to_plain() for summary in summaries], itertools.chain.from_iterable(map(_text, summaries))
     )
@@ -60,7 +71,9 @@ def _text(summary: Summary) -> Iterator[Piece]:
         ("tags", ", ".join(summary.tags)),
         ("python", summary.requires_python or "any"),
         ("size", f"{size(summary.size)}, {size(summary.unpacked_size)} unpacked, {summary.members} files"),
-        ("targets", ", ".join(summary.targets) or "none"),
+        ("targets", ", ".join(summary.targets) or "none")
+        if summary.unread is None
+        else ("targets", f"by file names: {', '.join(summary.named_targets) or 'none'}"),
         ("extras", ", ".join(summary.extras) or "none"),
     ]
     if summary.kind:
@@ -68,6 +81,9 @@ def _text(summary: Summary) -> Iterator[Piece]:
     rows += [("build of the code", name) for name in summary.builds]
     rows += [("requires", text) for text in _requirements(summary.requires_dist)]
     rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
+    if summary.unread is not None:
+        rows.append(("libraries", f"not read (--binaries would fetch {size(summary.size)})"))
+        rows.append(("RECORD", _agreement(summary)))
     yield Table(("", ""), rows)
     if summary.targets:
         yield Table(("target", "GPUs"), [(name, product_of(name)) for name in summary.targets])
@@ -89,6 +105,13 @@ def _text(summary: Summary) -> Iterator[Piece]:
     if without_code:
         yield Table(("library", "size", "looks for its device code in"), list(map(_looks, without_code)))
     yield from needed_tree(summary.binaries)
+
+
+def _agreement(summary: Summary) -> str:
+    if summary.record_problems:
+        return wording.some(summary.record_problems)
+    sized = sum(row.size is not None for row in summary.record)
+    return f"has the members of the archive, and the sizes of {sized}; hashes not checked"
 
 
 def _requirements(texts: Iterable[str]) -> list[str]:

@@ -11,7 +11,8 @@ _BY_WORD = re.compile(
     r"(?:^|/)(?:(?:rocblas|hipblaslt|hipsparselt)(?:/[0-9.]+)?/library|aotriton\.images)/(?P<below>.+)",
     re.IGNORECASE,
 )
-_PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+(?:-strict)?)(?![0-9a-z])")
+PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+(?:-strict)?)(?![0-9a-z])")
+"""A target in a path, such as `gfx942` or `gfx11-generic`."""
 # MIOpen's are named after the processor and its count of compute units: `_60`, or for more than 64 of them in
 # hex without anything between, as in gfx90a68.kdb (MIOpen, `Handle::GetDbBasename`).
 _OF_MIOPEN = re.compile(r"(?:^|/)miopen/db/(?P<name>gfx[0-9a-f]+)(?:_[0-9]+)?\.[^/]+")
@@ -34,7 +35,7 @@ def named_processor(path: str, known: Collection[str]) -> str | None:
         # No name of a processor is the beginning of another's.
         return next((name for name in known if match["name"].startswith(name)), None)
     if match := _BY_WORD.search(path):
-        named = set(_PROCESSOR.findall(match["below"]))
+        named = set(PROCESSOR.findall(match["below"]))
         return named.pop() if len(named) == 1 else None
     return None
 

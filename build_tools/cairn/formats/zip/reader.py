@@ -46,6 +46,8 @@ _CHUNK = 1 << 18  # bytes that are read at once
 class RawFile:
     """An open file whose reads name their place, so that no position is shared."""
 
+    is_remote = False  # on a server, where each read is a request: see `_bounded`
+
     def __init__(self, path: Path) -> None:
         try:
             # Opening a pipe waits for a writer unless told not to: O_NONBLOCK, which Windows does not have.
@@ -135,7 +137,7 @@ def read_directory(file: RawFile, limits: Limits) -> tuple[Member, ...]:
     entries, shared = _read_entries(file.at(end.offset, end.size), end.members)
     zip_limits.check_members(entries, limits)
     zip_limits.check_together(entries, limits)
-    return _located(file, entries, shared, end.offset)
+    return (_bounded if file.is_remote else _located)(file, entries, shared, end.offset)
 
 
 def _find_end(file: RawFile) -> _End:
@@ -243,12 +245,38 @@ def _decoded(raw: bytes, flags: int) -> str:
         raise InconsistentArchiveError(f"the member name {raw!r} is not the UTF-8 it claims to be") from error
 
 
+def _in_file(entries: Sequence[Member], directory: int) -> tuple[list[int], list[int]]:
+    """The numbers of the members in the order of the file, and where each must end."""
+    order = sorted(range(len(entries)), key=[member.offset for member in entries].__getitem__)
+    return order, [entries[index].offset for index in order[1:]] + [directory]
+
+
+def _bounded(file: RawFile, entries: Sequence[Member], _: object, directory: int) -> tuple[Member, ...]:
+    """The members with their ends: each local header is looked at when its member is read, others never."""
+    order, bounds = _in_file(entries, directory)
+    listed = list(entries)
+    if order and entries[order[0]].offset:
+        raise InconsistentArchiveError(f"{file.path.name} has bytes before its first member")
+    for index, bound in zip(order, bounds, strict=False):
+        member = entries[index]
+        if member.offset + _LOCAL_SIZE + len(member.raw_name) + member.compressed_size > bound:
+            raise InconsistentArchiveError(f"{member.name} is longer than the room it has: members overlap")
+        listed[index] = _new(Member, (*member[:-2], 0, bound))
+    return tuple(listed)
+
+
+def _local_header(file: RawFile, member: Member) -> Member:
+    """The member of a file on a server with the place of its content, once its local header was checked."""
+    whole = file.at(member.offset, min(member.end - member.offset, _HEADERS_WINDOW))  # mostly all of it
+    head = whole[: _LOCAL_SIZE + len(member.raw_name)]
+    return member._replace(data_offset=_locate_unusual(file, member, head, member.end))
+
+
 def _located(
     file: RawFile, entries: Sequence[Member], shared: Sequence[bytes], directory: int
 ) -> tuple[Member, ...]:
     """The members with their places: every byte before the directory belongs to exactly one of them."""
-    order = sorted(range(len(entries)), key=[member.offset for member in entries].__getitem__)
-    bounds = [entries[index].offset for index in order[1:]] + [directory]
+    order, bounds = _in_file(entries, directory)
     listed = list(entries)
     window, start, expected = b"", 0, 0
     for index, bound in zip(order, bounds, strict=False):
@@ -361,13 +389,13 @@ class Archive:
         self._by_name = {member.name: member for member in members}
 
     @classmethod
-    def open(cls, path: Path, *, limits: Limits = DEFAULT_LIMITS) -> Archive:
+    def open(cls, path: Path | RawFile, *, limits: Limits = DEFAULT_LIMITS) -> Archive:
         """Open an archive and check all its headers.
 
         Raises:
             ArchiveError: one of its subclasses in `cairn.formats.zip.layout`, by reason.
         """
-        raw = RawFile(path)
+        raw = path if isinstance(path, RawFile) else RawFile(path)
         try:
             with collector_paused():
                 return cls(raw, read_directory(raw, limits))
@@ -455,6 +483,8 @@ class Archive:
 
     def stream_unchecked(self, member: Member) -> Iterator[bytes]:
         """Like `stream` without the checks, for readers that stop early."""
+        if self.raw.is_remote:
+            member = _local_header(self.raw, member)
         packed = self.raw.chunks(member.data_offset, member.compressed_size)
         if member.method == layout.STORED:
             yield from packed

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import files, simple_index, web
+from cairn import files, simple_index
 from cairn import targets as gpu
 from cairn.errors import CairnError, NetworkError, UsageError
 from cairn.output import Progress, silent
@@ -30,9 +30,6 @@ _UNLISTED = (
     *(f"rocm-sdk-device-{target}" for target in gpu.known_targets()),
 )
 _PLAIN_URL = re.compile(r"(https?|file)://[\w.~:/@%+=,!()\[\]-]+", re.ASCII)
-_SECONDS = 60.0
-_LARGEST = 16 << 30  # bytes; the largest wheel of ROCm's libraries has about 2 GiB
-_KEPT_FREE = 1 << 30
 
 
 def versions(lock: MirrorLock | None) -> frozenset[Version]:
@@ -148,29 +145,9 @@ def _fetched_sha256(file: IndexFile, folder: Path) -> str:
     path = folder / "unverified"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        _download(file, path)
-        return files.sha256_of(path)
+        return simple_index.download(file, path)
     finally:
         path.unlink(missing_ok=True)
-
-
-def _download(file: IndexFile, path: Path) -> None:
-    """Write a file of an index to a path; a server that never ends must not fill the disk.
-
-    Raises:
-        NetworkError: it is not there, or larger than any package of ROCm or than the disk has room for.
-    """
-    most = min(_LARGEST, shutil.disk_usage(path.parent).free - _KEPT_FREE)
-    with path.open("wb") as out:
-        if most > 0 and not web.read(file.url, out=out, most=most + 1, timeout=_SECONDS, tip=TIP):
-            raise NetworkError(f"there is no {file.url}, to which its index leads", tip=TIP)
-    if most <= 0 or path.stat().st_size > most:
-        path.unlink()
-        raise NetworkError(
-            f"{file.url} is larger than {max(most, 0) >> 20} MiB: no package of ROCm has more than "
-            f"{_LARGEST >> 30} GiB, and {_KEPT_FREE >> 30} GiB of disk stays free",
-            tip="free disk space, or ask whoever runs the index what it sends",
-        )
 
 
 def fetch(file: IndexFile, sha256: str, folder: Path) -> Path:
@@ -181,8 +158,7 @@ def fetch(file: IndexFile, sha256: str, folder: Path) -> Path:
     """
     path = folder / sha256 / file.name
     path.parent.mkdir(parents=True)
-    _download(file, path)
-    if (actual := files.sha256_of(path)) != sha256:
+    if (actual := simple_index.download(file, path)) != sha256:
         raise NetworkError(f"{file.url} has other bytes: sha256 {actual}, and not {sha256}", tip=TIP)
     return path
 

@@ -246,6 +246,15 @@ def binary_members(archive: Archive) -> Iterator[tuple[Member, Format]]:
                 yield member, kind
 
 
+def packed_size(archive: Archive) -> int:
+    """The bytes that members which may be binaries take in an archive, by their names and sizes alone."""
+    return sum(
+        member.compressed_size
+        for member in archive.members
+        if member.size >= _SMALLEST_ELF and not member.name.lower().endswith(_TEXT)
+    )
+
+
 def _head(archive: Archive, member: Member) -> bytes:
     """The first bytes of a member, without unpacking more than they take."""
     packed = archive.raw.at(member.data_offset, min(_PEEK, member.compressed_size))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from cairn.formats import kpack
-from cairn.formats.offload import SPLIT_RECORD
+from cairn.formats.offload import SPLIT_RECORD, databases
 from cairn.formats.zip.reader import Archive, Limits, Member
-from cairn.targets import in_order
+from cairn.targets import in_order, known_targets
 from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary, Format
 from cairn.wheels.contents.code_archives import CodeArchive, read_archives
@@ -24,6 +24,8 @@ _VERSION_MODULE = re.compile(r"[^/]+/_?version\.py")
 _LONGEST_MODULE = 65_536
 # As the setup.py of torch, vision and audio write it; some annotate it.
 _GIT_VERSION = re.compile(rb"^git_version\s*(?::[^=\n]*)?=\s*[\"']([0-9a-f]{7,64})[\"']", re.MULTILINE)
+# Files that have code of the one target in their name.
+_OF_CODE = (kpack.SUFFIX, ".co", ".hsaco")
 Kind: TypeAlias = Literal["host", "device", "variant"]
 
 
@@ -31,7 +33,7 @@ Kind: TypeAlias = Literal["host", "device", "variant"]
 _SHOWN = (
     *("file_name", "distribution", "version", "build", "variant", "tags", "requires_python", "requires_dist"),
     *("extras", "entry_points", "size", "unpacked_size", "members", "metadata_sha256", "targets", "binaries"),
-    *("kind", "archives", "builds", "links", "git_version"),
+    *("kind", "archives", "builds", "links", "git_version", "named_targets", "record_problems", "unread"),
 )
 
 
@@ -50,6 +52,10 @@ class Summary(WheelInfo):
         builds: what must be the same of a host wheel and its device wheels; none where it was not split.
         links: its symbolic links and where they lead, as `a -> b`; no wheel may be published that has any.
         git_version: the commit that its version module names (`torch/version.py`); None where there is none.
+        named_targets: the targets that file names tell.
+        record_problems: where RECORD and the directory of the archive disagree; hashes are not looked at.
+        unread: bytes that would have to be fetched to read its binaries and archives, where they were not
+            read: then it has none of what they tell; None where they were read.
     """
 
     unpacked_size: int
@@ -61,10 +67,15 @@ class Summary(WheelInfo):
     builds: tuple[str, ...]
     links: tuple[str, ...]
     git_version: str | None
+    named_targets: tuple[str, ...]
+    record_problems: tuple[str, ...]
+    unread: int | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """What `cairn wheel show --json` prints: plain values, under names that programs rely on."""
         plain = {"libraries" if name == "binaries" else name: getattr(self, name) for name in _SHOWN}
+        if self.unread is not None:  # nothing is known of them, which is not "none"
+            return plain | dict.fromkeys(("targets", "libraries", "kind", "archives", "builds"))
         plain["libraries"] = [
             {
                 "member": binary.path,
@@ -91,24 +102,55 @@ def summarise(wheel: Path) -> Summary:
     """
     wheel_info.parse_file_name(wheel.name, variants_too=True)
     with Archive.open(wheel, limits=Limits(links=True)) as archive:
-        info = wheel_info.read_archive(archive, variants_too=True)
-        read = binaries.read_archive(archive)
-        archives = read_archives(archive)
-        targets = [name for binary in read for name in binary.targets]
-        targets += [name for one in archives for name in one.targets]
-        looked_for = kpack.builds_in(one.reference.kernel_name for one in read if one.reference)
-        return Summary(
-            **vars(info),
-            unpacked_size=sum(member.size for member in archive.members),
-            members=len(archive.members),
-            targets=in_order(targets),
-            binaries=read,
-            kind=_kind(read, archives, has_record=f"{info.dist_info}/{SPLIT_RECORD}" in archive),
-            archives=archives,
-            builds=tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)})),
-            links=tuple(_link(archive, member) for member in archive.members if member.is_link),
-            git_version=next(_git_versions(archive), None),
-        )
+        return summarise_archive(archive)
+
+
+def summarise_archive(archive: Archive) -> Summary:
+    """Like `summarise`, of an open archive; without its binaries where that is on a server."""
+    info = wheel_info.read_archive(archive, variants_too=True)
+    is_remote = archive.raw.is_remote
+    read = () if is_remote else binaries.read_archive(archive)
+    archives = () if is_remote else read_archives(archive)
+    targets = [name for binary in read for name in binary.targets]
+    targets += [name for one in archives for name in one.targets]
+    looked_for = kpack.builds_in(one.reference.kernel_name for one in read if one.reference)
+    return Summary(
+        **vars(info),
+        unpacked_size=sum(member.size for member in archive.members),
+        members=len(archive.members),
+        targets=in_order(targets),
+        binaries=read,
+        kind=_kind(read, archives, has_record=f"{info.dist_info}/{SPLIT_RECORD}" in archive),
+        archives=archives,
+        builds=tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)})),
+        links=tuple(_link(archive, member) for member in archive.members if member.is_link),
+        git_version=next(_git_versions(archive), None),
+        named_targets=named_targets(member.name for member in archive.members),
+        record_problems=tuple(_record_problems(archive, info)),
+        unread=binaries.packed_size(archive) if is_remote else None,
+    )
+
+
+def named_targets(paths: Iterable[str]) -> tuple[str, ...]:
+    """The targets that the names of files tell, sorted: of kpack archives, code objects and databases."""
+    known = known_targets()
+    named = set[str]()
+    for path in paths:
+        if path.endswith(_OF_CODE):
+            named.update(name for name in databases.PROCESSOR.findall(path) if name in known)
+        elif processor := databases.named_processor(path, known):
+            named.add(processor)
+    return in_order(named)
+
+
+def _record_problems(archive: Archive, info: WheelInfo) -> Iterator[str]:
+    sizes = {member.name: member.size for member in archive.members if not member.is_dir}
+    missing, absent = info.unmatched(sizes)
+    yield from (f"RECORD does not list {path}" for path in missing)
+    yield from (f"RECORD lists {path}, which is not there" for path in absent)
+    for row in info.record:
+        if row.size is not None and row.path in sizes and sizes[row.path] != row.size:
+            yield f"RECORD gives {row.path} {row.size} bytes, and it has {sizes[row.path]}"
 
 
 def _git_versions(archive: Archive) -> Iterator[str]:

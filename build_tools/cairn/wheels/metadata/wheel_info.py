@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -120,6 +120,12 @@ class WheelInfo:
     def unlisted(self) -> frozenset[str]:
         """The paths of RECORD and its signatures, which need no hash in it."""
         return frozenset(f"{self.dist_info}/{name}" for name in UNLISTED)
+
+    def unmatched(self, members: Collection[str]) -> tuple[list[str], list[str]]:
+        """Return the members that RECORD does not list, and the paths in it that are no members."""
+        listed, names = {row.path for row in self.record}, set(members)
+        missing = ((names - self.unlisted) | {f"{self.dist_info}/RECORD"}) - listed
+        return sorted(missing), sorted(listed - names)
 
     @property
     def metadata_version(self) -> Version:

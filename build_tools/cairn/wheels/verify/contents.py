@@ -72,12 +72,11 @@ class Contents:
 
 def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     """RECORD must list every member, and nothing else."""
-    listed = {row.path for row in info.record}
-    names = {member.name for member in archive.members if not member.is_dir}
-    for path in sorted(((names - info.unlisted) | {f"{info.dist_info}/RECORD"}) - listed):
+    missing, absent = info.unmatched({member.name for member in archive.members if not member.is_dir})
+    for path in missing:
         reason = "RECORD does not list it"
         yield Finding(code=FindingCode.RECORD_MISSING, member=path, reason=reason, fix=_REWRITE)
-    for path in sorted(listed - names):
+    for path in absent:
         reason = "RECORD lists it, but it is not in the wheel"
         yield Finding(code=FindingCode.RECORD_ABSENT, member=path, reason=reason, fix=_REWRITE)
 

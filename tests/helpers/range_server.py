@@ -1,0 +1,103 @@
+"""A web server that sends parts of files (RFC 9110, section 14), and can do so wrongly."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import http.server
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helpers.serving import QuietHandler
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+
+@dataclass
+class Answer:
+    """What the server is about to send; a fault changes it."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass
+class RangeServer:
+    """A server and what happened to it.
+
+    Attributes:
+        url: its address, without a slash at its end.
+        requests: the path and the range of each request.
+        headers: those of the last one.
+        sent: bytes of bodies.
+        ranges: whether it knows ranges.
+        suffixes: whether it knows those that count from the end.
+        fault: changes each answer, by the number of the request, from 1.
+    """
+
+    url: str = ""
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)
+    sent: int = 0
+    ranges: bool = True
+    suffixes: bool = True
+    fault: Callable[[int, Answer], None] = lambda _number, _answer: None
+
+
+class _Handler(QuietHandler):
+    state: RangeServer
+
+    def do_GET(self) -> None:  # noqa: N802 - where the base looks
+        path = Path(self.translate_path(self.path))
+        span = self.headers.get("Range", "")
+        self.state.requests.append((self.path, span))
+        self.state.headers = dict(self.headers)
+        if not path.is_file():
+            super().do_GET()
+            return
+        size = path.stat().st_size
+        begin, stop, status = 0, size, 200
+        match = _RANGE.fullmatch(span)
+        if match and self.state.ranges and (match[1] or self.state.suffixes):
+            begin = int(match[1]) if match[1] else max(size - int(match[2]), 0)
+            stop = min(int(match[2]) + 1, size) if match[1] and match[2] else size
+            status = 206 if begin < stop else 416
+        with path.open("rb") as file:
+            file.seek(begin)
+            body = file.read(stop - begin)
+        tag = hashlib.sha256(f"{path.stat().st_mtime_ns} {size}".encode()).hexdigest()[:16]
+        headers = {"Content-Length": str(len(body)), "ETag": f'"{tag}"'}
+        if status == 206:
+            headers["Content-Range"] = f"bytes {begin}-{stop - 1}/{size}"
+        answer = Answer(status, headers, body)
+        if self.headers.get("If-Range", answer.headers["ETag"]) != answer.headers["ETag"]:
+            answer = Answer(200, {"Content-Length": str(size), "ETag": headers["ETag"]}, path.read_bytes())
+        self.state.fault(len(self.state.requests), answer)
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            for at in range(0, len(answer.body), 1 << 16):
+                self.state.sent += self.wfile.write(answer.body[at : at + (1 << 16)])
+
+
+@contextlib.contextmanager
+def serving_ranges(root: Path, *, ranges: bool = True, suffixes: bool = True) -> Iterator[RangeServer]:
+    """Serve a folder on a free port of this machine, in parts where a client wants them."""
+    state = RangeServer(ranges=ranges, suffixes=suffixes)
+    handler = functools.partial(type("Handler", (_Handler,), {"state": state}), directory=str(root))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        state.url = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02), daemon=True)
+        thread.start()
+        try:
+            yield state
+        finally:
+            server.shutdown()
+            thread.join()
