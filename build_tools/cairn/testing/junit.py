@@ -8,13 +8,16 @@ entities; JUnit needs none.
 
 from __future__ import annotations
 
+import functools
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 from xml.parsers import expat
+
+import msgspec
 
 from cairn import datafile, files
 from cairn.errors import TestsFailedError
@@ -96,12 +99,12 @@ class JUnit:
     """The tests of one JUnit file, in its order.
 
     Attributes:
-        cases: what the file lists.
+        listed: its cases; some plugins write each attempt of a test as one.
         announced: how many tests the suites say they have.
         announced_failures: how many of them failed or broke, according to the suites.
     """
 
-    cases: tuple[TestOutcome, ...]
+    listed: tuple[TestOutcome, ...]
     announced: int = 0
     announced_failures: int = 0
 
@@ -109,7 +112,15 @@ class JUnit:
     def of(cls, tests: Iterable[TestOutcome]) -> JUnit:
         """Wrap tests as a file that lists them all, to count or to judge them."""
         cases = tuple(tests)
-        return cls(cases=cases, announced=len(cases))
+        return cls(listed=cases, announced=len(cases))
+
+    @functools.cached_property
+    def cases(self) -> tuple[TestOutcome, ...]:
+        """Each test once, however often it ran, in the order of the first attempts."""
+        attempts: dict[str, list[TestOutcome]] = {}
+        for case in self.listed:
+            attempts.setdefault(case.test, []).append(case)
+        return tuple(cases[0] if len(cases) == 1 else _together(cases) for cases in attempts.values())
 
     @property
     def counts(self) -> Counts:
@@ -135,9 +146,9 @@ class JUnit:
 
     @property
     def by_test(self) -> dict[str, Outcome]:
-        """The outcome of each test; the worse one if it is listed twice since its teardown failed too."""
+        """The worst outcome of each test, which may be listed twice since its teardown failed too."""
         worst: dict[str, Outcome] = {}
-        for case in self.cases:
+        for case in self.listed:
             worst[case.test] = max(worst.get(case.test, "passed"), case.outcome, key=_RANK.__getitem__)
         return worst
 
@@ -166,7 +177,21 @@ def loads(data: bytes, *, name: str) -> JUnit:
     reader = _Reader()
     _parse(data, reader, name=name)
     tests, failures = map(max, reader.suites[0], reader.inside[0])
-    return JUnit(cases=tuple(reader.cases), announced=tests, announced_failures=failures)
+    return JUnit(listed=tuple(reader.cases), announced=tests, announced_failures=failures)
+
+
+def _together(cases: Sequence[TestOutcome]) -> TestOutcome:
+    """Return the outcome of a test from its attempts: that of the last, unless it only avoids a failure."""
+    failures, last = [case for case in cases if case.failed], cases[-1]
+    # pytest-rerunfailures and flaky write an attempt that failed without saying so.
+    first = next(iter(failures), last)
+    reason = first.reason or f"it was run {len(cases)} times"
+    if last.outcome == "passed":
+        last = msgspec.structs.replace(last, flaky=True, reason=reason, detail=first.detail)
+    elif failures:
+        last = max(failures, key=lambda case: _RANK[case.outcome])
+    seconds = sum(case.seconds for case in cases)
+    return msgspec.structs.replace(last, seconds=seconds, attempts=sum(case.attempts for case in cases))
 
 
 def merge(results: Iterable[bytes], target: Path) -> None:

@@ -310,8 +310,8 @@ def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:
     )
     if request.translate is None or run.outcome is None:
         return run
-    cases = tuple(msgspec.structs.replace(case, device="") for case in run.outcome.cases)
-    return replace(run, outcome=replace(run.outcome, cases=cases))
+    listed = tuple(msgspec.structs.replace(case, device="") for case in run.outcome.listed)
+    return replace(run, outcome=replace(run.outcome, listed=listed))
 
 
 def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:

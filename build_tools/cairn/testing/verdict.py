@@ -79,6 +79,8 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     skipped = f"; {counts.skipped} skipped" if counts.skipped else ""
     if chosen := [one for one in deselected if one.origin != "ours"]:
         skipped += f"; left out: {_listed(chosen)}"
+    if flaky := sum(case.flaky for case in outcome.cases):
+        skipped += f"; {flaky} flaky"
     if unused := usage.no_gpu_used(outcome, targets, translated):
         return Judgement(verdict="untested", reason=f"{counts.passed} tests passed, {unused}{skipped}")
     return Judgement(verdict="passed", reason=_passed(outcome, targets) + skipped)
@@ -136,8 +138,8 @@ def _runner(outcome: JUnit, exit_code: int) -> str | None:
     # a failed test, is a runner that broke.
     if exit_code:
         return f"the runner ended with exit code {exit_code}, and its results name no failure"
-    if outcome.announced > len(outcome.cases):
-        return f"the results announce {outcome.announced} tests and list {len(outcome.cases)}"
+    if outcome.announced > len(outcome.listed):
+        return f"the results announce {outcome.announced} tests and list {len(outcome.listed)}"
     if outcome.announced_failures:  # those that the results list were found before
         return f"the results announce {outcome.announced_failures} failures and list none"
     return None

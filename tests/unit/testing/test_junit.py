@@ -124,8 +124,37 @@ def test_merging_holds_one_file_at_a_time(tmp_path: Path) -> None:
         junit.merge((path.read_bytes() for path in [one] * count), tmp_path / "all.xml")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert len(junit.read(tmp_path / "all.xml").cases) == 12_000
+    assert len(junit.read(tmp_path / "all.xml").listed) == 12_000
     assert peaks[1] < 1.5 * peaks[0]
+
+
+FAILS, BREAKS, SKIPS = '<failure message="f"/>', '<error message="e"/>', '<skipped message="s"/>'
+
+
+@pytest.mark.parametrize(
+    ("attempts", "outcome", "reason", "flaky"),
+    [
+        (("", "", ""), "passed", "it was run 3 times", True),  # as pytest-rerunfailures writes them
+        ((FAILS, ""), "passed", "f", True),
+        (("", FAILS), "failed", "f", False),
+        ((FAILS, FAILS), "failed", "f", False),
+        ((FAILS, BREAKS), "error", "e", False),  # of its teardown
+        ((BREAKS, FAILS), "error", "e", False),
+        ((FAILS, SKIPS), "failed", "f", False),
+        (("", SKIPS), "skipped", "s", False),
+        ((SKIPS, SKIPS), "skipped", "s", False),
+    ],
+)
+def test_a_test_counts_once_however_often_it_ran(
+    tmp_path: Path, attempts: tuple[str, ...], outcome: str, reason: str, *, flaky: bool
+) -> None:
+    cases = "".join(f'<testcase name="t" time="2">{inside}</testcase>' for inside in attempts)
+    found = junit.read(write(tmp_path / "j.xml", f'<testsuite>{cases}<testcase name="u"/></testsuite>'))
+    case, other = found.cases
+    assert (case.outcome, case.reason, case.flaky) == (outcome, reason, flaky)
+    assert (case.attempts, case.seconds) == (len(attempts), 2.0 * len(attempts))
+    assert (other.test, other.attempts, other.flaky) == ("u", 1, False)
+    assert (found.counts.total, len(found.listed)) == (2, len(attempts) + 1)
 
 
 def test_the_reason_is_the_first_line_of_the_message_unless_that_is_long(tmp_path: Path) -> None:

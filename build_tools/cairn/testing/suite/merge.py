@@ -171,8 +171,6 @@ def judge_shards(
     is_good = not (summary.failures or problems or unfinished)
     if part and judged.verdict in ("failed", "untested") and is_good:
         return Judgement(verdict="passed", reason=f"nothing failed in {first.name}: {judged.reason}")
-    if judged.verdict == "passed" and (flaky := sum(test.flaky for test in tests)):
-        return Judgement(verdict="passed", reason=f"{judged.reason}; {flaky} flaky")
     return judged
 
 

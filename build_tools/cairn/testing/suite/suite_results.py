@@ -285,7 +285,7 @@ def _disagreement(folder: Path, tests: Sequence[TestOutcome]) -> str | None:
     for one in tests:
         if one.outcome == "passed" and one.test not in good:
             return f"the outcomes say that {one.test} passed, and {JOURNAL} does not"
-    for case in junit.read(folder / PYTEST).cases:
+    for case in junit.read(folder / PYTEST).listed:
         own = by_name.get(case.test)
         if case.failed and own and not (own.failed or own.flaky):
             return f"the outcomes say that {case.test} {own.outcome}, {PYTEST} that it {case.outcome}"

@@ -1,12 +1,16 @@
 """Suites under each pytest that the shipped suite.toml allows, with the plugins of others as they are."""
 
 import importlib.metadata
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from cairn.errors import PrerequisiteError
+from cairn.testing import junit
+from cairn.testing.report import results
 from cairn.testing.suite.merge import Merged
+from cairn.testing.testing_options import Floors
 from helpers import pytests
 from helpers.suites import by_test, request_of, run_and_judge, suite_of
 
@@ -77,6 +81,20 @@ def test_flaky_and_bad():
     assert 0
 """
 
+BY_FLAKY = """
+from flaky import flaky
+
+CALLS = []
+
+def test_good():
+    pass
+
+@flaky(max_runs=3)
+def test_flaky():
+    CALLS.append(1)
+    assert len(CALLS) > 2
+"""
+
 
 def judged(tmp_path: Path, python: Path, text: str, *, without: str) -> Merged:
     """Run a module with all of the plugins but one."""
@@ -123,6 +141,32 @@ def test_a_test_that_pytest_rerunfailures_runs_until_it_passes_is_flaky(tmp_path
         "test_flaky_and_bad": ("failed", 2, False),
     }
     assert "assert 1 > 2" in found["test_flaky"].reason
+
+
+@pytest.mark.parametrize(
+    ("plugin", "text"),
+    [
+        pytest.param("pytest_rerunfailures", RERUNS, id="rerunfailures"),
+        pytest.param("flaky.flaky_pytest_plugin", BY_FLAKY, id="flaky"),
+    ],
+)
+def test_attempts_in_the_results_of_pytest_count_as_one_test(
+    tmp_path: Path, python: Path, plugin: str, text: str
+) -> None:
+    (tmp_path / "test_it.py").write_text(text, encoding="utf-8")
+    xml = tmp_path / "results.xml"
+    command = [python, "-m", "pytest", "-q", "-p", plugin, "--deselect=test_it.py::test_flaky_and_bad"]
+    variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    subprocess.run([*command, f"--junit-xml={xml}"], cwd=tmp_path, env=variables, check=True, timeout=60)
+    is_told = len(junit.read(xml).listed) == 4  # older versions of pytest-rerunfailures write the last alone
+    run = results.read(xml, Floors(tests=2))
+    assert (run.verdict, run.counts.executed) == ("passed", 2)
+    assert {test.test: test.flaky for test in run.tests} == {
+        "test_it::test_good": False,
+        "test_it::test_flaky": is_told,
+    }
+    assert run.reason == ("2 tests passed; 1 flaky" if is_told else "2 tests passed")
+    assert results.read(xml, Floors(tests=3)).reason == "2 tests ran, fewer than the floor of 3"
 
 
 def test_tests_that_an_ini_file_spreads_over_processes_do_not_run(tmp_path: Path, python: Path) -> None:
