@@ -10,7 +10,7 @@ import os
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,13 +91,23 @@ print(words.get(sys.argv[1], pathlib.Path(__file__).parent))
 """
 
 
-def rocm(folder: Path, version: str) -> None:
-    """Write the packages of an SDK, for two families of GPUs."""
+def rocm(
+    folder: Path,
+    version: str,
+    requires: str = "",
+    *,
+    described: Mapping[str, object] | None = None,
+    libraries: Sequence[str] = ("gfx94x-dcgpu", "gfx110x-all", "gfx120x-all"),
+) -> None:
+    """Write the packages of an SDK, whose sdist says what it requires, or has the description of ours."""
+    info = f"Metadata-Version: 2.2\nName: rocm\nVersion: {version}\nDynamic: Requires-Dist\n{requires}"
     files = {
-        "PKG-INFO": f"Metadata-Version: 2.2\nName: rocm\nVersion: {version}\nDynamic: Requires-Dist\n",
+        "PKG-INFO": info,
         "pyproject.toml": PYPROJECT,
         "b.py": BACKEND.replace("VERSION", version),
     }
+    if described is not None:
+        files["rocm_sdk/_dist.json"] = json.dumps(described)
     with tarfile.open(folder / f"rocm-{version}.tar.gz", "w:gz") as archive:
         for name, text in files.items():
             entry = tarfile.TarInfo(f"rocm-{version}/{name}")
@@ -105,9 +115,10 @@ def rocm(folder: Path, version: str) -> None:
             archive.addfile(entry, io.BytesIO(text.encode()))
     module = {"rocm_sdk/__init__.py": "", "rocm_sdk/__main__.py": MODULE.replace("VERSION", version)}
     packing.write_wheel(folder, "rocm-sdk-core", version, module)
-    for family in ("gfx94x-dcgpu", "gfx110x-all", "gfx120x-all"):
+    for family in libraries:
         make_wheel(folder, f"rocm-sdk-libraries-{family}", version)
-    make_wheel(folder, "rocm-sdk-devel", version, tag="py3-none-win_arm64")
+    make_wheel(folder, "rocm-sdk-devel", version)
+    make_wheel(folder, "rocm-profiler", version, tag="py3-none-win_arm64")
 
 
 @dataclass(kw_only=True)
@@ -207,7 +218,8 @@ def test_what_an_index_offers_is_locked_for_the_gpus_and_platforms_of_the_stack(
     libraries = [
         f"rocm_sdk_libraries_{name}-7.10.0-py3-none-any.whl" for name in ("gfx110x_all", "gfx94x_dcgpu")
     ]
-    names = ["rocm-7.10.0.tar.gz", "rocm_sdk_core-7.10.0-py3-none-any.whl", *libraries]
+    others = [f"rocm_sdk_{name}-7.10.0-py3-none-any.whl" for name in ("core", "devel")]
+    names = ["rocm-7.10.0.tar.gz", *others, *libraries]
     assert place.lock.sdk == {
         name: hashlib.sha256((place.folder / "7.10.0" / name).read_bytes()).hexdigest() for name in names
     }
@@ -247,6 +259,62 @@ def test_an_index_that_cannot_be_locked_is_named(
     place.offer(place.folder / "7.11.0", families)
     assert place.locks(*words) != 0
     assert why in capsys.readouterr().err
+
+
+REQUIRES = """Requires-Dist: rocm-sdk-core==7.11.0
+Requires-Dist: rocm-sdk-libraries-gfx94x-dcgpu==7.11.0; extra == "libraries"
+Requires-Dist: rocm-sdk-runtime==7.11.0; sys_platform != "other"
+Requires-Dist: rocm-sdk-none==7.11.0; sys_platform == "other"
+Requires-Dist: rocm-sdk-libraries-gfx120x-all==7.11.0; extra == "libraries"
+Requires-Dist: rocm-sdk-device-gfx942==7.11.0; extra == "device-gfx942"
+Requires-Dist: rocm-sdk-device-gfx1201==7.11.0; extra == "device-gfx1201"
+"""
+
+
+@pytest.mark.parametrize(
+    ("removed", "requires", "missing"),
+    [
+        ("rocm_sdk_core-*", "", "rocm-sdk-core"),
+        ("rocm_sdk_devel-*", "", "rocm-sdk-devel"),
+        ("rocm_sdk_libraries_gfx110x*", "", "rocm-sdk-libraries-gfx110x-all"),
+        ("rocm_sdk_libraries_gfx120x*", "", ""),  # of GPUs that the stack is not for
+        # What an sdist as TheRock's requires, too.
+        ("none", REQUIRES, "rocm-sdk-runtime, rocm-sdk-device-gfx942"),
+    ],
+)
+def test_an_sdk_that_lacks_a_package_is_not_locked(
+    place: Place, capsys: pytest.CaptureFixture[str], removed: str, requires: str, missing: str
+) -> None:
+    packages = place.folder / "7.11.0"
+    rocm(packages, "7.11.0", requires)
+    for path in packages.glob(removed):
+        path.unlink()
+    place.offer(packages)
+    assert place.locks() == (2 if missing else 0)
+    shown = capsys.readouterr().err
+    assert not missing or f"has ROCm 7.11.0 without {missing}, which builds for Python" in shown
+    assert mirror_lock.path_of(place.stack).exists() == (not missing)
+
+
+def test_an_sdk_of_cairns_own_says_what_it_has(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its sdist names the packages of each family, and that it has no libraries, where that is meant."""
+    packages = place.folder / "7.11.0"
+    families = {"gfx94X-dcgpu": ["gfx942"], "gfx110X-all": ["gfx1100", "gfx1101", "gfx1102", "gfx1103"]}
+    described = {
+        "families": families,
+        "requires": ["rocm-sdk-core==7.11.0"],
+        "extras": {"devel": ["rocm-sdk-devel==7.11.0"], "libraries": {"gfx94X-dcgpu": [], "gfx110X-all": []}},
+    }
+    for path in packages.glob("rocm_sdk_libraries*"):
+        path.unlink()
+    rocm(packages, "7.11.0", described=described, libraries=())
+    place.offer(packages)
+    assert place.locks() == 0
+    del families["gfx110X-all"]
+    rocm(packages, "7.11.0", described=described, libraries=())
+    place.offer(packages)
+    assert place.locks() == 2
+    assert "without rocm-sdk-libraries-gfx1100, " in capsys.readouterr().err
 
 
 def test_a_file_without_a_hash_is_locked_as_unverified_and_refused_under_a_root(

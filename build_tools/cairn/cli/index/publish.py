@@ -172,7 +172,7 @@ def _lock(request: Lock) -> Answer:
     import msgspec
 
     from cairn import package_index, shipped
-    from cairn.release.publish import distribution, mirror_lock, sdk_index
+    from cairn.release.publish import distribution, mirror_lock
 
     stack, path = request.load()
     if shipped.is_unpacked(path) and not request.dry_run:
@@ -182,10 +182,8 @@ def _lock(request: Lock) -> Answer:
         )
     before = mirror_lock.read(path) if path.exists() else None
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
-        offered, unverified = _offered_sdk(request, stack, Path(folder))
         # What builds its sdists is locked with them.
-        of_sdists = (pair for name, each in offered.items() if ".tar." in name for pair in each.items())
-        sdists = [sdk_index.fetch(file, sha256, Path(folder)) for sha256, file in of_sdists]
+        offered, unverified, sdists = _offered_sdk(request, stack, Path(folder))
         dists = tuple(map(distribution.read, (*request.files, *sdists)))
         new = mirror_lock.required_by(dists, request.require, stack=stack)
     sdk = {dist.path.name: dist.sha256 for dist in dists if mirror_lock.is_of_sdk(dist.name)}
@@ -228,14 +226,14 @@ def _lock(request: Lock) -> Answer:
 
 def _offered_sdk(
     request: Lock, stack: Stack, folder: Path
-) -> tuple[dict[str, dict[str, IndexFile]], tuple[str, ...]]:
+) -> tuple[dict[str, dict[str, IndexFile]], tuple[str, ...], tuple[Path, ...]]:
     """Return the ROCm SDK of the index that is named as `sdk_index.to_lock` does; nothing for none."""
     from cairn.matrix import matrix_toml
     from cairn.release.publish import mirror_lock, sdk_index
     from cairn.targets import CPU, family_of
 
     if not request.rocm_index_url:
-        return {}, ()
+        return {}, (), ()
     path = Path(stack.folder, matrix_toml.FILE)
     every = (
         matrix_toml.load_matrix_toml(path, stack).families if path.exists() else [family_of(stack.targets)]
@@ -243,12 +241,14 @@ def _offered_sdk(
     families = [name for name in every if name != CPU]
     if not families:
         raise UsageError(f"the stack {stack.name} is for no GPU", tip="leave --rocm-index-url out")
+    urls: dict[str, list[str]] = {}
+    for name in families:
+        urls.setdefault(request.rocm_index_url.replace("{family}", name), []).append(name)
     with console.current().stage(f"look for the ROCm SDK of {stack.name}") as stage:
         return sdk_index.to_lock(
-            list(dict.fromkeys(request.rocm_index_url.replace("{family}", name) for name in families)),
+            urls,
             request.rocm_version or (stack.sdk.version if stack.sdk else None),
             places=mirror_lock.places_of(stack),
-            families=families,
             folder=folder,
             say=stage.update,
         )

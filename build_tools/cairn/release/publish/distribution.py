@@ -190,7 +190,7 @@ def extras_beside(needs: Needs, project: str, beside: Collection[str]) -> tuple[
 
 def build_requirements(stream: BinaryIO, *, filename: str) -> tuple[Requirement, ...]:
     """The requirements for building an sdist (PEP 518)."""
-    data = _sdist_member(stream, filename, "pyproject.toml")
+    data = sdist_member(stream, filename, "pyproject.toml")
     if data is None:
         return _requirements(_NO_PYPROJECT, filename)
     name = f"the pyproject.toml of {filename}"
@@ -238,7 +238,7 @@ def _sdist(path: Path) -> tuple[str, str, bytes]:
             f"{path.name} is neither a wheel nor an sdist", tip="publish .whl, .tar.gz and .zip files"
         ) from error
     with path.open("rb") as stream:
-        data = _sdist_member(stream, path.name, "PKG-INFO")
+        data = sdist_member(stream, path.name, "PKG-INFO")
     if not requirements.is_project_name(name):
         raise StoreError(f"{path.name[:200]!r} has a name that no project can have (PEP 508)", tip=_CORRECT)
     if data is None:
@@ -246,7 +246,12 @@ def _sdist(path: Path) -> tuple[str, str, bytes]:
     return str(name), str(version), data
 
 
-def _sdist_member(stream: BinaryIO, filename: str, member: str) -> bytes | None:
+def sdist_member(stream: BinaryIO, filename: str, member: str) -> bytes | None:
+    """Return a file of an sdist by its path below the top folder; None where there is none.
+
+    Raises:
+        StoreError: the sdist cannot be read.
+    """
     read: Callable[[BinaryIO, str], bytes | None] = _zip_member if filename.endswith(".zip") else _tar_member
     try:
         return read(stream, member)
@@ -260,8 +265,7 @@ def _sdist_member(stream: BinaryIO, filename: str, member: str) -> bytes | None:
 
 def _at_top(name: str, member: str) -> bool:
     # An sdist has everything in one folder (PEP 625), whose spelling differs between builders.
-    parts = PurePosixPath(name).parts
-    return len(parts) == 2 and parts[1] == member  # noqa: PLR2004 - the folder and the member
+    return PurePosixPath(name).parts[1:] == PurePosixPath(member).parts
 
 
 def _tar_member(stream: BinaryIO, member: str) -> bytes | None:

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
 import re
 import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import files, simple_index
+from cairn import datafile, files, requirements, simple_index
 from cairn import targets as gpu
 from cairn.errors import CairnError, NetworkError, UsageError
 from cairn.output import Progress, silent
 from cairn.package_index import TIP
 from cairn.release.index.generation import project_of, version_of
-from cairn.release.publish import mirror, mirror_lock
+from cairn.release.publish import distribution, mirror, mirror_lock
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.simple_index import IndexFile
 from cairn.venv import PackageSource
 
+_INSTALLED = ("rocm", "rocm-sdk-core", "rocm-sdk-devel")  # by each build, with libraries for its GPUs
+_LIBRARIES = "rocm-sdk-libraries"
 # What there is of an SDK where the root of an index lists nothing.
 _UNLISTED = (
-    *("rocm", "rocm-sdk-core", "rocm-sdk-libraries", "rocm-sdk-devel", "rocm-profiler"),
+    *(*_INSTALLED, _LIBRARIES, "rocm-profiler"),
     *(f"rocm-sdk-device-{target}" for target in gpu.known_targets()),
 )
 _PLAIN_URL = re.compile(r"(https?|file)://[\w.~:/@%+=,!()\[\]-]+", re.ASCII)
@@ -73,45 +77,137 @@ def lacking(index_url: str, version: str, *, place: Platform, families: Sequence
     Raises:
         NetworkError: the index does not answer.
     """
+    of_gpus = (name for family in families for name in (family, *gpu.parse_targets(family)))
+    names = dict.fromkeys((*_INSTALLED, _LIBRARIES, *map(_libraries_of, of_gpus)))
+    by_name = _files_of(index_url, names, may_lack=True)
+    return tuple(_lacking(by_name, Version(version), place=place, families=families))
 
-    def has(name: str) -> bool:
-        return any(
-            Version(version_of(file.name)) == Version(version) and place.takes(file.name, None)
-            for file in simple_index.files(index_url, name)
+
+def _libraries_of(family: str) -> str:
+    return f"{_LIBRARIES}-{family.lower()}"
+
+
+def _lacking(
+    file_names: Iterable[str],
+    version: Version,
+    *,
+    place: Platform,
+    families: Iterable[str],
+    named: Iterable[str] = _INSTALLED,
+) -> Iterator[str]:
+    """The packages of an SDK that are not among files: those `named`, and libraries for each family."""
+    present = {
+        project_of(name)
+        for name in file_names
+        if Version(version_of(name)) == version and place.takes(name, None)
+    }
+    members = {_libraries_of(name): targets for name, targets in gpu.families().items()}
+    covered = {target for name in present for target in members.get(name, ())}
+    names = dict.fromkeys(named)
+    for family in families if _LIBRARIES not in present else ():
+        targets = {name for name in gpu.parse_targets(family) if _libraries_of(name) not in present}
+        if not targets <= covered:
+            names[_libraries_of(family)] = None
+    yield from (name for name in names if name not in present)
+
+
+class _Extras(TypedDict):
+    devel: list[str]
+    libraries: dict[str, list[str]]
+
+
+class _Described(TypedDict):
+    """Of the `_dist.json` in an sdist that `cairn rocm package` wrote: what names the SDK's packages."""
+
+    families: dict[str, list[str]]
+    requires: list[str]
+    extras: _Extras
+
+
+def _lacking_by(
+    sdists: Iterable[Path],
+    file_names: Collection[str],
+    version: Version,
+    *,
+    place: Platform,
+    families: Sequence[str],
+    of_gpus: Collection[str],
+) -> tuple[str, ...]:
+    """The packages of an SDK that are not among files, asked of its sdists where there are some."""
+    needed = [_needed_by(sdist, place, families, of_gpus) for sdist in sdists] or [(_INSTALLED, families)]
+    return tuple(
+        dict.fromkeys(
+            name
+            for named, of_families in needed
+            for name in _lacking(file_names, version, place=place, families=of_families, named=named)
         )
+    )
 
-    names = ["rocm", "rocm-sdk-core", "rocm-sdk-devel"]
-    if not has("rocm-sdk-libraries"):
-        names += [f"rocm-sdk-libraries-{family.lower()}" for family in families]
-    return tuple(name for name in names if not has(name))
+
+def _needed_by(
+    sdist: Path, place: Platform, families: Sequence[str], of_gpus: Collection[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The SDK's packages that a build installs by an sdist of `rocm`, and the families it says nothing of.
+
+    Ours has those of each family in `_dist.json`. TheRock's chooses a family when it is built, and its
+    PKG-INFO has the choice of the machine that made it; what is named after other GPUs is passed over.
+    """
+    with sdist.open("rb") as stream:
+        data = distribution.sdist_member(stream, sdist.name, "rocm_sdk/_dist.json")
+    if data is not None:
+        try:
+            described = datafile.decode(data, _Described)
+        except ValueError as error:
+            raise UsageError(f"the _dist.json of {sdist.name} cannot be read: {error}", tip=TIP) from error
+        lines, names = [*described["requires"], *described["extras"]["devel"]], ["rocm"]
+        for target in gpu.parse_targets(families):
+            holding = [name for name, members in described["families"].items() if target in (name, *members)]
+            names += [] if holding else [_libraries_of(target)]
+            lines += [line for name in holding[:1] for line in described["extras"]["libraries"][name]]
+        return [*names, *(str(canonicalize_name(requirements.requirement(line).name)) for line in lines)], ()
+    extras = ("", "libraries", "devel", *(f"device-{name}" for name in of_gpus))
+    needed = [
+        str(canonicalize_name(each.name))
+        for each in distribution.read(sdist).needs.requires
+        if each.marker is None
+        or any(each.marker.evaluate(place.markers() | {"extra": extra}) for extra in extras)
+    ]
+    return [*_INSTALLED, *(name for name in needed if _is_for(name, of_gpus))], families
+
+
+def _is_for(project: str, of_gpus: Collection[str]) -> bool:
+    """Whether a project is of the SDK, and not named after other GPUs than these."""
+    _, dash, gpus = project.partition("-gfx")
+    return mirror_lock.is_of_sdk(project) and (not dash or f"gfx{gpus}" in of_gpus)
 
 
 def to_lock(
-    urls: Sequence[str],
+    urls: Mapping[str, Sequence[str]],
     version: str | None,
     *,
     places: Sequence[Platform],
-    families: Collection[str],
     folder: Path,
     say: Progress = silent,
-) -> tuple[dict[str, dict[str, IndexFile]], tuple[str, ...]]:
+) -> tuple[dict[str, dict[str, IndexFile]], tuple[str, ...], tuple[Path, ...]]:
     """The files of an SDK that a stack may install, of all these indexes, each by name and sha256.
 
     Also returns the names of those of which no index gives a sha256: they are fetched here, and theirs is
-    that of the bytes that came, which nobody has verified.
+    that of the bytes that came, which nobody has verified. Last, the sdists among the files, which are
+    fetched: they name what a build installs.
 
     Args:
-        urls: the indexes.
+        urls: the indexes, each with the families of the stack that it serves; what is named after other
+            GPUs than those of all these families is left out.
         version: of ROCm; None for the newest that each index has.
         places: the Pythons and platforms of the stack.
-        families: of its GPUs; what is named after other ones is left out.
         folder: receives what has to be fetched.
         say: progress callback.
 
     Raises:
-        UsageError: an index has no such SDK.
+        UsageError: an index has no such SDK, or lacks a package of it that builds install.
         NetworkError: it does not answer.
     """
+    families = tuple(dict.fromkeys(name for of_index in urls.values() for name in of_index))
     of_gpus = {name.lower() for name in (*families, *gpu.parse_targets(families))}
     by_url = {url: dict(_installable(offered(url), places, of_gpus)) for url in urls}
     by_index = [
@@ -120,7 +216,7 @@ def to_lock(
     ]
     common = set.intersection(*by_index)
     chosen = Version(version) if version else max(common, default=None)
-    if chosen not in common:
+    if chosen is None or chosen not in common:
         lacking = next(url for url, has in zip(by_url, by_index, strict=True) if chosen not in has)
         raise UsageError(
             f"{lacking} has no rocm {version or 'that the others have, too'}; "
@@ -129,15 +225,29 @@ def to_lock(
         )
     by_name: dict[str, dict[str, IndexFile]] = {}
     unverified: dict[str, None] = {}
-    for of_index in by_url.values():
-        for name, file in of_index.items():
-            if Version(version_of(name)) == chosen:
-                if (sha256 := file.sha256) is None:
-                    say(f"fetching {name}, of which its index gives no sha256")
-                    sha256 = _fetched_sha256(file, folder)
-                    unverified[name] = None
-                by_name.setdefault(name, {})[sha256] = file
-    return by_name, tuple(unverified)
+    sdists: dict[Path, None] = {}
+    for url, of_index in by_url.items():
+        of_version = {name: file for name, file in of_index.items() if Version(version_of(name)) == chosen}
+        of_url = list[Path]()
+        for name, file in of_version.items():
+            if (sha256 := file.sha256) is None:
+                say(f"fetching {name}, of which its index gives no sha256")
+                sha256 = _fetched_sha256(file, folder)
+                unverified[name] = None
+            by_name.setdefault(name, {})[sha256] = file
+            if ".tar." in name:
+                sdist = folder / sha256 / name
+                of_url.append(sdist if sdist.is_file() else fetch(file, sha256, folder))
+        sdists |= dict.fromkeys(of_url)
+        for place in places:
+            if missing := _lacking_by(
+                of_url, of_version, chosen, place=place, families=urls[url], of_gpus=of_gpus
+            ):
+                raise UsageError(
+                    f"{url} has ROCm {chosen} without {', '.join(missing)}, which builds for {place} install",
+                    tip="lock an earlier version (--rocm-version), or this one once it is uploaded whole",
+                )
+    return by_name, tuple(unverified), tuple(sdists)
 
 
 def _fetched_sha256(file: IndexFile, folder: Path) -> str:
@@ -277,9 +387,6 @@ def _installable(
     offer: Mapping[str, IndexFile], places: Sequence[Platform], of_gpus: Collection[str]
 ) -> Iterator[tuple[str, IndexFile]]:
     for name, file in offer.items():
-        try:
-            _, dash, gpus = project_of(name).partition("-gfx")
-        except CairnError:
-            continue
-        if any(place.takes(name, None) for place in places) and (not dash or f"gfx{gpus}" in of_gpus):
-            yield name, file
+        with contextlib.suppress(CairnError):
+            if _is_for(project_of(name), of_gpus) and any(place.takes(name, None) for place in places):
+                yield name, file
