@@ -237,11 +237,14 @@ def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
 
     suite = suite_toml.load(request.suite_file())
     checkout = request.sources_dir.absolute()
-    modules = dict.fromkeys(ids.take_apart(name).module for item in entries for name in item.entry.names)
-    present = tuple(module for module in modules if (checkout / suite.tests / module).is_file())
+    top = checkout / suite.tests
+    places = dict.fromkeys(ids.take_apart(name).module for item in entries for name in item.entry.names)
+    # A pattern of a folder is of any file below it.
+    files = (path for place in places for path in top.glob(place.replace("/*", "/**/test_*.py")))
+    present = tuple(dict.fromkeys(path.relative_to(top).as_posix() for path in files if path.is_file()))
     if not present:
         raise UsageError(
-            f"{checkout / suite.tests} has none of the files that the entries name",
+            f"{top} has none of the files that the entries name",
             tip="give the sources that they are for",
         )
     return fill(

@@ -42,11 +42,13 @@ class Scope:
         constants: what is assigned to a name.
         imports: module and name of what is imported, by the name that it is imported as.
         objects: classes and functions.
+        parametrizing: functions that parametrize what they decorate.
     """
 
     constants: Mapping[str, ast.expr]
     imports: Mapping[str, tuple[str, str]]
     objects: Collection[str]
+    parametrizing: Collection[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +101,14 @@ class Names:
 
 def names_of(function: ast.FunctionDef, scope: Scope, *, for_devices: bool) -> Names:
     """Return the names that a class for device types, or one for parametrized tests, has of a function."""
-    values, dtypes, is_computed = [""], [""], False
-    kinds = [(callee(each, scope), each) for each in function.decorator_list if isinstance(each, ast.Call)]
+    values, dtypes = [""], [""]
+    # A decorator may be assigned to a name before.
+    decorators = [
+        scope.constants.get(each.id, each) if isinstance(each, ast.Name) else each
+        for each in function.decorator_list
+    ]
+    is_computed = any(ast.unparse(each).partition("(")[0] in scope.parametrizing for each in decorators)
+    kinds = [(callee(each, scope), each) for each in decorators if isinstance(each, ast.Call)]
     has_own_dtypes = any(kind == "dtypesIfCUDA" for kind, _ in kinds)
     for kind, call in reversed(kinds):
         try:

@@ -7,6 +7,8 @@ tests.
 A pattern is an id in which a `*` stands for one or more whole parts: the class, or words of the test's name,
 which `_` divides, or the arguments in brackets, which `-` divides. `test_ops.py::TestCommonCUDA::test_out_*`
 matches `test_out_add_cuda_float32` but not `test_outer`. A `*` alone after the class matches all its tests.
+A folder with a star, `inductor/*::TestMaxAutotune::test_bmm`, stands for all files below it, if the class is
+named.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from cairn.errors import UsageError
 from cairn.output import wording
 
 _MODULE = re.compile(r"(?!(?:.*/)?\.{1,2}/)(?:[^/\\:*\s]+/)*[^/\\:*\s]+\.py")
+_FOLDER = re.compile(r"(?!(?:.*/)?\.{1,2}/)(?:[^/\\:*\s]+/)+\*")
 _STAR = re.compile(r"(?<![^_[-])\*(?![^_\]-])")  # one that is a whole part of a name or of arguments
 _EXAMPLE = "an id is written like test_nn.py::TestNN::test_print"
 _COLLECT = "write one with `python -m pytest --collect-only -q test_nn.py … > collection.txt`"
@@ -90,7 +93,8 @@ def check(text: str) -> str:
 
 def _check(text: str) -> TestId:
     parts = take_apart(text)
-    if not _MODULE.fullmatch(parts.module):
+    in_folder = _FOLDER.fullmatch(parts.module) and parts.classes and "*" not in parts.classes
+    if not (_MODULE.fullmatch(parts.module) or in_folder):
         raise UsageError(f"{text!r} does not begin with a file of tests", tip=_EXAMPLE)
     if "::" in text and not all((*parts.classes, parts.name)):
         raise UsageError(f"{text!r} has an empty part", tip=_EXAMPLE)
@@ -122,8 +126,15 @@ def compile_pattern(text: str) -> Pattern:
     # test of the class.
     classes = (r"[^:\[]+" if name == "*" else re.escape(name) for name in parts.classes)
     name = ".+" if parts.name == "*" and not parts.arguments else _with_stars(parts.name, r"[^:\[]+")
-    regex = "::".join((re.escape(parts.module), *classes, name)) + _with_stars(parts.arguments, ".+")
+    module = _with_stars(parts.module, r"[^:]+\.py")
+    regex = "::".join((module, *classes, name)) + _with_stars(parts.arguments, ".+")
     return Pattern(prefix=text.partition("*")[0], regex=regex)
+
+
+def is_of(name: str, module: str) -> bool:
+    """Whether an id or a pattern names tests of a file, or all below a folder that has the file."""
+    place = take_apart(name).module
+    return module.startswith(place[:-1]) if place.endswith("*") else module == place
 
 
 def _with_stars(text: str, star: str) -> str:

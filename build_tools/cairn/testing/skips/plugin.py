@@ -51,7 +51,7 @@ class Matcher:
             for at, pattern in enumerate(entry["patterns"]):
                 compiled = (re.compile(pattern["regex"]), Match(entry=number, pattern=at))
                 self._patterns.setdefault(pattern["prefix"], []).append(compiled)
-        # How long the prefixes of patterns are, by the file or class that they end in.
+        # How long the prefixes of patterns are, by the file or class that they end in; empty for a folder.
         self._lengths: dict[str, set[int]] = {}
         for prefix in self._patterns:
             scope = prefix.partition("[")[0].rpartition("::")[0]
@@ -62,7 +62,7 @@ class Matcher:
         if exact := self._tests.get(test):
             return exact
         matches: list[Match] = []
-        end = test.find("::")
+        end = 0
         while end != -1:
             for length in self._lengths.get(test[:end], ()):
                 prefixed = self._patterns.get(test[:length], ())

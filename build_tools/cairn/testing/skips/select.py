@@ -150,8 +150,8 @@ def read_excluded(
     """Read the plugin's journals of one or several shards.
 
     Names in a file that no process collected as a whole are not reported: it was not part of the run, its
-    tests were selected by id, or it could not be imported. But a file that is not in `tests`, their folder,
-    can never match.
+    tests were selected by id, or it could not be imported; nor are those of a folder, of which no run knows
+    that it had all files. But a file that is not in `tests`, their folder, can never match.
 
     Raises:
         TestsFailedError: a journal is missing, cut short, or of other entries.
@@ -173,7 +173,8 @@ def read_excluded(
             # In a run of nothing but the entries, the tests of a whole file come one by one.
             named |= {(match.entry, name), (match.entry, _module(name))}
     modules = {_module(name) for listed in entries for name in listed.entry.names}
-    collected |= {module for module in modules if tests and not (tests / module).exists()}
+    files = {module for module in modules if not module.endswith("*")}
+    collected |= {module for module in files if tests and not (tests / module).exists()}
     unmatched = []
     for number, listed in enumerate(entries):
         of_run = [name for name in listed.entry.names if _module(name) in collected]

@@ -274,11 +274,11 @@ def _against(entries: Sequence[Listed], collection: Collected) -> Iterator[Findi
                 text = f"no test is called {test}{f'; {similar}' if similar else ''}"
                 yield Finding(kind="unmatched", where=listed, text=text)
         for pattern in listed.entry.patterns:
-            tests = known.get(ids.take_apart(pattern).module)
-            if tests is None:
+            modules = [module for module in known if ids.is_of(pattern, module)]
+            if not modules:
                 continue
             regex = re.compile(ids.compile_pattern(pattern).regex)
-            matched = {test for test in tests if regex.fullmatch(test)}
+            matched = {test for module in modules for test in known[module] if regex.fullmatch(test)}
             if not matched:
                 yield Finding(kind="unmatched", where=listed, text=f"no test is called {pattern}")
             elif exact.issuperset(matched):

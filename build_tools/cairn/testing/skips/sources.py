@@ -63,10 +63,6 @@ class Sources:
             raise UsageError(f"cannot read {root / 'version.txt'}: {error.strerror}", tip=tip) from error
         self._tests: dict[str, tuple[tuple[str, Names], ...]] = {}
 
-    def has(self, module: str) -> bool:
-        """Whether there is a file of tests."""
-        return (self._root / "test" / module).is_file()
-
     def find(self, pattern: str) -> Found:
         """Return the tests that a pattern or an id stands for.
 
@@ -77,10 +73,11 @@ class Sources:
             UsageError: it is neither; or the file of tests cannot be read.
         """
         parts = ids.take_apart(pattern)
-        if not parts.name or not self.has(parts.module):
-            return Found(tests=(pattern,) if self.has(parts.module) else ())
+        modules = self._modules(parts)
+        if not parts.name:
+            return Found(tests=tuple(modules))
         regex = re.compile(ids.compile_pattern(pattern).regex if "*" in pattern else re.escape(pattern))
-        tests = [(f"{parts.module}::{of}", names) for of, names in self._tests_of(parts.module)]
+        tests = [(f"{module}::{of}", names) for module in modules for of, names in self._tests_of(module)]
         found = [
             test
             for scope, names in tests
@@ -99,6 +96,15 @@ class Sources:
         longest = max((len(names.function) for _, names in fitting), default=0)
         closest = [scope for scope, names in fitting if len(names.function) == longest]
         return Found(tests=tuple(dict.fromkeys(f"{scope}::{parts.name}" for scope in closest)))
+
+    def _modules(self, parts: ids.TestId) -> list[str]:
+        """Return the file of a pattern, if it is there; of a folder, the files that have its class."""
+        top = self._root / "test"
+        if not parts.module.endswith("*"):
+            return [parts.module] if (top / parts.module).is_file() else []
+        name = parts.classes[0].removesuffix(DEVICE.upper()).encode()
+        found = [path for path in (top / parts.module[:-2]).rglob("*.py") if name in path.read_bytes()]
+        return [path.relative_to(top).as_posix() for path in sorted(found)]
 
     def _tests_of(self, module: str) -> tuple[tuple[str, Names], ...]:
         if module not in self._tests:
@@ -136,13 +142,13 @@ class _Module:
         self._calls: list[ast.Call] = []
         self._constants: dict[str, ast.expr] = {}
         self._imports: dict[str, tuple[str, str]] = {}
-        functions: set[str] = set()
+        functions: dict[str, ast.FunctionDef] = {}
         for node, loop in _statements(_parse(path).body, {}):
             match node:
                 case ast.ClassDef(name=name):
                     self._classes[name] = node
                 case ast.FunctionDef(name=name):
-                    functions.add(name)
+                    functions[name] = node
                 case ast.ImportFrom(module=module, names=names, level=level):
                     dotted = "." * level + (module or "")
                     self._imports |= {each.asname or each.name: (dotted, each.name) for each in names}
@@ -151,11 +157,23 @@ class _Module:
                 case ast.Expr(value=ast.Call() as call):
                     self._calls.append(_replace_names(call, loop))
         self.scope = Scope(
-            constants=self._constants, imports=self._imports, objects=functions | self._classes.keys()
+            constants=self._constants,
+            imports=self._imports,
+            objects=functions.keys() | self._classes.keys(),
+            parametrizing={name for name, node in functions.items() if "parametrize" in ast.unparse(node)},
         )
 
     def tests(self) -> Iterator[tuple[str, Names]]:
         """Yield the class and the names of each test function that pytest collects for a GPU."""
+        yield from self.own_tests()
+        for name, (dotted, original) in self._imports.items():
+            module = self._imported(dotted) if name.startswith("Test") else None
+            for of, names in module.own_tests() if module else ():
+                if of == original:
+                    yield of, names
+
+    def own_tests(self) -> Iterator[tuple[str, Names]]:
+        """Yield the tests that the file itself has."""
         for_devices = dict(self._instantiated(_FOR_DEVICES))
         parametrized = dict(self._instantiated(_PARAMETRIZED))
         for name, node in self._classes.items():

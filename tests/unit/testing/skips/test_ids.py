@@ -82,6 +82,11 @@ def matches(pattern: str, test: str) -> bool:
         ("test_a.py::test_add[cpu-*]", "test_a.py::test_add[cpuless-float32]", False),
         ("test_a.py::test_add[*-float32]", "test_a.py::test_add[cuda-x-float32]", True),
         ("test_a.py::test_a.d_*", "test_a.py::test_axd_y", False),
+        ("a/*::TestA::test_out", "a/test_a.py::TestA::test_out", True),
+        ("a/*::TestA::test_out_*", "a/b/test_a.py::TestA::test_out_add", True),
+        ("a/*::TestA::test_out", "ab/test_a.py::TestA::test_out", False),
+        ("a/*::TestA::test_out", "a/test_a.py::TestB::TestA::test_out", False),
+        ("a/*::TestA::test_out", "a/test_a.py::TestA::test_outer", False),
     ],
 )
 def test_a_star_takes_whole_parts(pattern: str, test: str, *, expected: bool) -> None:
@@ -99,6 +104,10 @@ def test_a_star_takes_whole_parts(pattern: str, test: str, *, expected: bool) ->
         ("test_a.py::TestA::test_out", "no star"),
         ("test_a.py::*::test_*_a_*_b_*_c_*", "more than 4 stars"),
         ("*", "does not begin with a file"),
+        ("a/*::test_out", "does not begin with a file"),
+        ("a/*::*::test_out", "does not begin with a file"),
+        ("*/test_a.py::TestA::test_out", "does not begin with a file"),
+        ("../*::TestA::test_out", "does not begin with a file"),
         ("test_*.py::TestA::test_out", "does not begin with a file"),
     ],
 )
@@ -117,6 +126,12 @@ def test_a_star_is_one_or_more_words(pattern: list[str], test: list[str], star: 
     expected = len(test) >= len(pattern) and test[:at] == before and test[len(test) - len(after) :] == after
     text = "_".join(["test", *before, "*", *after])
     assert matches(f"t.py::T::{text}", f"t.py::T::{'_'.join(['test', *test])}") is expected
+
+
+def test_a_folder_stands_for_the_files_below_it() -> None:
+    names = ("a/*::TestA::test_out", "a.py::TestA::test_*", "b.py")
+    assert [ids.is_of(name, "a/b/test_c.py") for name in names] == [True, False, False]
+    assert [ids.is_of(name, "a.py") for name in names] == [False, True, False]
 
 
 def test_what_may_have_been_meant() -> None:

@@ -9,11 +9,15 @@ from cairn.testing.skips.sources import Found, Sources
 
 TESTS = """
 import torch
-from shared import Inherited
+from shared import Inherited, TestShared
 from torch.testing._internal.common_utils import parametrize as parametrize_test, TestCase, subtest
 from torch.testing._internal.mixins import Outer
 
 DIMS = [0, 1.5]
+with_dims = parametrize_test("dim", DIMS)
+
+def with_tensors(function):
+    return parametrize_test("f", [f for f in FUNCTIONS])(function)
 OPS = [f(x) for x in y]
 
 class TestPlain(TestCase, Outer.Mixin):
@@ -59,6 +63,10 @@ class TestParametrized(TestCase):
     def test_counted(self, f): pass
     @parametrize_test("x", range(2), name_fn=lambda x: "even")
     def test_named(self, x): pass
+    @with_dims
+    def test_decorated(self, dim): pass
+    @with_tensors
+    def test_with_tensors(self, f): pass
     @parametrize_test("x", product([1], ["a.b"]))
     def test_one_of_product(self, x): pass
 
@@ -89,7 +97,7 @@ def sources(tmp_path: Path) -> Sources:
     (tmp_path / "version.txt").write_text("2.7.0a0\n", encoding="utf-8")
     (tmp_path / "test/test_a.py").write_text(TESTS, encoding="utf-8")
     (tmp_path / "test/shared.py").write_text(
-        "class Inherited(TestCase):\n    def test_from_base(self): pass\n"
+        "class Inherited(TestCase):\n    def test_from_base(self): pass\nclass TestShared(Inherited): pass\n"
     )
     (internal / "mixins.py").write_text(
         "class Outer:\n    class Mixin:\n        def test_mixed(self): pass\n"
@@ -106,6 +114,7 @@ def sources(tmp_path: Path) -> Sources:
         ("TestPlain::*", ["TestPlain::test_a", "TestPlain::test_b", "TestPlain::test_mixed"]),
         ("*::test_a", ["TestPlain::test_a"]),  # without the device there is none of the generic class
         ("NotATest::*", []),
+        ("TestShared::*", ["TestShared::test_from_base"]),
         ("GPUTests::*", ["GPUTests::test_copied_cuda", "GPUTests::test_copied_with_x_True_cuda"]),
         ("*::test_a_cuda", [f"{NAMES}a_cuda"]),
         ("TestGenericCUDA::test_from_base", [f"{NAMES}from_base"]),
@@ -122,6 +131,9 @@ def sources(tmp_path: Path) -> Sources:
         ("TestParametrized::test_counted_*", [f"TestParametrized::test_counted_f{n}" for n in range(3)]),
         ("TestParametrized::test_named_even", ["TestParametrized::test_named_even"]),
         ("*::test_one_of_product_*", ["TestParametrized::test_one_of_product_x0"]),
+        ("*::test_decorated_dim_1_5", ["TestParametrized::test_decorated_dim_1_5"]),
+        ("*::test_with_tensors", []),
+        ("*::test_with_tensors_base", ["TestParametrized::test_with_tensors_base"]),
         ("*::test_x_*", ["TestDecorated::test_x_x_-1"]),
     ],
 )  # fmt: skip
@@ -129,12 +141,14 @@ def test_ids_are_those_of_the_generators(sources: Sources, pattern: str, tests: 
     assert sources.find(f"test_a.py::{pattern}").tests == tuple(f"test_a.py::{test}" for test in tests)
 
 
-def test_what_is_computed_is_told_and_what_is_absent_is_not_found(sources: Sources) -> None:
+def test_what_is_computed_is_told_and_what_is_absent_is_not_found(tmp_path: Path, sources: Sources) -> None:
     assert sources.find("test_a.py::*::test_op_*") == Found(
         computed=("test_a.py::TestGenericCUDA::test_op", "test_a.py::TestGenericCUDA::test_op_without")
     )
     assert sources.find("test_a.py::TestPlain::test_gone") == Found()
     assert sources.find("test_a.py").tests == ("test_a.py",)
+    (tmp_path / "test/inductor/test_c.py").write_text("class TestC:\n    def test_c(self): pass\n")
+    assert sources.find("inductor/*::TestC::test_c").tests == ("inductor/test_c.py::TestC::test_c",)
     assert sources.find("inductor/test_b.py") == sources.find("inductor/test_b.py::*::test_a") == Found()
 
 
