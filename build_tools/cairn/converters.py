@@ -117,8 +117,12 @@ def file(text: str) -> Path:
 
 def wheel(text: str) -> Path | str:
     """A wheel that is there, or the text of a URL or of `INDEX#NAME==VERSION`."""
-    is_elsewhere = ("://" in text or "#" in text) and not Path(text).exists()
-    return place(text) if is_elsewhere else file(text)
+    return file(text) if isinstance(where := place_of_wheel(text), Path) else place(where)
+
+
+def place_of_wheel(text: str) -> Path | str:
+    """A path, or what is no path but a URL or `INDEX#NAME==VERSION`."""
+    return text if ("://" in text or "#" in text) and not Path(text).exists() else Path(text)
 
 
 def folder(text: str) -> Path:

@@ -237,10 +237,12 @@ def read_part(url: str, start: int | None, size: int, *, tag: str = "", timeout:
             raise NetworkError(f"{wrong} {text[:80]}", tip=tip)
         first, last, total = map(int, match.groups())
         begin = max(total - size, 0) if start is None else start
+        if start is None and first == 0 < begin:  # "-5" was taken for "0-5"
+            raise WholeFileError(f"{shown(url)} is not offered from its end", size=total, tip=tip)
         if (first, last) != (begin, min(begin + size, total) - 1) or last < first:
             raise NetworkError(f"{wrong} {text[:80]}", tip=tip)
         data = answer.read(last - first + 1)
-        if len(data) != last - first + 1:
+        if len(data) != last - first + 1 or answer.length:
             raise NetworkError(f"{wrong} {len(data)} of {last - first + 1} bytes", tip=tip)
         changes = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         return Part(_place(url, answer), first, data, total, changes)

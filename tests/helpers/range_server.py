@@ -63,7 +63,10 @@ class _Handler(QuietHandler):
         size = path.stat().st_size
         begin, stop, status = 0, size, 200
         match = _RANGE.fullmatch(span)
-        if match and self.state.ranges and (match[1] or self.state.suffixes):
+        if match and self.state.ranges and not (match[1] or self.state.suffixes):
+            self.send_error(501)
+            return
+        if match and self.state.ranges:
             begin = int(match[1]) if match[1] else max(size - int(match[2]), 0)
             stop = min(int(match[2]) + 1, size) if match[1] and match[2] else size
             status = 206 if begin < stop else 416

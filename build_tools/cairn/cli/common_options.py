@@ -310,6 +310,11 @@ def published_wheels() -> Any:
     return argument("WHEEL", "a wheel, its URL, or INDEX#NAME==VERSION", nargs="+", convert=converters.wheel)
 
 
+def binaries() -> Any:
+    """`--binaries`."""
+    return flag("fetch wheels that lie elsewhere whole, to read their libraries too")
+
+
 def provided() -> Any:
     """`--provided`."""
     return repeated("a library that a different wheel supplies", metavar="GLOB")

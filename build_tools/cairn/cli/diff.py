@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +35,9 @@ class Diff(consumers.ConsumerOptions):
     """Options of `cairn diff`.
 
     Wheels are compared by what they offer and want: requirements, files, symbols and their versions,
-    operators, public Python names, kernels and their registers. Nothing of them is run. Sets are compared
+    operators, public Python names, kernels and their registers. Nothing of them is run. Where a wheel lies at
+    a URL or in an index, all are compared by metadata, RECORD and files alone, unless --binaries fetches it.
+    Each further WHEEL is compared with OLD, too. Sets are compared
     wheel by wheel, and by the manifests that they were built from. With --store, a set is the first digits of
     its id, and a night is a date: the last sets of that day or before.
 
@@ -43,15 +46,20 @@ class Diff(consumers.ConsumerOptions):
     requirements, the Python names and the operators of PyTorch that they use are looked up in both.
 
         cairn diff yesterday/torch-….whl today/torch-….whl --html torch.html
+        cairn diff https://download.pytorch.org/whl/rocm7.14#torch==2.14.1 out/torch-….whl
     """
 
     old: str = argument(
-        "OLD", "a wheel, a manifest.json, a compat.json, a set.json beside its wheels, a set's id, or a date"
+        "OLD",
+        "a wheel, its URL, INDEX#NAME==VERSION, a manifest.json, a compat.json, a set.json beside its "
+        "wheels, a set's id, or a date",
     )
     new: str = argument("NEW", "the same, newer")
+    more: tuple[str, ...] = argument("WHEEL", "more wheels to compare with OLD", nargs="*")
     index: str = common.index("staging")
     python: bool = switch("compare the public Python names of wheels too", default=True)
     commits: bool = switch("name the commits between, which are fetched from their origins", default=True)
+    binaries: bool = common.binaries()
     html: Path | None = option("write a page for browsers too", convert=converters.new_file)
 
 
@@ -72,7 +80,9 @@ def run(request: Diff) -> Answer:
     """Run the command."""
     if request.consumers or request.consumer:
         return consumers.look_up(request, Path(request.old), Path(request.new))
-    kinds = {_kind_of(text, request) for text in (request.old, request.new)}
+    texts = (request.old, request.new, *request.more)
+    places = [converters.place_of_wheel(text) for text in texts]
+    kinds = {_kind_of(place, request) if isinstance(place, Path) else "wheel" for place in places}
     if len(kinds) > 1:
         raise UsageError(
             f"{request.old} is a {min(kinds)} and {request.new} is a {max(kinds)}"
@@ -81,15 +91,16 @@ def run(request: Diff) -> Answer:
             tip="compare two wheels, two manifests, two sets, or two nights of a --store",
         )
     kind = kinds.pop()
+    if request.more and kind != "wheel":
+        raise UsageError("more than two can be compared only of wheels", tip="name OLD and NEW alone")
     if kind == "manifest":
         return _manifests(request)
     if kind == "compat":
         return _reports(request)
-    return _wheels(request) if kind == "wheel" else _sets(request, stored=kind == "stored")
+    return _wheels(request, places) if kind == "wheel" else _sets(request, stored=kind == "stored")
 
 
-def _kind_of(text: str, request: Diff) -> Kind:
-    path = Path(text)
+def _kind_of(path: Path, request: Diff) -> Kind:
     inside = [kind for kind in _KINDS if (path / f"{kind}.json").is_file()]
     if inside:  # a folder; a set has its manifest beside it
         return inside[0]
@@ -104,14 +115,14 @@ def _kind_of(text: str, request: Diff) -> Kind:
         if path.suffix == ".json" and b'"cairn.' not in head:
             return "manifest"  # its reader says what the file is instead, such as a manifest of TheRock's
         raise UsageError(
-            f"{text} is neither a wheel nor a manifest.json, a set.json or a compat.json",
+            f"{path} is neither a wheel nor a manifest.json, a set.json or a compat.json",
             tip="name two of a kind, or give --store and --index for sets and nights",
         )
     if request.store is None:
         raise UsageError(
-            f"the folder {text} has no set.json, compat.json or manifest.json"
+            f"the folder {path} has no set.json, compat.json or manifest.json"
             if path.is_dir()
-            else f"there is no file {text}",
+            else f"there is no file {path}",
             tip="name one of its wheels; with --consumer two folders of wheels are compared"
             if path.is_dir()
             else "for the sets of a store give --store and --index",
@@ -152,14 +163,25 @@ def _compat_line(change: Change) -> str:
     return f"{change.kind}: {change.table}/{change.name}: {' -> '.join(sides)}"
 
 
-def _wheels(request: Diff) -> Answer:
+def _wheels(request: Diff, places: Sequence[Path | str]) -> Answer:
+    from cairn.wheels import published
     from cairn.wheels.interface import difference
+    from cairn.wheels.interface.read import read_archive, read_listing
 
+    by_listing = not request.binaries and not all(isinstance(place, Path) for place in places)
     with console.current().stage("compare"):
-        change = difference.diff(Path(request.old), Path(request.new), python=request.python)
-    group = _group(change)
-    _write_page(request, change.before, change.after, [group], [])
-    return Answer(change, _text(group.sections) or ["no difference"])
+        interfaces = []
+        for place in places:
+            with published.reading(place, whole=request.binaries) as archive:
+                interfaces.append(
+                    read_listing(archive) if by_listing else read_archive(archive, python=request.python)
+                )
+        changes = [difference.between(interfaces[0], interface) for interface in interfaces[1:]]
+    groups = [_group(change) for change in changes]
+    _write_page(request, changes[0].before, ", ".join(change.after for change in changes), groups, [])
+    if len(groups) == 1:
+        return Answer(changes[0], _text(groups[0].sections) or ["no difference"])
+    return Answer(changes, itertools.chain.from_iterable(map(_titled, groups)))
 
 
 def _sets(request: Diff, *, stored: bool) -> Answer:
@@ -224,13 +246,17 @@ def _set_text(differences: Sequence[SetDifference]) -> Iterator[Piece]:
     told: set[str] = set()
     for one in differences:
         for group in _groups_of_set(one):
-            yield group.title
-            yield from (f"  {line}" for line in _text(group.sections) or ["no difference"])
+            yield from _titled(group)
         if one.changes and one.changes.after not in told:
             told.add(one.changes.after)
             yield from changelog.lines(one.changes)
     if not differences:
         yield "no difference: the same sets"
+
+
+def _titled(group: Group) -> Iterator[str]:
+    yield group.title
+    yield from (f"  {line}" for line in _text(group.sections) or ["no difference"])
 
 
 def _text(sections: Sequence[Section]) -> list[str]:

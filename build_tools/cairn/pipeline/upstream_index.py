@@ -25,6 +25,7 @@ from cairn.release.index.generation import project_of, version_of
 from cairn.release.pages.targets_file import Choice, Machine, Offer, Pick
 from cairn.release.publish.compatibility import Platform
 from cairn.simple_index import IndexFile
+from cairn.wheels import published
 from cairn.wheels.metadata import device_names, fields, rocm_version, wheel_info
 
 PROJECTS = ("torch", "torchvision", "torchaudio")
@@ -79,7 +80,7 @@ class _Index:
         Raises:
             _LackError: it cannot be read, or is that of a different wheel.
         """
-        if (data := simple_index.metadata(file)) is None:
+        if (data := published.metadata(file)) is None:
             return None
         try:
             raw = fields.core_metadata(data, name=file.name)

@@ -194,18 +194,25 @@ def reading(wheel: Path | str, *, whole: bool = False) -> Iterator[Archive]:
                         console.current().info(f"{place.name}: {part} fetched by {raw.requests} requests")
                     return
                 console.current().info(f"fetching {place.name}, {console.size(archive.raw.size)}")
-            place = stack.enter_context(fetched(place))
+            place = stack.enter_context(whole_file(place))
         wheel_info.parse_file_name(place.name, variants_too=True)
         yield stack.enter_context(Archive.open(place, limits=Limits(links=True)))
 
 
 @contextlib.contextmanager
-def fetched(file: IndexFile) -> Iterator[Path]:
-    """Download a wheel into a temporary folder; its sha256 is checked where the index or the URL names one.
+def whole_file(wheel: Path | str | IndexFile) -> Iterator[Path]:
+    """Download a wheel into a temporary folder, if it is not a file of this machine.
+
+    Its sha256 is checked where the index or the URL names one.
 
     Raises:
+        UsageError: see `find`.
         NetworkError: it is not there, or has other bytes.
     """
+    file = find(wheel) if isinstance(wheel, str) else wheel
+    if isinstance(file, Path):
+        yield file
+        return
     wheel_info.parse_file_name(file.name, variants_too=True)
     with tempfile.TemporaryDirectory(prefix="cairn-wheel-") as folder:
         path = Path(folder, file.name)
@@ -216,6 +223,8 @@ def fetched(file: IndexFile) -> Iterator[Path]:
                 f"{web.shown(file.url)} has other bytes: sha256 {sha256}, and not {file.sha256}",
                 tip="run it again; if it stays so, ask who publishes it",
             )
+        claim = "as published" if file.sha256 else "which nobody has named"
+        console.current().info(f"{file.name}: sha256 {sha256}, {claim}")
         yield path
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
-from cairn.options import flag
 from cairn.output import wording
 from cairn.output.console import size
 
@@ -42,7 +41,7 @@ class Show:
     """
 
     wheels: tuple[Path | str, ...] = common.published_wheels()
-    binaries: bool = flag("fetch wheels that lie elsewhere whole, to read their libraries too")
+    binaries: bool = common.binaries()
 
 
 def _show(request: Show) -> Answer:

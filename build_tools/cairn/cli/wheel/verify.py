@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import itertools
 import re
@@ -32,12 +33,13 @@ class Verify:
 
     Wheels that are named together bring the libraries of those that require them. A device wheel that is
     named with its host wheel must have what was split from that. Wheels of one version must be alike: what
-    they require, and the files that they have for each Python of a platform.
+    they require, and the files that they have for each Python of a platform. A wheel at a URL or in an index
+    is fetched, and compared with the sha256 that either names.
 
         cairn wheel verify --targets gfx942,gfx1100 --sibling triton=3.5.0 --find-links sdk out/*.whl
     """
 
-    wheels: tuple[Path, ...] = common.wheels()
+    wheels: tuple[Path | str, ...] = common.published_wheels()
     targets: str | None = common.targets("whatever it has code for")
     require_device_code: bool = flag("refuse a wheel without any device code")
     python: str | None = option("Python that must be able to install it, such as 3.11 or 3.13t")
@@ -75,6 +77,15 @@ class Verify:
 
 def run(request: Verify) -> Answer:
     """Run the command."""
+    from cairn.wheels import published
+
+    with contextlib.ExitStack() as stack:
+        texts = {stack.enter_context(published.whole_file(wheel)): str(wheel) for wheel in request.wheels}
+        return _verify(request, texts)
+
+
+def _verify(request: Verify, texts: Mapping[Path, str]) -> Answer:
+    """Judge files; an answer names each as the user did."""
     from cairn.wheels.contents import providers
     from cairn.wheels.verify import Finding, FindingCode, judge, shape
     from cairn.wheels.verify.findings import NOTES, apply_allowed, read_allowed
@@ -83,7 +94,7 @@ def run(request: Verify) -> Answer:
     entries = read_allowed(request.allow)
     verdicts: dict[Path, Verdict] = {}
     unjudged: dict[Path, PrerequisiteError] = {}
-    for path, supply in providers.supplies(request.wheels, folders=request.find_links).items():
+    for path, supply in providers.supplies(tuple(texts), folders=request.find_links).items():
         libraries = (*request.provided, *supply.libraries)
         try:
             verdicts[path] = judge(
@@ -109,17 +120,17 @@ def run(request: Verify) -> Answer:
             findings[path] = (*findings[path], finding)
     judged = apply_allowed(findings, entries, today=dt.datetime.now(dt.UTC).date())
     verdicts = {path: replace(verdicts[path], findings=left) for path, left in judged.findings.items()}
-    texts = [_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items()]
-    texts += [iter([f"{path.name}: not judged: {error}"]) for path, error in unjudged.items()]
+    lines = [_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items()]
+    lines += [iter([f"{path.name}: not judged: {error}"]) for path, error in unjudged.items()]
     for note in judged.notes:
         console.current().warn(note)
     return Answer(
         {
-            str(path): {"findings": one.findings, "notes": one.notes, "not_checked": one.not_checked}
+            texts[path]: {"findings": one.findings, "notes": one.notes, "not_checked": one.not_checked}
             for path, one in verdicts.items()
         }
-        | {str(path): {"not_judged": str(error)} for path, error in unjudged.items()},
-        itertools.chain.from_iterable(texts),
+        | {texts[path]: {"not_judged": str(error)} for path, error in unjudged.items()},
+        tuple(itertools.chain.from_iterable(lines)),
         error=_not_judged(unjudged),
         exit_code=WheelError.exit_code if any(judged.findings.values()) else 0,
     )

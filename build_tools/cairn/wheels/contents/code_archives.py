@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cairn.formats import kpack
+from cairn.formats.offload import databases
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
+from cairn.targets import in_order, known_targets
+
+# Files that have code for the targets in their names.
+_OF_CODE = (kpack.SUFFIX, ".co", ".hsaco")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,18 @@ def read_archives(wheel: Archive) -> tuple[CodeArchive, ...]:
     """
     members = (member for member in wheel.members if member.name.endswith(kpack.SUFFIX) and not member.is_dir)
     return tuple(_read(wheel, member) for member in sorted(members, key=lambda member: member.name))
+
+
+def named_targets(paths: Iterable[str]) -> tuple[str, ...]:
+    """The targets that the names of files tell, sorted: of kpack archives, code objects and databases."""
+    known = known_targets()
+    named = set[str]()
+    for path in paths:
+        if path.endswith(_OF_CODE):
+            named.update(name for name in databases.PROCESSOR.findall(path) if name in known)
+        elif processor := databases.named_processor(path, known):
+            named.add(processor)
+    return in_order(named)
 
 
 def digests(wheel: Archive, path: str) -> dict[tuple[str, str], str]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from cairn.formats import kpack
-from cairn.formats.offload import SPLIT_RECORD, databases
+from cairn.formats.offload import SPLIT_RECORD
 from cairn.formats.zip.reader import Archive, Limits, Member
-from cairn.targets import in_order, known_targets
+from cairn.targets import in_order
 from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary, Format
-from cairn.wheels.contents.code_archives import CodeArchive, read_archives
+from cairn.wheels.contents.code_archives import CodeArchive, named_targets, read_archives
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 
@@ -24,8 +24,6 @@ _VERSION_MODULE = re.compile(r"[^/]+/_?version\.py")
 _LONGEST_MODULE = 65_536
 # As the setup.py of torch, vision and audio write it; some annotate it.
 _GIT_VERSION = re.compile(rb"^git_version\s*(?::[^=\n]*)?=\s*[\"']([0-9a-f]{7,64})[\"']", re.MULTILINE)
-# Files that have code of the one target in their name.
-_OF_CODE = (kpack.SUFFIX, ".co", ".hsaco")
 Kind: TypeAlias = Literal["host", "device", "variant"]
 
 
@@ -129,18 +127,6 @@ def summarise_archive(archive: Archive) -> Summary:
         record_problems=tuple(_record_problems(archive, info)),
         unread=binaries.packed_size(archive) if is_remote else None,
     )
-
-
-def named_targets(paths: Iterable[str]) -> tuple[str, ...]:
-    """The targets that the names of files tell, sorted: of kpack archives, code objects and databases."""
-    known = known_targets()
-    named = set[str]()
-    for path in paths:
-        if path.endswith(_OF_CODE):
-            named.update(name for name in databases.PROCESSOR.findall(path) if name in known)
-        elif processor := databases.named_processor(path, known):
-            named.add(processor)
-    return in_order(named)
 
 
 def _record_problems(archive: Archive, info: WheelInfo) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,7 +157,7 @@ def diff(first: Path, second: Path, *, python: bool = True) -> Difference:
 
 
 def between(one: Interface, other: Interface) -> Difference:
-    """Compare two wheels that were read.
+    """Compare two wheels that were read; of two listings what these tell.
 
     Raises:
         WheelError: a kpack archive that both have cannot be unpacked.
@@ -165,7 +165,9 @@ def between(one: Interface, other: Interface) -> Difference:
     old, new = _files(one), _files(other)
     # The CRC of the central directory stands for the content, so that only binaries are unpacked.
     both = old.keys() & new.keys()
-    changed = tuple(sorted(path for path in both if old[path][:2] != new[path][:2]))
+    changed = tuple(sorted(path for path in both if _has_other_bytes(old[path], new[path])))
+    is_listing = one.is_listing or other.is_listing
+    same = [_sameness([old[path].digest == new[path].digest != "" for path in both.difference(changed)])]
     files = change(old, new)
     renamed = dict(_renamed(files, old, new))
     arrived = set(renamed.values())
@@ -200,10 +202,10 @@ def between(one: Interface, other: Interface) -> Difference:
         kernels=kernel_changes.between(one.kernels, other.kernels),
         compilers=change(_compilers(one), _compilers(other)),
         python=python_changes.between(one.python, other.python) if one.python and other.python else None,
-        archives=tuple(_archive_changes(one, other, changed)),
+        archives=() if is_listing else tuple(_archive_changes(one, other, changed)),
         order=[(path, state.stamp) for path, state in old.items()]
         != [(path, state.stamp) for path, state in new.items()],
-        unread=tuple(dict.fromkeys((*one.unread, *other.unread))),
+        unread=tuple(dict.fromkeys((*one.unread, *other.unread, *(same if is_listing else ())))),
     )
 
 
@@ -215,6 +217,22 @@ def neutral(path: str, info: Interface) -> str:
         if top == stem + end:
             return f"{stem.rpartition('-')[0]}-*{end}{slash}{rest}"
     return _GRAFTED.sub("-*", path)
+
+
+def _has_other_bytes(old: FileState, new: FileState) -> bool:
+    """Whether content differs: by size, CRC-32, or the hashes that both RECORDs claim."""
+    a, b = old.digest, new.digest
+    comparable = a and b and a.partition("=")[0] == b.partition("=")[0]
+    return old[:2] != new[:2] or bool(comparable and a != b)
+
+
+def _sameness(by_hash: Sequence[bool]) -> str:
+    """Say what the files were compared by that are the same."""
+    hashed = sum(by_hash)
+    return (
+        f"the bytes of the {len(by_hash)} files that are the same: {hashed} by the hashes in RECORD, "
+        f"{len(by_hash) - hashed} by size and CRC-32"
+    )
 
 
 def _files(info: Interface) -> dict[str, FileState]:

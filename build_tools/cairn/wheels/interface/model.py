@@ -11,7 +11,7 @@ from cairn.formats.image import Symbol
 from cairn.formats.offload.kernels import Kernel
 from cairn.targets import in_order
 from cairn.wheels.contents.binaries import Binary
-from cairn.wheels.contents.code_archives import CodeArchive
+from cairn.wheels.contents.code_archives import CodeArchive, named_targets
 from cairn.wheels.interface.operators import Operator
 from cairn.wheels.interface.python_api import PythonApi
 from cairn.wheels.metadata.wheel_info import WheelInfo
@@ -22,13 +22,14 @@ __all__ = ["FileState", "Interface", "Kernel", "Library", "Operator", "PythonApi
 class FileState(NamedTuple):
     """A file of a wheel, as far as its headers tell; equal content has equal size and CRC.
 
-    `stamp` is its time, as ZIP packs it.
+    `stamp` is its time, as ZIP packs it; `digest` the hash that RECORD claims, as `sha256=…`, or empty.
     """
 
     size: int
     crc: int
     executable: bool
     stamp: int
+    digest: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,7 @@ class Interface(WheelInfo):
         python: its public Python names; None where they were not asked for, or griffe is not installed.
         licences: License-Expression, or License and the classifiers of licences, and the License-Files.
         unread: what could not be read and why, as `member: reason`.
+        is_listing: neither its libraries nor its archives were read.
     """
 
     files: Mapping[str, FileState] = field(repr=False)
@@ -67,6 +69,7 @@ class Interface(WheelInfo):
     python: PythonApi | None = None
     licences: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    is_listing: bool = False
 
     @property
     def unpacked_size(self) -> int:
@@ -75,7 +78,9 @@ class Interface(WheelInfo):
 
     @functools.cached_property
     def targets(self) -> tuple[str, ...]:
-        """The targets that it has device code for, sorted."""
+        """The targets that it has device code for, sorted; of a listing those that file names tell."""
+        if self.is_listing:
+            return named_targets(self.files)
         own = (target for library in self.libraries for target in library.targets)
         return in_order({*own, *(target for archive in self.archives for target in archive.targets)})
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import PrerequisiteError, WheelError
@@ -43,42 +44,64 @@ def read_interface(wheel: Path, *, python: bool = True) -> Interface:
     Raises:
         WheelError: the archive or its metadata cannot be read; a library that cannot be is named in `unread`.
     """
-    unread: list[str] = []
     with Archive.open(wheel, limits=Limits(links=True)) as archive:
-        info = wheel_info.read_archive(archive, variants_too=True)
-        read = binaries.for_each(archive, lambda member, kind: _read_library(archive, member, kind))
-        read += [_read_macho(archive, member) for member in archive.members if _is_macho(archive, member)]
-        unread += [problem for _, problems in read for problem in problems]
-        archived: dict[str, tuple[Kernel, ...]] = {}
-        for one in (archives := code_archives.read_archives(archive)):
-            archived[one.path], problems = _archived_kernels(archive, one.path)
-            unread += problems
-        api: PythonApi | None = None
-        if python:
-            try:
-                api = public_api(PythonSources(archive))
-                unread += [f"module {problem}" for problem in api.unread]
-            except PrerequisiteError as error:
-                unread.append(f"Python names: {error} ({error.tip})")
-        return Interface(
-            **vars(info),
-            files={
-                member.name: FileState(member.size, member.crc, member.executable, member.stamp)
-                for member in archive.members
-                if not member.is_dir
-            },
-            libraries=tuple(
-                sorted(
-                    (one for libraries, _ in read for one in libraries),
-                    key=lambda one: (one.path, one.machine),
-                )
-            ),
-            archives=archives,
-            archived_kernels=archived,
-            python=api,
-            licences=_licences(info.metadata),
-            unread=tuple(sorted(unread)),
-        )
+        return read_archive(archive, python=python)
+
+
+def read_archive(archive: Archive, *, python: bool = True) -> Interface:
+    """Like `read_interface`, of an open archive."""
+    unread: list[str] = []
+    read = binaries.for_each(archive, lambda member, kind: _read_library(archive, member, kind))
+    read += [_read_macho(archive, member) for member in archive.members if _is_macho(archive, member)]
+    unread += [problem for _, problems in read for problem in problems]
+    archived: dict[str, tuple[Kernel, ...]] = {}
+    for one in (archives := code_archives.read_archives(archive)):
+        archived[one.path], problems = _archived_kernels(archive, one.path)
+        unread += problems
+    api: PythonApi | None = None
+    if python:
+        try:
+            api = public_api(PythonSources(archive))
+            unread += [f"module {problem}" for problem in api.unread]
+        except PrerequisiteError as error:
+            unread.append(f"Python names: {error} ({error.tip})")
+    return replace(
+        read_listing(archive),
+        libraries=tuple(
+            sorted(
+                (one for libraries, _ in read for one in libraries), key=lambda one: (one.path, one.machine)
+            )
+        ),
+        archives=archives,
+        archived_kernels=archived,
+        python=api,
+        is_listing=False,
+        unread=tuple(sorted(unread)),
+    )
+
+
+def read_listing(archive: Archive) -> Interface:
+    """Read what the metadata and the directory of an archive tell, without unpacking anything else.
+
+    Raises:
+        WheelError: see `read_interface`.
+    """
+    info = wheel_info.read_archive(archive, variants_too=True)
+    digests = {row.path: f"{row.algorithm}={row.digest}" for row in info.record if row.digest}
+    return Interface(
+        **vars(info),
+        files={
+            member.name: FileState(
+                member.size, member.crc, member.executable, member.stamp, digests.get(member.name, "")
+            )
+            for member in archive.members
+            if not member.is_dir
+        },
+        libraries=(),
+        is_listing=True,
+        licences=_licences(info.metadata),
+        unread=(f"{info.file_name}: its libraries, kernels and Python names",),
+    )
 
 
 class _Passing:
