@@ -18,7 +18,7 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.cli.main import main
-from cairn.errors import SourceError, StoreError
+from cairn.errors import GateError, SourceError, StoreError, TestsFailedError
 from cairn.files import sha256_of
 from cairn.output import console
 from cairn.pipeline import staging
@@ -168,6 +168,27 @@ def test_the_sdk_of_a_build_is_staged_and_promoted_with_its_set(place: Place) ->
     # The second leg that needs the same files fetches none.
     again = place.stage()
     assert [(one["kept"], one["sdk_size"]) for one in again.answer] == [(True, 0)]
+
+
+def test_a_package_that_does_not_import_goes_to_no_channel_though_nobody_has_its_gpu(place: Place) -> None:
+    shutil.rmtree(place.folder / "store")
+    origin, toml = place.folder / "stack/origin", place.folder / "stack/stack.toml"
+    toml.write_text(re.sub(r'url = ".*"', f'url = "{origin}"', toml.read_text()))
+    (origin / "tiny/__init__.py").write_text("raise RuntimeError('no such device')\n")
+    tiny_stack.commit(place.folder / "stack", "Break it")
+    (leg,) = place.freeze().answer["missing"]
+    shutil.rmtree(place.folder / "artifacts")
+    assert place.build(leg).code == 0
+    (staged,) = place.stage().answer
+    assert staged["set"], staged["reason"]
+    tested = place.night("test", "--leg", leg, "--work-dir", place.folder / "tests")
+    assert "test_imports[tiny]: import tiny: RuntimeError: no such device" in tested.err
+    assert tested.code == TestsFailedError.exit_code
+    assert not place.night("promote", "--json").answer["legs"][0]["promoted"]
+    stack = ("--stack", place.folder / "stack", "--store", place.folder / "store")
+    assert place.types("release", "night", "1", *stack).code == GateError.exit_code
+    for channel in ("nightly", "untested", "release"):
+        assert not list(Index(place.store, f"{channel}/{sdk_index.FAMILY}").load().sets())
 
 
 def test_a_stack_that_was_edited_since_its_freeze_is_neither_built_nor_staged(place: Place) -> None:
