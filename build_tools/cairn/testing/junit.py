@@ -2,8 +2,9 @@
 
 The format is what pytest writes with `--junit-xml` (its `xunit1` family, the one in which tests may record
 properties): `testsuites`, `testsuite`, `testcase`, and in a case `failure`, `error`, `skipped` and
-`properties`. A file with a document type is refused, which rules out entity bombs and external
-entities; JUnit needs none.
+`properties`. Other writers add elements and states, of which the known ones are listed; a case with another
+one is an error, since nothing shows that it passed. A file with a document type is refused, which rules out
+entity bombs and external entities; JUnit needs none.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import functools
 import re
 import xml.etree.ElementTree as ET
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +44,32 @@ _KEPT_REASON = 300  # characters of the line that says why
 # A test's outcome is the worst of its phases.
 _OUTCOMES: dict[str, Outcome] = {"error": "error", "failure": "failed", "skipped": "skipped"}
 _TAGS = {outcome: tag for tag, outcome in _OUTCOMES.items()}
+_NOTES = (
+    "properties",
+    "property",
+    "system-out",
+    "system-err",
+)  # elements of suites and cases that decide nothing
+# Of Maven Surefire (surefire-test-report-3.0.xsd) and cargo-nextest: attempts before the last one.
+_FAILED_AGAIN: dict[str, Outcome] = {"rerunFailure": "failed", "rerunError": "error"}
+_FAILED_BEFORE = ("flakyFailure", "flakyError")
+_IN_CASES = (*_OUTCOMES, *_NOTES, *_FAILED_AGAIN, *_FAILED_BEFORE)
+_STATES: dict[str, Outcome] = {
+    # googletest, docs/advanced.md "Generating an XML Report": status and result
+    "run": "passed",
+    "completed": "passed",
+    "notrun": "skipped",
+    "suppressed": "skipped",
+    # CMake, Source/CTest/cmCTestTestHandler.cxx, WriteJUnitXML: status
+    "fail": "failed",
+    "disabled": "skipped",
+    # what others write is what they mean
+    "passed": "passed",
+    "failed": "failed",
+    "error": "error",
+    "skipped": "skipped",
+}
+"""The values of the attributes `status` and `result` of a case, and what they say; elements say more."""
 _RANK: dict[Outcome, int] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
 # What XML 1.0 has no way to write ("Characters").
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -100,19 +128,17 @@ class JUnit:
 
     Attributes:
         listed: its cases; some plugins write each attempt of a test as one.
-        announced: how many tests the suites say they have.
-        announced_failures: how many of them failed or broke, according to the suites.
+        objections: where a suite announces more tests, failures or skipped tests than it lists, a sentence
+            each.
     """
 
     listed: tuple[TestOutcome, ...]
-    announced: int = 0
-    announced_failures: int = 0
+    objections: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, tests: Iterable[TestOutcome]) -> JUnit:
         """Wrap tests as a file that lists them all, to count or to judge them."""
-        cases = tuple(tests)
-        return cls(listed=cases, announced=len(cases))
+        return cls(listed=tuple(tests))
 
     @functools.cached_property
     def cases(self) -> tuple[TestOutcome, ...]:
@@ -176,8 +202,7 @@ def loads(data: bytes, *, name: str) -> JUnit:
     """Like `read`, from bytes; `name` is the file's name in error messages."""
     reader = _Reader()
     _parse(data, reader, name=name)
-    tests, failures = map(max, reader.suites[0], reader.inside[0])
-    return JUnit(listed=tuple(reader.cases), announced=tests, announced_failures=failures)
+    return JUnit(listed=tuple(reader.cases), objections=tuple(reader.objections))
 
 
 def _together(cases: Sequence[TestOutcome]) -> TestOutcome:
@@ -264,16 +289,16 @@ class _Reader:
 
     Attributes:
         cases: the tests of all suites.
-        suites: how many tests and failures each open suite announces; the first is the whole file.
-        inside: the sums of the suites nested in each, which some writers include in the outer one.
+        objections: see `JUnit.objections`.
     """
 
     def __init__(self) -> None:
         self.cases: list[TestOutcome] = []
-        self.suites = [(0, 0)]
-        self.inside = [(0, 0)]
+        self.objections: list[str] = []
+        self._suites: list[tuple[str, Counter[str], int]] = []  # name, what it announces, cases before it
         self._path: list[str] = []
         self._case: dict[str, Any] = {}  # the one that is read; empty outside of any
+        self._states: list[tuple[str, str]] = []  # attributes of the case that say how it ended
         self._text: list[str] = []
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
@@ -281,30 +306,52 @@ class _Reader:
             raise ValueError(f"its top is <{name}>")
         if len(self._path) >= _MAX_DEPTH:
             raise ValueError("its elements are nested too deep")
+        parent = self._path[-1] if self._path else ""
         self._path.append(name)
-        # What a suite says it has: a runner that died leaves fewer cases than it announced.
         if name in _SUITES:
-            failures = _count(attributes, "failures") + _count(attributes, "errors")
-            self.suites.append((_count(attributes, "tests"), failures))
-            self.inside.append((0, 0))
+            self._begin_suite(attributes)
         elif name == "testcase":
-            if self._case:
-                raise ValueError(f"the test case {self._case['test']} has another in it")
-            seconds = float(attributes.get("time", "0") or 0)
-            # Of a clock that jumped. No verdict depends on it, but the sums on a page do.
-            seconds = seconds if 0 <= seconds < LONGEST else 0.0
-            self._case = {"test": _test(attributes), "outcome": "passed", "seconds": seconds}
-        elif self._case:  # a suite has properties too
+            self._begin_case(attributes)
+        elif self._case:
+            if parent == "testcase" and name not in _IN_CASES:
+                _make_worse(self._case, "error", f"it has an element that is not known: <{name}>")
             _note(self._case, name, attributes)
-        elif name in ("failure", "error"):
+        elif parent in _SUITES and name not in _NOTES:
             raise ValueError(f"there is an <{name}> outside of any test case")
+
+    def _begin_suite(self, attributes: dict[str, str]) -> None:
+        announced = Counter(tests=_count(attributes, "tests"))
+        announced["failed"] = _count(attributes, "failures") + _count(attributes, "errors")
+        # googletest and CTest count disabled tests apart.
+        announced["skipped"] = _count(attributes, "skipped") + _count(attributes, "disabled")
+        self._suites.append((attributes.get("name", "the suite"), announced, len(self.cases)))
+
+    def _begin_case(self, attributes: dict[str, str]) -> None:
+        if self._case:
+            raise ValueError(f"the test case {self._case['test']} has another in it")
+        seconds = float(attributes.get("time", "0") or 0)
+        # Of a clock that jumped. No verdict depends on it, but the sums on a page do.
+        seconds = seconds if 0 <= seconds < LONGEST else 0.0
+        self._case = {"test": _test(attributes), "outcome": "passed", "seconds": seconds}
+        self._states = [(key, attributes[key]) for key in ("status", "result") if key in attributes]
 
     def end(self, name: str) -> None:
         self._path.pop()
         if name in _SUITES:
-            tests, failures = map(max, self.suites.pop(), self.inside.pop())
-            self.inside[-1] = (self.inside[-1][0] + tests, self.inside[-1][1] + failures)
+            suite, announced, before = self._suites.pop()
+            counts = Counter[str]("failed" if case.failed else case.outcome for case in self.cases[before:])
+            counts["tests"] = len(self.cases) - before
+            for what, number in announced.items():
+                if number > counts[what]:
+                    tests = what if what == "tests" else f"{what} tests"
+                    self.objections.append(
+                        f"{suite} announces {number} {tests} and lists {counts[what] or 'none'}"
+                    )
         elif name == "testcase":
+            for key, value in self._states:
+                outcome = _STATES.get(value.lower())
+                reason = f'{key}="{value}"' if outcome else f'{key}="{value}" is not known'
+                _make_worse(self._case, outcome or "error", reason)
             self.cases.append(TestOutcome(**self._case, detail="".join(self._text)[:_KEPT_TEXT]))
             self._case, self._text = {}, []
 
@@ -314,13 +361,20 @@ class _Reader:
 
 
 def _note(case: dict[str, Any], name: str, attributes: dict[str, str]) -> None:
+    message = _one_line(attributes.get("message", ""))
     if name == "property" and attributes.get("name") == DEVICE_PROPERTY:
         case["device"] = attributes.get("value", "").strip() or "unnamed"
     elif name == "property" and attributes.get("name") == FLAKY_PROPERTY:
         case |= {"flaky": True, "reason": _one_line(attributes.get("value", ""))}
-    outcome = _OUTCOMES.get(name)
-    if outcome is not None and _RANK[outcome] > _RANK[case["outcome"]]:
-        case |= {"outcome": outcome, "reason": _one_line(attributes.get("message", ""))}
+    elif name in _FAILED_BEFORE:
+        case |= {"flaky": True, "reason": message or "it failed before"}
+    elif outcome := _OUTCOMES.get(name) or _FAILED_AGAIN.get(name):
+        _make_worse(case, outcome, message)
+
+
+def _make_worse(case: dict[str, Any], outcome: Outcome, reason: str) -> None:
+    if _RANK[outcome] > _RANK[case["outcome"]]:
+        case |= {"outcome": outcome, "reason": reason}
 
 
 def _count(attributes: dict[str, str], name: str) -> int:

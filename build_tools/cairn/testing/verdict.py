@@ -138,8 +138,4 @@ def _runner(outcome: JUnit, exit_code: int) -> str | None:
     # a failed test, is a runner that broke.
     if exit_code:
         return f"the runner ended with exit code {exit_code}, and its results name no failure"
-    if outcome.announced > len(outcome.listed):
-        return f"the results announce {outcome.announced} tests and list {len(outcome.listed)}"
-    if outcome.announced_failures:  # those that the results list were found before
-        return f"the results announce {outcome.announced_failures} failures and list none"
-    return None
+    return _first(outcome.objections)

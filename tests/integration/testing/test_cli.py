@@ -52,6 +52,26 @@ def test_report_fails_for_one_bad_file_among_good_ones(
     assert "3 of 4 test runs did not pass: bad.xml, cut.xml, none.xml" in seen.err
 
 
+GTEST = (
+    '<testsuites tests="2" failures="0" disabled="1" errors="0" time="0" name="AllTests">'
+    '<testsuite name="A" tests="2" failures="0" disabled="1" errors="0">'
+    '<testcase name="ok" status="run" result="completed" classname="A"/>'
+    '<testcase name="DISABLED_b" status="notrun" result="suppressed" classname="A"/></testsuite></testsuites>'
+)
+
+
+def test_report_counts_a_test_that_did_not_run_as_skipped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cairn("report", "--json", *results(tmp_path, gtest=GTEST)) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["verdict"], row["reason"]) == ("passed", "1 tests passed; 1 skipped")
+    assert cairn("report", "--floor", "2", *results(tmp_path, gtest=GTEST)) == 8
+    text = '<testsuite name="A" tests="1" skipped="1"><testcase name="a"/></testsuite>'
+    assert cairn("report", *results(tmp_path, less=text)) == 8
+    assert "A announces 1 skipped tests and lists none" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize("floor", [["--floor", "2"], ["--device-floor", "1"]])
 def test_report_honours_floors(tmp_path: Path, floor: list[str]) -> None:
     assert cairn("report", *floor, *results(tmp_path, good=GOOD)) == 8

@@ -42,7 +42,7 @@ def test_every_outcome_is_told_apart(tmp_path: Path) -> None:
     assert failed.detail == "long text"
     assert result.cases[3].reason == "no GPU"
     assert result.cases[1].device == "gfx942"
-    assert result.announced == 5
+    assert result.objections == ()
     assert list(result.by_test.items()) == [(case.name, case.outcome) for case in result.cases]
 
 
@@ -67,6 +67,8 @@ def test_the_worst_phase_of_a_test_is_its_outcome(tmp_path: Path) -> None:
             '<testsuite><testcase name="t"><failure/><testcase name="u"/></testcase></testsuite>',
             "the test case t has another in it",
         ),
+        ('<testsuite><Failure/><testcase name="t"/></testsuite>', "an <Failure> outside of any test case"),
+        ('<testsuite><f:testcase name="t"/></testsuite>', "an <f:testcase> outside of any test case"),
         ("<testsuite>" * 100, "nested too deep"),
         (
             '<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><testsuite name="&b;"/>',
@@ -80,12 +82,62 @@ def test_what_is_not_a_whole_result_is_refused(tmp_path: Path, text: str, messag
         junit.read(write(tmp_path / "j.xml", text))
 
 
-def test_what_is_announced_is_counted_once_however_suites_are_nested(tmp_path: Path) -> None:
-    inner = '<testsuite tests="2" failures="1" errors="1"/><testsuite tests="3"/>'
-    for outer in ('tests="5" failures="2"', ""):
-        text = f"<testsuites {outer}><testsuite>{inner}</testsuite></testsuites>"
-        found = junit.read(write(tmp_path / "j.xml", text))
-        assert (found.announced, found.announced_failures) == (5, 2)
+@pytest.mark.parametrize(
+    ("inside", "outcome", "reason"),
+    [
+        pytest.param('status="run" result="completed">', "passed", "", id="googletest"),
+        pytest.param('status="notrun" result="suppressed">', "skipped", 'status="notrun"', id="disabled"),
+        pytest.param('status="run" result="skipped"><skipped message="m"/>', "skipped", "m", id="skipped"),
+        pytest.param('status="disabled">', "skipped", 'status="disabled"', id="CTest"),
+        pytest.param('status="notrun"><skipped message="Not Run"/>', "skipped", "Not Run", id="not run"),
+        pytest.param('status="fail"><failure message="m"/>', "failed", "m", id="CTest fails"),
+        pytest.param('result="failed">', "failed", 'result="failed"', id="failed"),
+        pytest.param('status="PASSED">', "passed", "", id="capitals"),
+        pytest.param('status="inconclusive">', "error", 'status="inconclusive" is not known', id="state"),
+        pytest.param(">x<Failure/>", "error", "it has an element that is not known: <Failure>", id="Failure"),
+        pytest.param(
+            "><f:failure/>", "error", "it has an element that is not known: <f:failure>", id="namespace"
+        ),
+        pytest.param("><warning/>", "error", "it has an element that is not known: <warning>", id="PHPUnit"),
+        pytest.param("><system-out/><system-err/><properties/>", "passed", "", id="notes"),
+        pytest.param('><rerunFailure message="again"/>', "failed", "again", id="Surefire"),
+        pytest.param('><system-out><failure message="m"/></system-out>', "failed", "m", id="deep"),
+    ],
+)
+def test_states_and_elements_that_are_not_known_are_not_passed(
+    tmp_path: Path, inside: str, outcome: str, reason: str
+) -> None:
+    attributes, _, children = inside.partition(">")
+    case = case_of(tmp_path, f'name="t" {attributes}', children)
+    assert (case.outcome, case.reason) == (outcome, reason)
+
+
+def test_what_failed_before_it_passed_is_flaky(tmp_path: Path) -> None:
+    case = case_of(
+        tmp_path, 'name="t"', '<flakyFailure message="m"><stackTrace>s</stackTrace></flakyFailure>'
+    )
+    assert (case.outcome, case.reason, case.flaky) == ("passed", "m", True)
+
+
+def test_what_a_suite_announces_and_does_not_list_is_an_objection(tmp_path: Path) -> None:
+    inner = (
+        '<testsuite name="a" tests="3" failures="1" errors="1"><testcase name="t"/></testsuite>'
+        '<testsuite name="b" skipped="1" disabled="1"><testcase name="u"><skipped/></testcase></testsuite>'
+    )
+    mine = [
+        "a announces 3 tests and lists 1",
+        "a announces 2 failed tests and lists none",
+        "b announces 2 skipped tests and lists 1",
+    ]
+    for outer, more in (("", []), ('tests="4"', ["the suite announces 4 tests and lists 2"])):
+        text = f"<testsuites><testsuite {outer}>{inner}</testsuite></testsuites>"
+        assert list(junit.read(write(tmp_path / "j.xml", text)).objections) == mine + more
+
+
+def test_a_suite_that_lists_what_it_announces_meets_no_objection(tmp_path: Path) -> None:
+    for outer in ('tests="5" failures="1" errors="1" skipped="1"', ""):
+        text = GOOD.replace('name="pytest tests"', outer)
+        assert junit.read(write(tmp_path / "j.xml", text)).objections == ()
 
 
 def test_a_clock_that_jumped_leaves_no_time(tmp_path: Path) -> None:
@@ -109,7 +161,7 @@ def test_merged_files_hold_all_cases(tmp_path: Path) -> None:
     junit.merge([one.read_bytes(), two.read_bytes()], tmp_path / "all.xml")
     merged = junit.read(tmp_path / "all.xml")
     assert merged.cases == junit.read(one).cases + junit.read(two).cases
-    assert merged.announced == 6
+    assert len(merged.cases) == 6
     with pytest.raises(TestsFailedError):
         junit.merge([one.read_bytes(), b"<testsuite>"], tmp_path / "broken.xml")
     assert not (tmp_path / "broken.xml").exists()
