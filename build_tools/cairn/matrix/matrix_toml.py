@@ -221,7 +221,7 @@ def _mistakes(matrix: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
     """Yield the mistakes in a matrix, each with a tip."""
     yield from _unknown_families(matrix.families)
     for family, platforms in matrix.families.items():
-        yield from _unknown(platforms, matrix.platforms, f"the platform of {family}", "[platforms] has")
+        yield from _unknown(platforms, matrix.platforms, f"families.{family}", "[platforms] has")
         for platform, here in platforms.items():
             # Only Linux's kernel tells which GPUs a machine has, whatever the programs and wheels on it say.
             if here.test and platform.startswith("win") and gpu.parse_targets(family) != (gpu.CPU,):
@@ -229,9 +229,10 @@ def _mistakes(matrix: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
                     f"families.{family}.{platform} has a test runner, and GPUs are checked on Linux alone",
                     "leave `test` out: its wheels are built, and go to `untested`",
                 )
-            yield from _unknown(here.except_lines, stack.line_names(), f"a line of {family}", "the stack has")
+            where = f"families.{family}.{platform}.except_lines"
+            yield from _unknown(here.except_lines, stack.line_names(), where, "the stack has")
     if stack.platforms:
-        yield from _unknown(matrix.platforms, stack.platforms, "the platform", "the stack has")
+        yield from _unknown(matrix.platforms, stack.platforms, "platforms", "the stack has")
     for platform, runner in matrix.platforms.items():
         if not any(runner.build):
             yield f"platforms.{platform}.build names no runner", 'name one: build = ["ubuntu-24.04"]'
@@ -242,21 +243,23 @@ def _mistakes(matrix: MatrixToml, stack: Stack) -> Iterator[tuple[str, str]]:
 def _mistakes_of_trigger(
     name: str, trigger: Trigger, matrix: MatrixToml, stack: Stack
 ) -> Iterator[tuple[str, str]]:
-    yield from _unknown(trigger.families, matrix.families, f"the family of {name}", "[families] has")
-    yield from _unknown(trigger.lines, stack.line_names(), f"the line of {name}", "the stack has")
+    yield from _unknown(trigger.families, matrix.families, f"triggers.{name}.families", "[families] has")
+    yield from _unknown(trigger.lines, stack.line_names(), f"triggers.{name}.lines", "the stack has")
     for python in trigger.pythons:
         if not requirements.PYTHON.fullmatch(python):
-            yield f"the Python of {name} cannot be {python!r}", 'write its version: "3.12"'
+            what = f"triggers.{name}.pythons names {python!r}, which is no version"
+            yield what, 'write it like "3.12"'
     if stack.pythons:
-        yield from _unknown(trigger.pythons, stack.pythons, f"the Python of {name}", "the stack has")
+        yield from _unknown(trigger.pythons, stack.pythons, f"triggers.{name}.pythons", "the stack has")
 
 
 def _unknown(
-    named: Iterable[str], known: Iterable[str], what: str, they_are: str
+    names: Iterable[str], known: Iterable[str], where: str, they_are: str
 ) -> Iterator[tuple[str, str]]:
-    for name in named:
+    for name in names:
         if name not in known:
-            yield f"{what} cannot be {name!r}", wording.did_you_mean(name, list(known), what=they_are)
+            what = f"{where} names {name!r}, which is unknown"
+            yield what, wording.did_you_mean(name, list(known), what=they_are)
 
 
 def _unknown_families(names: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -283,13 +283,17 @@ def test_an_empty_matrix_says_why(
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ('["gfx1151", ', '["gfx1152", ', "the family of nightly cannot be 'gfx1152'"),
+        ('["gfx1151", ', '["gfx1152", ', "triggers.nightly.families names 'gfx1152', which is unknown"),
         ("[families.gfx1151.", "[families.gfx1159.", "unknown GPU target 'gfx1159'"),
-        ("families.gfx1151.linux_x86_64", "families.gfx1151.linux", "platform of gfx1151 cannot be 'linux'"),
-        ('"release/2.9"]', '"release/9.9"]', "the line of nightly cannot be 'release/9.9'"),
-        ('"3.13", ', '"3.15", ', "the Python of nightly cannot be '3.15'"),
-        ('"3.13", ', '"py313", ', "the Python of nightly cannot be 'py313'"),
-        ("win_amd64", "win_arm64", "the platform cannot be 'win_arm64'"),
+        (
+            "families.gfx1151.linux_x86_64",
+            "families.gfx1151.linux",
+            "families.gfx1151 names 'linux', which is",
+        ),
+        ('"release/2.9"]', '"release/9.9"]', "triggers.nightly.lines names 'release/9.9', which is unknown"),
+        ('"3.13", ', '"3.15", ', "triggers.nightly.pythons names '3.15', which is unknown"),
+        ('"3.13", ', '"py313", ', "triggers.nightly.pythons names 'py313', which is no version"),
+        ("win_amd64", "win_arm64", "platforms names 'win_arm64', which is unknown"),
         ('build = ["big-linux"]', "build = []", "platforms.linux_x86_64.build names no runner"),
         ("[triggers.nightly]", "[triggers.nightli]", "nightli"),
         ("bypass_tests = true", "bypass_test = true", "unknown field `bypass_test`"),
@@ -297,7 +301,7 @@ def test_an_empty_matrix_says_why(
         (
             "bypass_tests = true",
             'except_lines = ["release/9.9"]',
-            "a line of gfx110X-all cannot be 'release/9.9'",
+            "families.gfx110X-all.win_amd64.except_lines names 'release/9.9'",
         ),
         ('until = "2999-12-31"', 'until = "soon"', "'soon' is not a date"),
         ('issue = "TheRock#1927"', 'issue = " "', "names no issue"),
