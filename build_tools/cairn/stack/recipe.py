@@ -39,8 +39,9 @@ SKIPS = "skip-tests"
 READ = ("hooks.py", "matrix.toml", "suite.toml", "mirror.lock.toml", SKIPS)
 """What commands read beside a stack.toml, without it naming them."""
 
-OF_STACK = re.compile(r"\{stack_dir\}(?P<path>[^\s\"':;,]*)")
-"""A file or folder below the stack's, in a template."""
+_STACK_DIR = "{stack_dir}"
+_AFTER_PATH = re.compile(r"[\s\"':;,]|$")
+"""What may follow a path in a template, and may also be in its name."""
 
 
 class Recipe(datafile.Value, tag_field="schema", tag="cairn.recipe/1"):
@@ -195,6 +196,17 @@ def _files(stack: Stack) -> set[Path]:
     return paths
 
 
+def paths_in(template: str, root: Path) -> Iterator[str]:
+    """Yield the files and folders that a template names after `{stack_dir}`, relative to the stack's folder.
+
+    Only the folder tells where a name ends, such as that of `{stack_dir}/a b -O2`: each beginning that exists
+    is yielded, or the shortest where none does.
+    """
+    for text in template.split(_STACK_DIR)[1:]:
+        names = [text[: end.start()].strip("/") for end in _AFTER_PATH.finditer(text)]
+        yield from [name for name in names if os.path.exists(root / name)] or names[:1]  # noqa: PTH110 - too long
+
+
 def _places(stack: Stack, root: Path) -> Iterator[Path]:
     """Yield the files and folders that a stack names, and those that commands read beside it."""
     yield root / stack.file
@@ -209,8 +221,8 @@ def _places(stack: Stack, root: Path) -> Iterator[Path]:
             if path.name not in shipped.TRIALS and not _is_left_out(Path(path.name)):
                 yield path
     for text in _texts(msgspec.to_builtins(stack)):
-        for match in OF_STACK.finditer(text):
-            path = root / match["path"].strip("/")
+        for name in paths_in(text, root):
+            path = root / name
             # A program or a CMake file reads what lies beside it.
             yield path if path.is_dir() or path.parent == root else path.parent
 

@@ -40,13 +40,14 @@ distribution = "a"
 checkout_dir = "checkout"
 hashtag = "main"
 origin = { tree = "repos/a" }
-config_settings."cmake" = "{stack_dir}/cmake/one.cmake;{stack_dir}/top.cmake"
+config_settings."cmake" = "{stack_dir}/cmake/one.cmake;{stack_dir}/top.cmake;{stack_dir}/a part/b, c.cmake"
 lines = { old = { origin = { tree = "repos/b" } } }
 """
 NAMED = (
     *("stack.toml", "hooks.py", "matrix.toml", "suite.toml", "mirror.lock.toml", "allow.toml"),
     *("skip-tests/all.toml", "smoke/test_a.py", "smoke/data/known.bin", "top.cmake"),
     *("sdk/make.py", "sdk/packages.toml", "sdk/include/deep/a.h", "cmake/one.cmake", "cmake/beside.cmake"),
+    "a part/b, c.cmake",
     *("repos/a/history.toml", "repos/a/tree/a.py", "repos/b/history.toml", "repos/b/tree/b.py"),
 )
 OTHERS = (

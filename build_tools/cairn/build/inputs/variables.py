@@ -123,8 +123,8 @@ def stack_files(stack: Stack, project: Project, *, for_cpu: bool) -> dict[str, s
     root = Path(stack.folder)
     texts = [*template_of(stack, project, for_cpu=for_cpu).values(), *project.config_settings.values()]
     digests: dict[str, str] = {}
-    for name in sorted({match["path"] for text in texts for match in recipe.OF_STACK.finditer(text)}):
-        place = root / name.strip("/")
+    for name in sorted({name for text in texts for name in recipe.paths_in(text, root)}):
+        place = root / name
         if not place.exists():
             raise UsageError(
                 f"{project.name} names {place}, which does not exist", tip="correct the stack.toml"

@@ -74,15 +74,25 @@ def _stack_at(folder: Path, *, always: dict[str, str], rocm: dict[str, str] | No
 
 def test_files_beside_the_stack_are_found_where_templates_name_them(tmp_path: Path) -> None:
     (tmp_path / "py" / "__pycache__").mkdir(parents=True)
-    for name in ("o.txt", "py/a.py", "py/__pycache__/a.pyc", "flags.txt", "gpu.txt", "not_named.txt"):
+    (tmp_path / "a b").mkdir()
+    for name in (
+        "a b/c;d.txt",
+        "o.txt",
+        "py/a.py",
+        "py/__pycache__/a.pyc",
+        "flags.txt",
+        "gpu.txt",
+        "not_named.txt",
+    ):
         (tmp_path / name).write_text(name)
     stack = _stack_at(
         tmp_path,
-        always={"PYTHONPATH": "{stack_dir}/py:/elsewhere", "FLAGS": '-g "@{stack_dir}/flags.txt" -O'},
+        always={"PYTHONPATH": "{stack_dir}/py:/elsewhere", "FLAGS": '-g "@{stack_dir}/flags.txt" -O'}
+        | {"SPACED": "{stack_dir}/a b/c;d.txt -O", "LONG": "{stack_dir}/py " + "x" * 5000},
         rocm={"GPU": "{stack_dir}/gpu.txt"},
     )
     found = variables.stack_files(stack, stack.projects[0], for_cpu=True)
-    assert found.keys() == {"o.txt", "py/a.py", "flags.txt"}
+    assert found.keys() == {"o.txt", "py/a.py", "flags.txt", "a b/c;d.txt"}
     assert variables.stack_files(stack, stack.projects[0], for_cpu=False).keys() == found.keys() | {"gpu.txt"}
     (tmp_path / "py" / "a.py").write_text("changed")
     changed = variables.stack_files(stack, stack.projects[0], for_cpu=True)
