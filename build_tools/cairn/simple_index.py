@@ -12,7 +12,6 @@ import hashlib
 import html
 import io
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +36,6 @@ _SHA256 = re.compile(r"sha256=([0-9a-f]{64})", re.IGNORECASE)
 _PAGE = 1 << 24  # bytes of a page or of a METADATA; a larger one is refused
 _SECONDS = 60.0
 _SHOWN = 3  # versions that are named
-_LARGEST = 16 << 30  # bytes of a file; the largest wheel of ROCm's libraries has about 2 GiB
-_KEPT_FREE = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,21 +153,18 @@ class _Hashed:
 def download(file: IndexFile, path: Path, *, say: Progress = silent) -> str:
     """Write a file of an index to a path, and return its sha256; it is not compared with any.
 
-    A server that never ends must not fill the disk.
-
     Raises:
-        NetworkError: it is not there, or larger than any package of ROCm or than the disk has room for.
+        NetworkError: it is not there, or has more bytes than `web.most_of` allows.
     """
-    most = min(_LARGEST, shutil.disk_usage(path.parent).free - _KEPT_FREE)
+    most = web.most_of(path.parent)
     with path.open("wb") as raw:
         out = _Hashed(raw, say)
-        if most > 0 and not web.read(file.url, out=out, most=most + 1, timeout=_SECONDS, tip=TIP):
+        if not web.read(file.url, out=out, most=most + 1, timeout=_SECONDS, tip=TIP):
             raise NetworkError(f"there is no {web.shown(file.url)}, to which its index leads", tip=TIP)
-    if most <= 0 or path.stat().st_size > most:
+    if path.stat().st_size > most:
         path.unlink()
         raise NetworkError(
-            f"{web.shown(file.url)} is larger than {max(most, 0) >> 20} MiB: no package of ROCm has more "
-            f"than {_LARGEST >> 30} GiB, and {_KEPT_FREE >> 30} GiB of disk stays free",
+            web.too_large(file.url, most),
             tip="free disk space, or ask whoever runs the index what it sends",
         )
     return out.sha256.hexdigest()

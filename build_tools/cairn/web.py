@@ -13,12 +13,14 @@ import http.client
 import io
 import math
 import re
+import shutil
 import socket
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 from urllib.parse import quote, unquote, urlsplit
 from urllib.request import Request
@@ -41,6 +43,8 @@ _NO_PARTS = frozenset(
         HTTPStatus.NOT_IMPLEMENTED,
     )
 )
+_LARGEST = 16 << 30  # bytes of a download; the largest wheel of ROCm's libraries has about 2 GiB
+_KEPT_FREE = 1 << 30
 _SAFE = "%/:=&?~#+!$,;'@()*[]"  # what stays in an address as it is; all else that is not ASCII is quoted
 
 
@@ -200,6 +204,19 @@ def read(
             return _place(url, answer)
     except MissingFileError:
         return ""
+
+
+def most_of(folder: Path) -> int:
+    """Return how many bytes a download into a folder may have: a server that never ends fills no disk."""
+    return max(0, min(_LARGEST, shutil.disk_usage(folder).free - _KEPT_FREE))
+
+
+def too_large(url: str, most: int) -> str:
+    """Say that a download has more bytes than `most_of` allows."""
+    return (
+        f"{shown(url)} is larger than {most >> 20} MiB: no file of a build or of ROCm has more than "
+        f"{_LARGEST >> 30} GiB, and {_KEPT_FREE >> 30} GiB of disk stays free"
+    )
 
 
 def read_part(url: str, start: int | None, size: int, *, tag: str = "", timeout: float, tip: str) -> Part:

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cairn import interpreters, simple_index
+from cairn import interpreters, web
 from cairn import stack as stacks
 from cairn.build import job as jobs
 from cairn.build import rocm_sdk
@@ -547,7 +547,7 @@ class _Endless(BaseHTTPRequestHandler):
 
 
 def test_a_file_that_never_ends_fills_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simple_index, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(web, "_LARGEST", 1 << 20)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Endless)
     with server, ThreadPoolExecutor(1) as pool:
         pool.submit(server.serve_forever)

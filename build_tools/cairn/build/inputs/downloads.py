@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import datafile, files
+from cairn import datafile, files, web
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest
 from cairn.errors import NetworkError, SourceError, UsageError
@@ -166,7 +166,7 @@ def _save(pinned: PinnedFile, target: Path) -> None:
 
     Raises:
         NetworkError: there is no answer, or not all of it.
-        SourceError: there is no such file.
+        SourceError: there is no such file, or it has more bytes than `web.most_of` allows.
     """
     import requests  # noqa: PLC0415
     import urllib3  # noqa: PLC0415 - what this module says of downloads is asked for in every run
@@ -186,7 +186,11 @@ def _save(pinned: PinnedFile, target: Path) -> None:
             if answer.status_code in _MISSING:
                 raise SourceError(f"{what}: {pinned.url} answers {answer.status_code} {answer.reason}")
             answer.raise_for_status()
+            count, most = 0, web.most_of(target.parent)
             for block in answer.raw.stream(_BLOCK, decode_content=False):
+                if (count := count + len(block)) > most:
+                    tip = "free disk space, or look at what the server sends"
+                    raise SourceError(f"{what}: {web.too_large(pinned.url, most)}", tip=tip)
                 out.write(block)
     except FileNotFoundError as error:
         raise SourceError(f"{what}: {error.filename} does not exist") from error

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import web
 from cairn.build.inputs import downloads, variables
 from cairn.build.model import BuildRequest
 from cairn.errors import NetworkError, SourceError
@@ -214,3 +216,33 @@ def test_what_a_server_compresses_on_the_way_is_what_the_pin_says(
         folder = ready(dataclasses.replace(pinned, url=url, sha256=sha256))
         server.shutdown()
     assert (folder / "include" / "kernels.h").read_text() == "2"
+
+
+def test_a_file_that_never_ends_fills_no_disk(
+    pinned: downloads.PinnedFile, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "_LARGEST", 1 << 20)
+    requests = []
+
+    class Endless(http.server.BaseHTTPRequestHandler):
+        """Answers with bytes that never end, and no length."""
+
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(ConnectionError):
+                for _ in range(1 << 12):  # 256 MiB, where nobody ends it
+                    self.wfile.write(bytes(1 << 16))
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/kernels-2.tar.gz"
+        with pytest.raises(SourceError, match="is larger than 1 MiB"):
+            ready(dataclasses.replace(pinned, url=url, sha256="0" * 64))
+        server.shutdown()
+    assert requests == ["/kernels-2.tar.gz"]
+    assert not [path for path in own_cache.rglob("*") if path.is_file() and path.stat().st_size]
