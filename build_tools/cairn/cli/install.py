@@ -96,7 +96,9 @@ def _install(request: Install) -> Iterator[Answer | Piece]:
     yield from _of_root(trusted)
     python = destination.interpreter.path
     with console.current().stage(f"install into {python.parent.parent}") as stage:
-        install.run(prepared, request.installer, python, on_line=stage.update)
+        compared = install.run(prepared, request.installer, python, on_line=stage.update)
+    if unread := [name for name, count in compared.items() if count is None]:
+        yield Warn(f"compared by version alone: {', '.join(unread)}; the index does not offer parts of files")
     with console.current().stage("try what was installed") as stage:
         proof = installed.prove(prepared.choice.picks[0], python, on_line=stage.update)
     # A GPU that was named may be in a different machine, as where an image is made.
@@ -105,8 +107,10 @@ def _install(request: Install) -> Iterator[Answer | Piece]:
         if proof.works or request.gpu not in ("auto", "cpu")
         else PrerequisiteError(proof.text, tip=proof.tip)
     )
+    if count := sum(filter(None, compared.values())):
+        yield Note(f"compared with their wheels: {count:,} files")
     text: list[Piece] = [proof.text] if proof.works else [] if error else [Warn(f"{proof.text}: {proof.tip}")]
-    yield Answer(plain | {"proof": proof}, text, error=error)
+    yield Answer(plain | {"compared": compared, "proof": proof}, text, error=error)
 
 
 def _destination(request: Install) -> Destination:

@@ -35,7 +35,7 @@ from cairn import (
     web,
 )
 from cairn.concurrency import side_by_side
-from cairn.errors import PrerequisiteError, StoreError, UsageError
+from cairn.errors import PrerequisiteError, ProcessError, StoreError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.pipeline import installed, upstream_index
@@ -306,8 +306,8 @@ def pages(prepared: Installation, pick: Pick) -> Iterator[str]:
 
 def run(
     prepared: Installation, installer: Installer | None, python: Path, *, on_line: Progress | None
-) -> None:
-    """Install the chosen set, ignoring indexes from the user's configuration.
+) -> dict[str, int | None]:
+    """Install the chosen set, ignoring indexes from the user's configuration, and compare what is there.
 
     Where the store has a root, nothing but the files of the set as it was signed is installed.
 
@@ -317,9 +317,13 @@ def run(
         python: the interpreter to install for.
         on_line: receives each line of its output.
 
+    Returns:
+        Distribution to the number of files that were compared; None where only its version was.
+
     Raises:
         UsageError: several sets were chosen, each for an environment of its own.
-        PrerequisiteError: the installer is not here.
+        PrerequisiteError: the installer is not here, the Python is a system's, or the environment has
+            something else afterwards.
         ProcessError: it refused.
     """
     pick, *others = prepared.choice.picks
@@ -333,9 +337,15 @@ def run(
     with pages(prepared, pick) as index_url, isolation.own_home(index_url) as home:
         command = [*start, *targets_file.install_arguments(index_url, _exact(pick.offer))]
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
-        completed = process.run(command, env=env, on_line=on_line, hidden=isolation.credential_files())
-    installed.require_extras(completed.output)
-    installed.require_versions(pick.offer, python)
+        try:
+            completed = process.run(command, env=env, on_line=on_line, hidden=isolation.credential_files())
+        except ProcessError as error:
+            if "externally managed" in error.output.replace("-", " "):
+                why = f"{python} is the system's, which alone installs packages there (PEP 668)"
+                raise PrerequisiteError(why, tip=MAKE_ONE) from error
+            raise
+        installed.require_extras(completed.output)
+        return installed.require_announced(pick.offer, index_url, python)
 
 
 def _exact(offer: Offer) -> tuple[str, ...]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
+import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from cairn import isolation, process, requirements
-from cairn.errors import CairnError, PrerequisiteError, ProcessError
-from cairn.output import Progress
+from cairn import isolation, process, requirements, simple_index, venv
+from cairn.errors import CairnError, NetworkError, PrerequisiteError, ProcessError
+from cairn.output import Progress, wording
+from cairn.release.index.generation import version_of
 from cairn.release.pages.targets_file import Offer, Pick
+from cairn.release.publish.compatibility import Platform
+from cairn.web import WholeFileError
+from cairn.wheels import published
+from cairn.wheels.metadata import record, wheel_info
+from cairn.wheels.metadata.record import RecordRow
 
 _LOOK = "`cairn doctor --for install` says what keeps programs from it"
 _PROOF_TIMEOUT = 600.0  # seconds: the first call to a driver compiles, and torch may lie on a slow disk
@@ -47,14 +57,25 @@ if "torch" in distributions:
     answer |= {"torch": str(torch.__version__), "devices": list(names.values())}
 print(token + json.dumps(answer))
 """
-_VERSIONS = """\
-import importlib.metadata, json, sys
-present = dict.fromkeys(sys.argv[1:])
-for name in present:
+# What an environment says of distributions: the version, what it was installed from unless that was an index,
+# and each file with its hash (RECORD) and its size on disk, None where it is gone.
+_PRESENT = """\
+import importlib.metadata, json, os, sys
+present = {}
+for name in sys.argv[1:]:
     try:
-        present[name] = importlib.metadata.version(name)
+        distribution = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        pass
+        continue
+    rows = {}
+    for file in distribution.files or ():
+        try:
+            size = os.stat(file.locate()).st_size
+        except OSError:
+            size = None
+        rows[str(file)] = [f"{file.hash.mode}={file.hash.value}" if file.hash else None, size]
+    origin = json.loads(distribution.read_text("direct_url.json") or "{}").get("url")
+    present[name] = {"version": distribution.version, "origin": origin, "rows": rows}
 print(json.dumps(present))
 """
 _FRESH = "install into a new environment, or uninstall these packages there and repeat the command"
@@ -88,34 +109,94 @@ def require_extras(output: str) -> None:
             raise PrerequisiteError(f"not all of it was installed: {line.strip()}", tip=_FRESH)
 
 
-def require_versions(offer: Offer, python: Path) -> None:
-    """Refuse an environment whose versions are not those of the offer.
+def require_announced(offer: Offer, index_url: str, python: Path) -> dict[str, int | None]:
+    """Refuse an environment that has something else than the wheels of the offer.
 
-    `==2.9.0` is met by 2.9.0+cu128 as well (PEP 440, version matching), which installers then leave there.
+    Installers leave what meets a requirement: `==2.9.0` is met by 2.9.0+cu128 as well (PEP 440, version
+    matching), and by other bytes of the same version. So versions are compared, and the files, by their
+    hashes in RECORD and their sizes on disk, with the RECORD of the wheel, which is read where it lies.
+
+    Args:
+        offer: what was announced.
+        index_url: the index that it was installed from.
+        python: the interpreter of the environment.
+
+    Returns:
+        Distribution to the number of its files; None where the index does not offer its wheel in parts, so
+        that nothing but the version was compared.
 
     Raises:
-        PrerequisiteError: it names each package that has a different version, or is missing.
+        PrerequisiteError: it names each package that is different, or is missing.
+        NetworkError: the index does not answer any more.
     """
     names = [canonicalize_name(requirements.requirement(word).name) for word in offer.packages]
-    announced = {name: offer.versions[name] for name in names if name in offer.versions}
+    announced = {str(name): offer.versions[name] for name in names if name in offer.versions}
+    present = _present(python, announced)
+    counts: dict[str, int | None] = {}
+    wrong = []
+    for name, version in announced.items():
+        if name not in present:
+            wrong.append(f"{name} is missing, not {version}")
+        elif present[name]["version"] != version:
+            wrong.append(f"{name} {present[name]['version']}, not {version}")
+        elif (rows := _rows_of_wheel(offer, index_url, name, version)) is None:
+            counts[name] = None
+        else:
+            there = present[name]["rows"]
+            other = [row.path for row in rows if not _is_there(row, there.get(row.path))]
+            counts[name] = len(rows)
+            origin = f", installed from {present[name]['origin']}" if present[name]["origin"] else ""
+            if other or not rows:
+                few = f"{len(other)} of {len(rows)} files are not those of its wheel"
+                wrong.append(f"{name} {version}{origin}: {few} ({wording.some(other, shown=2) or 'none'})")
+    if wrong:
+        uninstall = (venv.uv_program(), "pip", "uninstall", "--python", str(python), *announced)
+        raise PrerequisiteError(
+            f"installed is not what was announced: {'; '.join(wrong)}",
+            tip="install into a new environment, or uninstall these packages and repeat the command: "
+            + shlex.join(uninstall),
+        )
+    return counts
+
+
+def _present(python: Path, names: Iterable[str]) -> dict[str, Any]:
     # What was just installed may run code whenever its interpreter starts (.pth files, sitecustomize).
     with isolation.own_home() as home:
         completed = process.run(
-            [python, "-I", "-c", _VERSIONS, *announced],
+            [python, "-I", "-c", _PRESENT, *names],
             env=isolation.variables(isolation.Isolation.TEST, home),
             hidden=isolation.credential_files(),
         )
     try:
-        present = dict.fromkeys(announced) | json.loads(completed.output.strip().splitlines()[-1])
+        present: dict[str, Any] = json.loads(completed.output.strip().splitlines()[-1])
     except (ValueError, IndexError, TypeError) as error:
         raise PrerequisiteError(f"{python} does not say what is installed", tip=_FRESH) from error
-    wrong = [
-        f"{name} {present[name] or 'is missing'}, not {version}"
-        for name, version in announced.items()
-        if present[name] != version
-    ]
-    if wrong:
-        raise PrerequisiteError(f"installed is not what was announced: {'; '.join(wrong)}", tip=_FRESH)
+    return present
+
+
+def _rows_of_wheel(offer: Offer, index_url: str, name: str, version: str) -> list[RecordRow] | None:
+    """The rows of a wheel's RECORD that are installed as they are; None where it is not offered in parts."""
+    place = Platform(python=offer.python, tag=offer.platform)
+    files = []
+    for file in simple_index.files(index_url, name, may_lack=False):
+        with contextlib.suppress(CairnError, ValueError):  # no file of a distribution
+            if version_of(file.name) == version and place.takes(file.name, file.requires_python):
+                files.append(file)
+    if not files:
+        raise NetworkError(f"{index_url} has no wheel of {name} {version} any more", tip=_FRESH)
+    try:
+        with published.opening(files[0]) as archive:
+            folder = wheel_info.find_dist_info(archive, name)
+            rows = record.parse_record(archive.read(f"{folder}/RECORD").decode())
+    except WholeFileError:
+        return None
+    # Installers write RECORD anew, and move what lies in the data folder (PEP 427).
+    data = f"{folder.removesuffix('.dist-info')}.data/"
+    return [row for row in rows if row.algorithm and not row.path.startswith(data)]
+
+
+def _is_there(row: RecordRow, present: tuple[str, int] | None) -> bool:
+    return present is not None and list(present) == [f"{row.algorithm}={row.digest}", row.size]
 
 
 def prove(pick: Pick, python: Path, *, on_line: Progress | None) -> Proof:

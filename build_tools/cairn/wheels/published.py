@@ -230,7 +230,7 @@ def whole_file(wheel: Path | str | IndexFile) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def opening(file: IndexFile) -> Iterator[Archive]:
-    """Open a wheel on a server, with its metadata read ahead.
+    """Open a wheel of an index, with its metadata read ahead where it is on a server.
 
     Raises:
         WholeFileError: the server does not offer parts of it.
@@ -238,8 +238,11 @@ def opening(file: IndexFile) -> Iterator[Archive]:
         WheelError: it is not a wheel.
     """
     parsed = wheel_info.parse_file_name(file.name, variants_too=True)
-    raw = RemoteFile(file.url, file.name)
-    with Archive.open(raw, limits=Limits(links=True)) as archive:
+    raw = None if file.url.startswith("file:") else RemoteFile(file.url, file.name)
+    with Archive.open(raw or _local(file.url), limits=Limits(links=True)) as archive:
+        if raw is None:
+            yield archive
+            return
         folder = wheel_info.find_dist_info(archive, parsed.distribution)
         at_once = {f"{folder}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")}
         raw.read_ahead([(each.offset, each.end) for each in archive.members if each.name in at_once])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cairn import venv
 from cairn.release.history import yank
 from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
+from helpers import packing
 from helpers.hardware import TORCH
 from helpers.pages import PLATFORM, PYTHON
 from helpers.program import Cairn
@@ -25,17 +27,44 @@ TORCH_V, VISION_V, AUDIO_V = f"2.9.0{LOCAL}", f"0.24.0{LOCAL}", f"2.9.0{LOCAL}"
 ANNOUNCED = {"torch": TORCH_V, "torchvision": VISION_V, "torchaudio": AUDIO_V}
 ALL = bool(os.environ.get("CAIRN_TEST_ALL"))  # else each row with one of the two installers
 INSTALLERS = ("pip", "uv")
-EXTRA = "device-gfx1100"
 
 
-def trio(folder: Path, torch: str, vision: str, audio: str, *, extras: Sequence[str] = ()) -> list[Path]:
-    """Wheels of torch and its siblings, whose torch is the stand-in that multiplies matrices."""
-    content = TORCH.replace("{version}", torch)
+def _row(torch: str, vision: str = "0.24.0", audio: str = "2.9.0") -> dict[str, str]:
+    return {"torch": torch, "torchvision": vision, "torchaudio": audio}
+
+
+def wheels_of(folder: Path, versions: Mapping[str, str], content: str | None = None) -> list[Path]:
+    """Wheels of torch and its siblings; the bytes are those of the index for its versions and `content`."""
+    pin = [f"torch=={versions.get('torch')}"]
     return [
-        make_wheel(folder, "torch", torch, content=content, extras=extras),
-        make_wheel(folder, "torchvision", vision, requires=[f"torch=={torch}"]),
-        make_wheel(folder, "torchaudio", audio, requires=[f"torch=={torch}"]),
+        make_wheel(
+            folder,
+            name,
+            version,
+            content=content or (TORCH.replace("{version}", version) if name == "torch" else None),
+            requires=[] if name == "torch" else pin,
+        )
+        for name, version in versions.items()
     ]
+
+
+def put_editable(folder: Path, python: Path, version: str) -> None:
+    """Install torch from a source tree, as who develops it does (PEP 660)."""
+    folder.mkdir()
+    (folder / "torch.py").write_text(TORCH.replace("{version}", version))
+    (folder / "backend.py").write_text(BACKEND.replace("{version}", version).replace("{folder}", str(folder)))
+    (folder / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    put(python, "--editable", folder)
+
+
+BACKEND = packing.backend("""
+def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
+    metadata = "Metadata-Version: 2.2\\nName: torch\\nVersion: {version}\\n"
+    members = {"torch_source.pth": "{folder}", "torch-{version}.dist-info/METADATA": metadata}
+    return write_wheel(wheel_directory, "torch", "{version}", members).name
+""")
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +73,10 @@ def index_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("released")
     store = LocalStore(folder / "store")
     for name, versions in (
-        ("set", ANNOUNCED.values()),
-        ("yanked", (f"2.9.1{LOCAL}", f"0.24.1{LOCAL}", f"2.9.1{LOCAL}")),
+        ("set", ANNOUNCED),
+        ("yanked", _row(f"2.9.1{LOCAL}", f"0.24.1{LOCAL}", f"2.9.1{LOCAL}")),
     ):
-        wheels = trio(folder / name, *versions)
+        wheels = wheels_of(folder / name, versions)
         made = make_set(wheels, family="gfx110X-all", targets=("gfx1100",), python=PYTHON, platform=PLATFORM)
         sealed = stage_set(store, "staging", made, wheels)
         move(store, sealed, target="release/gfx110X-all", untested="bypassed by ann: no hardware")
@@ -66,19 +95,19 @@ class Row:
         present: the versions afterwards.
         code: of the installation.
         message: a part of what it prints.
+        content: of the modules that are there; None for those of the index.
+        editable: torch is an editable installation.
     """
 
     before: Mapping[str, str]
     present: Mapping[str, str]
     code: int
     message: str
+    content: str | None = None
+    editable: bool = False
 
 
 WORKS = f"it works: torch {TORCH_V} has multiplied matrices on RX 7900 XTX (gfx1100)"
-
-
-def _row(torch: str, vision: str = "0.24.0", audio: str = "2.9.0") -> dict[str, str]:
-    return {"torch": torch, "torchvision": vision, "torchaudio": audio}
 
 
 ROWS = {
@@ -88,6 +117,19 @@ ROWS = {
     "older": Row(before=_row(f"2.8.0{LOCAL}"), present=ANNOUNCED, code=0, message=WORKS),
     "newer": Row(before=_row(f"2.10.0{LOCAL}"), present=ANNOUNCED, code=0, message=WORKS),
     "yanked": Row(before=_row(f"2.9.1{LOCAL}"), present=ANNOUNCED, code=0, message=WORKS),
+    "the same": Row(
+        before=ANNOUNCED, present=ANNOUNCED, code=0, message="compared with their wheels: 12 files"
+    ),
+    "other bytes": Row(
+        before=ANNOUNCED,
+        content="VERSION = 'mine'\n",
+        present=ANNOUNCED,
+        code=3,
+        message=f"torch {TORCH_V}",
+    ),
+    "editable": Row(
+        before=_row(TORCH_V), editable=True, present=ANNOUNCED, code=3, message="src: 3 of 4 files are not"
+    ),
     "one missing": Row(
         before={"torch": TORCH_V, "torchaudio": AUDIO_V}, present=ANNOUNCED, code=0, message=WORKS
     ),
@@ -119,13 +161,46 @@ def test_it_is_there_as_announced_or_it_fails(
     cairn: Cairn, index_url: str, tmp_path: Path, row: Row, installer: str
 ) -> None:
     environment = venv.create(tmp_path / "environment")
-    before = [
-        make_wheel(tmp_path, name, version, content=TORCH.replace("{version}", version))
-        for name, version in row.before.items()
-    ]
-    if before:
-        put(environment.python, *before)
+    if row.before:
+        put(environment.python, *wheels_of(tmp_path, row.before, row.content))
+    if row.editable:
+        put_editable(tmp_path / "src", environment.python, TORCH_V)
     words = ("--gpu", "RX 7900 XTX", "--installer", installer, "--python", environment.python)
     out, err = cairn("install", "--index-url", index_url, *words, code=row.code)
     assert row.message in out + err
     assert versions(environment.python) == row.present
+
+
+def test_a_file_that_was_edited_in_place_is_named(cairn: Cairn, index_url: str, tmp_path: Path) -> None:
+    environment = venv.create(tmp_path / "environment")
+    words = ("install", "--index-url", index_url, "--gpu", "RX 7900 XTX", "--python", environment.python)
+    assert cairn.json(*words)["compared"] == dict.fromkeys(ANNOUNCED, 4)
+    module = environment.site_packages / "torchvision" / "__init__.py"
+    module.write_text(module.read_text() + "# mine\n")
+    _, err = cairn(*words, code=3)
+    assert f"torchvision {VISION_V}: 1 of 4 files are not those of its wheel (torchvision/__init__.py)" in err
+    line = err.partition("repeat the command: ")[2].strip()
+    subprocess.run(shlex.split(line), check=True, capture_output=True)
+    assert WORKS in cairn(*words).out
+
+
+@pytest.mark.parametrize("installer", INSTALLERS)
+def test_the_python_of_a_system_stays_as_it_is(cairn: Cairn, index_url: str, installer: str) -> None:
+    """PEP 668."""
+    python = Path("/usr/bin/python3")
+    ask = "import sysconfig; print(sysconfig.get_path('stdlib'))"
+    where = subprocess.run([python, "-c", ask], check=False, capture_output=True, text=True).stdout.strip()
+    if not Path(where, "EXTERNALLY-MANAGED").is_file():
+        pytest.skip("no Python here is looked after by its system")
+    words = ("--gpu", "RX 7900 XTX", "--installer", installer, "--python", python)
+    _, err = cairn("install", "--index-url", index_url, *words, code=3)
+    assert "is the system's, which alone installs packages there (PEP 668)" in err
+    assert "what to do: make one: python3 -m venv" in err
+
+
+def test_offline_nothing_is_said_to_work(cairn: Cairn, tmp_path: Path) -> None:
+    environment = venv.create(tmp_path / "environment")
+    put(environment.python, *wheels_of(tmp_path, ANNOUNCED))
+    words = ("install", "--gpu", "RX 7900 XTX", "--python", environment.python)
+    out, err = cairn(*words, "--index-url", "http://127.0.0.1:9/release/simple/", code=5)
+    assert (out, "cannot read http://127.0.0.1:9/" in err) == ("", True)

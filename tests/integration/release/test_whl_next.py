@@ -16,6 +16,7 @@ from cairn.release.publish import sdk_index
 from cairn.release.publish.compatibility import Platform
 from helpers.hardware import RX7900, TORCH, kernel_nodes
 from helpers.program import Cairn
+from helpers.release import make_wheel
 from helpers.whl_next import NEWEST, OLDER_ROCM, OLDER_TORCH, WhlNext
 
 SET = "torch[device-gfx1100]==2.14.0+rocm10.1.0", "torchvision[device-gfx1100]==0.29.0a0+rocm10.1.0"
@@ -162,10 +163,11 @@ def test_a_wheel_whose_metadata_cannot_be_believed_is_passed_over(
 def test_what_was_announced_is_installed(cairn: Cairn, index: WhlNext, tmp_path: Path) -> None:
     environment = venv.create(tmp_path / "environment")
     nodes = kernel_nodes(tmp_path / "nodes", RX7900)
-    out, _ = cairn(
+    out, err = cairn(
         "install", "--index-url", index.url, "--topology-dir", nodes, "--python", environment.python,
         "--installer", "uv",
     )  # fmt: skip
+    assert "compared by version alone: torch, torchvision, torchaudio; the index does not offer parts" in err
     assert "it works: torch 2.14.0+rocm10.1.0 has multiplied matrices on RX 7900 XTX (gfx1100)" in out
     command = [venv.uv_program(), "pip", "freeze", "--python", environment.python]
     frozen = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
@@ -174,6 +176,19 @@ def test_what_was_announced_is_installed(cairn: Cairn, index: WhlNext, tmp_path:
         *("amd-torch-device-gfx1100==2.14.0+rocm10.1.0", "amd-torch-device-gfx110x==2.14.0+rocm10.1.0"),
         *("amd-torchvision-device-gfx1100==0.29.0a0+rocm10.1.0", "rocm-bootstrap==10.1.0"),
     } <= set(frozen)
+
+
+@pytest.mark.parametrize("installer", ["pip", "uv"])
+def test_a_torch_of_the_same_version_without_the_extra_is_not_taken_for_it(
+    cairn: Cairn, index: WhlNext, tmp_path: Path, installer: str
+) -> None:
+    environment = venv.create(tmp_path / "environment")
+    wheel = make_wheel(tmp_path, "torch", "2.14.0+rocm10.1.0", content=TORCH.replace("{version}", "2.14.0"))
+    uv = [venv.uv_program(), "pip", "install", "-q", "--python", environment.python, "--no-deps", wheel]
+    subprocess.run(uv, check=True)
+    words = ("--gpu", "gfx1100", "--python", environment.python, "--installer", installer)
+    _, err = cairn("install", "--index-url", index.url, *words, code=3)
+    assert re.search("not all of it was installed: .*extra", err)
 
 
 def test_a_gpu_that_the_index_lacks(cairn: Cairn, index: WhlNext) -> None:
