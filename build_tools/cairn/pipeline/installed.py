@@ -142,8 +142,8 @@ def require_announced(offer: Offer, index_url: str, python: Path) -> dict[str, i
         elif (rows := _rows_of_wheel(offer, index_url, name, version)) is None:
             counts[name] = None
         else:
-            there = present[name]["rows"]
-            other = [row.path for row in rows if not _is_there(row, there.get(row.path))]
+            files = present[name]["rows"]
+            other = [row.path for row in rows if not _is_there(row, files.get(row.path))]
             counts[name] = len(rows)
             origin = f", installed from {present[name]['origin']}" if present[name]["origin"] else ""
             if other or not rows:
