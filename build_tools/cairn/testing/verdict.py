@@ -15,6 +15,8 @@ from cairn.testing.junit import JUnit
 from cairn.testing.record import Counts, Deselected, Verdict
 
 _SHOWN = 3  # problems, in a reason
+_FEW_FLAKES = 3  # that any run may have
+_TESTS_FOR_A_FLAKE = 100  # so many tests may have one flake among them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     deselected: Sequence[Deselected] = (),
     problems: Sequence[str] = (),
     unfinished: tuple[int, int] = (0, 0),
+    flaky_ceiling: int | None = None,
 ) -> Judgement:
     """Judge a test run.
 
@@ -56,6 +59,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         deselected: the tests that were collected and did not run.
         problems: why the results cannot be believed as they are, a sentence each.
         unfinished: how many modules did not come to their end, and how many there are.
+        flaky_ceiling: most tests that may be flaky, where that is less than 1% of those that ran, or 3.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
     if wrong := usage.wrong_hardware(outcome, targets, hardware, disagreements):
@@ -72,6 +76,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         objections
         or _deselections(deselected)
         or _absences(counts, floor, device_floor)
+        or _flakes(outcome, flaky_ceiling)
         or _runner(outcome, exit_code)
     )
     if problem:
@@ -107,6 +112,15 @@ def _failures(outcome: JUnit) -> str | None:
     first = next(case for case in outcome.cases if case.failed)
     why = f": {first.reason}" if first.reason else ""
     return f"{outcome.failures} of {counts.executed} tests failed; the first is {first.name}{why}"
+
+
+def _flakes(outcome: JUnit, ceiling: int | None) -> str | None:
+    flaky = sum(case.flaky for case in outcome.cases)
+    usual = max(_FEW_FLAKES, outcome.counts.executed // _TESTS_FOR_A_FLAKE)
+    most = usual if ceiling is None else min(usual, ceiling)
+    if flaky <= most:
+        return None
+    return f"{flaky} of {outcome.counts.executed} tests were flaky, more than the ceiling of {most}"
 
 
 def _deselections(deselected: Sequence[Deselected]) -> str | None:

@@ -167,6 +167,7 @@ def judge_shards(
         deselected=_deselected(results),
         problems=problems,
         unfinished=(len(unfinished), len(modules | unfinished)),
+        flaky_ceiling=first.flaky_ceiling,
     )
     is_good = not (summary.failures or problems or unfinished)
     if part and judged.verdict in ("failed", "untested") and is_good:

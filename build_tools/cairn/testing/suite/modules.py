@@ -23,6 +23,7 @@ from cairn.testing.suite.attempt import Ended, Journal, Setup
 from cairn.testing.suite.shards import Piece
 
 _MOST_RETRIED = 200  # failures of one module; beyond that it is not chance
+_MOST_DEATHS = 2  # of one test; beyond that it is not chance either
 _FAILED = 1  # exit codes of pytest: https://docs.pytest.org, "Exit codes"
 _INTERRUPTED = 2
 _NOTHING_COLLECTED = 5
@@ -42,7 +43,8 @@ class ModuleRun:
         finished: the last process came to its end, or ended by what a test or the module is blamed for; the
             time was not over before that.
         stuck: a process could not be ended, so nothing more can be run on its GPU.
-        timed_out: a test ran out of time.
+        slow: the tests that ran out of time.
+        deaths: how often each test, or the module, ended its process otherwise.
         journals: the journal of each process.
         results: the JUnit XML of each process that can be read.
         pytest: name and version of pytest and of the plugins that it loaded.
@@ -55,7 +57,8 @@ class ModuleRun:
     problems: list[str] = field(default_factory=list)
     finished: bool = False
     stuck: bool = False
-    timed_out: bool = False
+    slow: set[str] = field(default_factory=set)
+    deaths: Counter[str] = field(default_factory=Counter)
     journals: list[bytes] = field(default_factory=list)
     results: list[bytes] = field(default_factory=list)
     pytest: tuple[str, ...] = ()
@@ -64,20 +67,22 @@ class ModuleRun:
 def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
     """Run a module, or a part of one, and retry failed tests in a new process, up to `retries` times.
 
-    A test that passes then is `flaky`, and counts as passed. One that ran out of time is not tried again.
+    A test that passes then is `flaky`, and counts as passed. One that ran out of time is not tried again, nor
+    one that has ended its process twice: it has failed.
     """
-    whole, slow = _go_through(setup, piece, only=None)
+    whole = _go_through(setup, piece, only=None)
     collected = frozenset(whole.collected)
     for _ in range(retries):
         again = [
             test
             for test, outcome in whole.outcomes.items()
-            if outcome.failed and test in collected and test not in slow
+            if outcome.failed and test in collected - whole.slow and whole.deaths[test] < _MOST_DEATHS
         ]
         if not again or len(again) > _MOST_RETRIED or whole.stuck or setup.over:
             break
-        second, also_slow = _go_through(setup, piece, only=again)
-        slow |= also_slow
+        second = _go_through(setup, piece, only=again)
+        whole.slow |= second.slow
+        whole.deaths += second.deaths
         for test in again:
             if test in second.outcomes:
                 whole.outcomes[test] = _together(whole.outcomes[test], second.outcomes[test])
@@ -90,7 +95,6 @@ def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
         whole.journals += second.journals
         whole.results += second.results
         whole.stuck = second.stuck
-    whole.timed_out = bool(slow)
     return whole
 
 
@@ -110,9 +114,9 @@ def _together(first: TestOutcome, second: TestOutcome) -> TestOutcome:
     return msgspec.structs.replace(last, seconds=seconds, attempts=attempts)
 
 
-def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> tuple[ModuleRun, set[str]]:
-    """Run the tests, in as many processes as it takes; also return the tests that ran out of time."""
-    result, slow = ModuleRun(), set[str]()
+def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> ModuleRun:
+    """Run the tests, in as many processes as it takes."""
+    result = ModuleRun()
     while True:
         ended = attempt.run(
             setup, piece.module, only=only, finished=result.outcomes, piece=piece.for_worker()
@@ -130,8 +134,8 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
         blamed = _blamed(ended, piece.module)
         if blamed is not None:
             result.outcomes[blamed.test] = blamed
-            if ended.killed:
-                slow.add(blamed.test)
+            result.slow.update([blamed.test] if ended.killed else [])
+            result.deaths.update([] if ended.killed else [blamed.test])
         # Of all that the first process was to run: a later one may no longer collect some of it.
         left = [
             test for test in dict.fromkeys((*result.collected, *journal.left)) if test not in result.outcomes
@@ -147,7 +151,7 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
         elif not result.finished:
             problems.append(f"the time was over {_where(journal)}")
         result.problems = [f"{piece.module}: {problem}" for problem in problems]
-        return result, slow
+        return result
 
 
 def _why_left(setup: Setup, ended: Ended) -> str:

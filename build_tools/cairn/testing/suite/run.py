@@ -177,6 +177,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         pytest_args=_chosen_by_the_user(request, mismatch=bool(prepared.unlike)),
         policy=prepared.policy,
         hanging=hanging,
+        flaky_ceiling=request.suite.config(request.config).flaky_ceiling,
         pytest=tuple(dict.fromkeys(name for _, run in runs for name in run.pytest)),
     )
     datafile.write(work_dir / suite_results.SHARD, result)
@@ -406,7 +407,7 @@ def _run_pieces(
         suite_results.append_outcomes(request.work_dir / suite_results.OUTCOMES, run.outcomes.values())
         stuck = run.stuck
         runs.append((piece, run))
-        if run.timed_out or run.stuck:
+        if run.slow or run.stuck:
             now = _answering(request, left)
             if now.hanging != left.hanging and not now.is_empty:
                 visible, stuck = _choose(request, now.variables), False

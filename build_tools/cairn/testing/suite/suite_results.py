@@ -33,7 +33,7 @@ FILES = (OUTCOMES, *ACCOUNTS, SHARD)
 """The files of a shard's result, shard.json last: a folder that has it is complete."""
 OF_ONE_RUN = (
     *("config", "shards", "plan", "set_id", "family", "targets", "wheels", "tested", "sources"),
-    *("pytest_args", "policy"),
+    *("pytest_args", "policy", "flaky_ceiling"),
 )
 """The fields of `ShardResult` that are the same in all shards of one run."""
 
@@ -136,6 +136,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         policy: by what the tests were chosen; None of a shard that an older Cairn ran.
         hanging: GPUs of the machine that did not answer, before the tests or in them, and were left out.
         pytest: name and version of pytest and of the plugins that it loaded.
+        flaky_ceiling: that of the configuration.
     """
 
     config: str
@@ -162,6 +163,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
     policy: TestPolicy | None = None
     hanging: tuple[Gpu, ...] = ()
     pytest: tuple[str, ...] = ()
+    flaky_ceiling: int | None = None
 
     @property
     def hardware(self) -> tuple[str, ...]:

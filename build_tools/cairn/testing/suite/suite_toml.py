@@ -47,6 +47,8 @@ class Config(datafile.Value):
         gpus: whether its tests see one GPU of the machine, or all.
         floor: fewest tests that must run, all shards together, where the nightly runs it.
         device_floor: fewest that must have passed on a GPU, likewise.
+        flaky_ceiling: most tests that may be flaky, all shards together, where that is less than what
+            `verdict.judge` allows.
     """
 
     groups: tuple[Group, ...]
@@ -55,6 +57,7 @@ class Config(datafile.Value):
     gpus: Gpus = "one"
     floor: int = 1
     device_floor: int = 1
+    flaky_ceiling: int | None = None
 
 
 class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):

@@ -376,6 +376,48 @@ def test_good():
     assert merged.judgement.reason == "1 of 3 tests failed; the first is test_it::test_bad: assert False"
 
 
+@pytest.mark.parametrize(("deaths", "verdict"), [(1, "passed"), (2, "failed")])
+def test_a_test_that_ends_its_process_twice_is_no_flake(
+    tmp_path: Path, python: Path, deaths: int, verdict: str
+) -> None:
+    text = f"""
+import os, pathlib
+
+marks = pathlib.Path({str(tmp_path)!r})
+
+def test_dies():
+    for number in range({deaths}):
+        if not (marks / str(number)).exists():
+            (marks / str(number)).touch()
+            os.kill(os.getpid(), 11)
+"""
+    merged = run_and_judge(request_of(tmp_path, python=python, tests={"test_it.py": text}, retries=4))
+    found = by_test(merged)["test_dies"]
+    assert (merged.judgement.verdict, found.attempts) == (verdict, 2)
+    assert found.flaky == (deaths == 1)
+    assert found.reason == "it ended its process: signal 11 (SIGSEGV)"
+
+
+def test_tests_that_all_end_their_process_at_the_first_try_are_more_than_flaky(
+    tmp_path: Path, python: Path
+) -> None:
+    text = f"""
+import os, pathlib, pytest
+
+marks = pathlib.Path({str(tmp_path)!r})
+
+@pytest.mark.parametrize("number", range(4))
+def test_dies_once(number):
+    if not (marks / str(number)).exists():
+        (marks / str(number)).touch()
+        os.kill(os.getpid(), 11)
+"""
+    merged = run_and_judge(request_of(tmp_path, python=python, tests={"test_it.py": text}, retries=1))
+    assert [outcome.flaky for outcome in merged.outcomes] == [True] * 4
+    reason = "4 of 4 tests were flaky, more than the ceiling of 3"
+    assert (merged.judgement.verdict, merged.judgement.reason) == ("failed", reason)
+
+
 def test_a_test_that_is_no_longer_collected_behind_a_crash_is_missed(tmp_path: Path, python: Path) -> None:
     vanishing = f"""
 import os, pathlib, pytest

@@ -216,6 +216,25 @@ def test_floors_count_the_whole(tmp_path: Path) -> None:
     assert merged.judgement.reason == "0 tests passed on a GPU, fewer than the floor of 1"
 
 
+def test_more_flaky_tests_than_the_ceiling_have_failed(tmp_path: Path) -> None:
+    def suite(name: str, flaky: int, good: int, ceiling: int | None = None, shards: int = 1) -> Path:
+        again = [TestOutcome(test=f"a.py::f{n}", outcome="passed", flaky=True) for n in range(flaky)]
+        tests = [*again, *passed(*(f"a.py::g{n}" for n in range(good)))]
+        return shard_of(tmp_path / name, tests, of=shards, flaky_ceiling=ceiling)
+
+    def judged(folder: Path) -> str:
+        return merge.merge([folder], folder).judgement.reason
+
+    assert judged(suite("few", 3, 0)) == "3 tests passed; 3 flaky"
+    assert judged(suite("more", 4, 96)) == "4 of 100 tests were flaky, more than the ceiling of 3"
+    assert judged(suite("of many", 4, 396)) == "400 tests passed; 4 flaky"
+    assert judged(suite("too many", 5, 394)) == "5 of 399 tests were flaky, more than the ceiling of 3"
+    assert judged(suite("strict", 1, 399, 0)) == "1 of 400 tests were flaky, more than the ceiling of 0"
+    assert judged(suite("lenient", 4, 96, 50)) == "4 of 100 tests were flaky, more than the ceiling of 3"
+    part = suite("part", 4, 0, shards=2)
+    assert merge.merge([part], part, part=True).judgement.verdict == "passed"  # the whole is judged later
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
