@@ -106,6 +106,8 @@ def package(
         families = _families(request, tree)
         plan = assign_files.plan(tree, described, families, libraries_for_all=request.libraries_for_all)
         _check_needs(plan, described)
+        if request.artifacts is not None:
+            _check_libraries(plan, tree, described)
         only = _processors(families) if request.trim else frozenset()
         if only:
             plan = assign_files.without_databases(plan, only)
@@ -125,7 +127,10 @@ def _read(request: PackageRequest, unpacked: Path, say: Progress) -> tuple[RocmT
         raise UsageError("name one tree to package", tip="--prefix, --artifacts or --debs")
     own = None if request.description is None else packages_toml.read(request.description)
     if request.artifacts is not None:
-        return rocm_tree.read_artifacts(request.artifacts), own or packages_toml.therock()
+        own = own or packages_toml.therock()
+        runtime = (own.core, own.libraries, own.profiler)
+        needed = tuple(glob for component in runtime for glob in component.artifacts)
+        return rocm_tree.read_artifacts(request.artifacts, needed=needed), own
     if request.debs:
         own = own or packages_toml.debian()
         return rocm_tree.read_debs(request.debs, unpacked, say=say), own
@@ -161,7 +166,8 @@ def _families(request: PackageRequest, tree: RocmTree) -> dict[str, tuple[str, .
                 tip="a family is named like gfx110X-all",
             )
         names = targets.parse_targets(request.targets)
-        if not tree.targets:  # a prefix: its libraries are for all of them at once
+        # Of a prefix, the libraries are for all of them at once.
+        if request.family or not tree.targets:
             return {request.family or targets.family_of(names): tuple(names)}
     elif not tree.targets:
         raise _no_targets()
@@ -188,6 +194,18 @@ def _check_needs(plan: Layout, described: Description) -> None:
         raise WheelError(
             f"{len(missing)} needed libraries are in no package: {shown}",
             tip="add them to [core] files, or to `system` if every machine has them",
+        )
+
+
+def _check_libraries(plan: Layout, tree: RocmTree, described: Description) -> None:
+    """Refuse artifacts without libraries for a family: the extra that names them could not be installed."""
+    lacking = [item.family or "any target" for item in plan.libraries if not item.members]
+    if lacking and described.libraries.files:
+        others = f", and has some for {', '.join(tree.targets)}" if tree.targets else ""
+        raise UsageError(
+            f"the artifacts have no libraries for {', '.join(lacking)}{others}",
+            tip="fetch those of these GPUs, or name the targets that are there; for an SDK without libraries "
+            "name a packages.toml (--description) with `files = []` under [libraries]",
         )
 
 

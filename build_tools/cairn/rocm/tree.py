@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.errors import PrerequisiteError, UsageError
-from cairn.output import Progress, silent
+from cairn.output import Progress, console, silent, wording
 from cairn.rocm import debian
 from cairn.rocm.debian import DebianPackage
-from cairn.rocm.fetch.unpack import MANIFEST
-from cairn.rocm.packages_toml import COMPONENTS, Description, literal_folder
+from cairn.rocm.fetch.unpack import MANIFEST, base_folders
+from cairn.rocm.packages_toml import COMPONENTS, Description, literal_folder, matches
 from cairn.targets import in_order
 
 GENERIC = "generic"
@@ -199,46 +199,51 @@ def _check_room(needed: int, folder: Path) -> None:
         )
 
 
-def read_artifacts(folder: Path) -> RocmTree:
+def read_artifacts(folder: Path, *, needed: tuple[str, ...] = ()) -> RocmTree:
     """Read a tree of artifacts: folders `NAME_COMPONENT_TARGET`, each with a list of its base folders.
 
     Source: ROCm/TheRock 89553ce, build_tools/_therock_utils/artifacts.py.
 
+    Args:
+        folder: the tree.
+        needed: globs over `NAME_COMPONENT` of the artifacts that packages are made of.
+
     Raises:
-        UsageError: there is no artifact in it, or a manifest names a folder outside its artifact.
+        UsageError: there is no artifact in it, or a `needed` one with libraries has none of its folders.
+        UnsafeArchiveError: the manifest of an artifact is missing, or does not name what is there.
     """
-    entries = [
-        dataclasses.replace(entry, artifact=f"{match['name']}_{match['component']}", target=match["target"])
-        for artifact, match in _artifacts(folder)
-        for base in _bases(artifact)
-        for entry in _walk(base, "")
-    ]
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder")
+    entries, absent = list[TreeEntry](), list[str]()
+    for path in sorted(folder.iterdir()):
+        match = ARTIFACT.fullmatch(path.name)
+        if not match or not path.is_dir():
+            continue
+        artifact = f"{match['name']}_{match['component']}"
+        bases, missing = base_folders(path)
+        if missing and matches(artifact, needed):
+            if not bases and match["component"] == "lib":
+                names = ", ".join(missing)
+                raise UsageError(
+                    f"the artifact {path.name} has none of the folders that its manifest names: {names}",
+                    tip="fetch or copy it again; where its build made no library, remove it",
+                )
+            absent.append(path.name)
+        entries += [
+            dataclasses.replace(entry, artifact=artifact, target=match["target"])
+            for base in bases
+            for entry in _walk(base, "")
+        ]
     if not entries:
         raise UsageError(
             f"no artifact in {folder}", tip=f"an artifact is a folder NAME_COMPONENT_TARGET with {MANIFEST}"
         )
+    if absent:
+        console.current().warn(
+            f"{len(absent)} artifacts lack folders that their manifests name, as where a build made nothing: "
+            f"{wording.some(absent, shown=3)}"
+        )
     return RocmTree(entries=tuple(sorted(entries, key=lambda e: (e.path, e.artifact, e.target))))
-
-
-def _artifacts(folder: Path) -> Iterator[tuple[Path, re.Match[str]]]:
-    if not folder.is_dir():
-        raise UsageError(f"{folder} is not a folder")
-    for path in sorted(folder.iterdir()):
-        match = ARTIFACT.fullmatch(path.name)
-        if match and (path / MANIFEST).is_file():
-            yield path, match
-
-
-def _bases(artifact: Path) -> Iterator[Path]:
-    for line in (artifact / MANIFEST).read_text(encoding="utf-8").splitlines():
-        if not line.strip():
-            continue
-        base = artifact / line.strip()
-        if not base.resolve().is_relative_to(artifact.resolve()):
-            raise UsageError(f"{artifact / MANIFEST} names {line.strip()!r}, which is outside its folder")
-        # A manifest lists what a build may have produced; a folder that is not there was not.
-        if base.is_dir():
-            yield base
 
 
 def _outermost(globs: Iterable[str]) -> list[str]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cairn.errors import UsageError
-from cairn.rocm import install, package
+from cairn.errors import CairnError
+from cairn.rocm import install, package, packages_toml
+from cairn.rocm.fetch.unpack import UnsafeArchiveError
 from cairn.rocm.package import PackageRequest
 from cairn.venv import PackageSource
 
@@ -55,7 +59,7 @@ def test_every_family_gets_its_own_libraries(artifacts: Path, tmp_path: Path, ne
 
 def test_a_manifest_cannot_reach_outside_its_artifact(artifacts: Path, tmp_path: Path) -> None:
     (artifacts / "rand_lib_gfx942" / "artifact_manifest.txt").write_text("../core-hip_lib_generic\n")
-    with pytest.raises(UsageError, match="outside its folder"):
+    with pytest.raises(UnsafeArchiveError, match="outside its folder"):
         package.package(PackageRequest(artifacts=artifacts, version="7.10.0", output_dir=tmp_path / "dists"))
     assert not (tmp_path / "dists").exists()
 
@@ -66,3 +70,64 @@ def test_a_dry_run_names_the_files_and_writes_none(artifacts: Path, tmp_path: Pa
     assert names[0] == "rocm_sdk_core-7.10.0.dev0+abc123-py3-none-manylinux_2_28_x86_64.whl"
     assert names[-1] == "rocm-7.10.0.dev0+abc123.tar.gz"
     assert not (tmp_path / "dists").exists()
+
+
+def _rewrite(old: str, new: str) -> Callable[[Path], object]:
+    def change(manifest: Path) -> None:
+        text = manifest.read_text()
+        assert old in text
+        manifest.write_text(text.replace(old, new))
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (Path.unlink, "it has no artifact_manifest.txt"),
+        (lambda manifest: manifest.write_bytes(b""), "its artifact_manifest.txt is empty"),
+        (lambda manifest: manifest.write_bytes(b"\xe9\n"), "is not UTF-8"),
+        (lambda manifest: manifest.write_text("\n"), "is in no folder that its artifact_manifest.txt names"),
+        (_rewrite("_generic/stage", "_generic/st"), "is in no folder that its artifact_manifest.txt names"),
+        (
+            lambda manifest: shutil.rmtree(manifest.parent / "base"),
+            "has none of the folders that its manifest",
+        ),
+    ],
+    ids=["removed", "empty", "unreadable", "blank", "cut off", "its folder removed"],
+)
+@pytest.mark.parametrize("name", ["core-hip_lib_generic", "core-hip_run_generic"])
+def test_an_artifact_that_is_not_whole_makes_no_smaller_sdk(
+    artifacts: Path, tmp_path: Path, name: str, change: Callable[[Path], object], why: str
+) -> None:
+    change(artifacts / name / "artifact_manifest.txt")
+    request = PackageRequest(artifacts=artifacts, version="7.10.0", output_dir=tmp_path / "dists")
+    if name.endswith("run_generic") and "none of the folders" in why:  # as where a build made no program
+        assert package.package(request, dry_run=True)
+        return
+    with pytest.raises(CairnError, match=why):
+        package.package(request)
+    assert not (tmp_path / "dists").exists()
+
+
+def test_artifacts_without_libraries_of_a_family_are_refused(artifacts: Path, tmp_path: Path) -> None:
+    request = PackageRequest(
+        artifacts=artifacts,
+        version="7.10.0",
+        targets=("gfx950",),
+        family="gfx950-dcgpu",
+        output_dir=tmp_path / "dists",
+    )
+    why = "no libraries for gfx950-dcgpu, and has some for gfx942, gfx110X-all"
+    with pytest.raises(CairnError, match=why):
+        package.package(request)
+    assert not (tmp_path / "dists").exists()
+    # A packages.toml that claims none is the decision to have none.
+    described = Path(packages_toml.__file__).with_name("therock.toml").read_text()
+    (tmp_path / "packages.toml").write_text(described.replace("[libraries]", "[libraries]\nfiles = []"))
+    named = dataclasses.replace(request, description=tmp_path / "packages.toml")
+    assert [dist.distribution for dist in package.package(named, dry_run=True)] == [
+        "rocm-sdk-core",
+        "rocm-sdk-devel",
+        "rocm",
+    ]

@@ -105,15 +105,12 @@ def unpack(archive: Path, folder: Path, *, most: int = MOST_UNPACKED) -> None:
 
     Raises:
         UnsafeArchiveError: it is not such an archive, a member of it leads out of the folder, is twice there,
-            or is neither file nor folder nor link, it has no manifest, or it is too large.
+            or is neither file nor folder nor link, it is too large, or its manifest is as of `base_folders`.
     """
     folder.mkdir()
-    with _refusing(archive):
-        with _opened(archive, most) as tar:
-            write_members(tar, folder, archive)
-        if not (folder / MANIFEST).is_file():
-            raise _unsafe(archive, f"it has no {MANIFEST}")
-        (folder / MANIFEST).read_text(encoding="utf-8")
+    with _refusing(archive), _opened(archive, most) as tar:
+        write_members(tar, folder, archive)
+    base_folders(folder, shown=archive)
 
 
 def unpack_stream(stream: IO[bytes], folder: Path, archive: Path, *, most: int = MOST_UNPACKED) -> None:
@@ -186,19 +183,65 @@ def _refusing(archive: Path) -> Iterator[None]:
         raise _unsafe(archive, reason if error.errno else str(error)) from error
 
 
+def base_folders(artifact: Path, *, shown: Path | None = None) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Return the base folders of an unpacked artifact, and those its manifest names that are not there.
+
+    A component that matched no file of a base folder leaves none, so one may be missing. But each file lies
+    in a folder of the manifest: a manifest that was cut off shows by that.
+
+    Source: ROCm/TheRock 89553ce, build_tools/_therock_utils/artifacts.py and
+    build_tools/_therock_utils/artifact_builder.py.
+
+    Args:
+        artifact: its folder.
+        shown: what to call it in errors.
+
+    Raises:
+        UnsafeArchiveError: the manifest is missing, empty or not UTF-8, or names what is outside of the
+            artifact; or a file is in none of its folders.
+    """
+    shown, root = shown or artifact, artifact.resolve()
+    names = _names_in(artifact / MANIFEST, shown)
+    for name in names:
+        if not (artifact / name).resolve().is_relative_to(root):
+            raise _partial(shown, f"its {MANIFEST} names {name!r}, which is outside its folder")
+    bases = {artifact / name: None for name in names if (artifact / name).is_dir()}
+    for at, folders, files in os.walk(artifact):
+        folders[:] = [name for name in folders if Path(at, name) not in bases]
+        links = [name for name in folders if Path(at, name).is_symlink()]
+        for path in (Path(at, name) for name in (*files, *links)):
+            if path != artifact / MANIFEST:
+                inside = path.relative_to(artifact).as_posix()
+                raise _partial(shown, f"{inside} is in no folder that its {MANIFEST} names")
+    return tuple(bases), tuple(name for name in names if artifact / name not in bases)
+
+
+def _names_in(manifest: Path, shown: Path) -> list[str]:
+    if not manifest.is_file():
+        raise _partial(shown, f"it has no {MANIFEST}")
+    try:
+        text = manifest.read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise _partial(shown, f"its {MANIFEST} is not UTF-8") from error
+    if not text:  # that of a component without files has one empty line
+        raise _partial(shown, f"its {MANIFEST} is empty, as a copy that was cut off leaves it")
+    return list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+
+
+def _partial(artifact: Path, reason: str) -> UnsafeArchiveError:
+    return UnsafeArchiveError(
+        f"the artifact {artifact.name} is not whole: {reason}", tip="fetch or copy it again"
+    )
+
+
 def move_into(artifact: Path, folder: Path) -> int:
     """Move what an unpacked artifact holds into one tree that several share; how many files these were.
 
     Raises:
-        UnsafeArchiveError: its manifest names what is outside of it, or a link there leads out of the tree.
+        UnsafeArchiveError: its manifest is as of `base_folders`, or a link there leads out of the tree.
     """
     moved: list[Path] = []
-    for line in (artifact / MANIFEST).read_text(encoding="utf-8").splitlines():
-        base = artifact / line.strip()
-        if not line.strip() or not base.is_dir():
-            continue
-        if not base.resolve().is_relative_to(artifact.resolve()):
-            raise _unsafe(artifact, f"its manifest names {line.strip()!r}, which is outside of it")
+    for base in base_folders(artifact)[0]:
         for at, folders, names in os.walk(base):
             below = folder / Path(at).relative_to(base)
             below.mkdir(parents=True, exist_ok=True)
