@@ -77,11 +77,12 @@ class WholeFileError(NetworkError):
 
     Attributes:
         size: of the file in bytes, where the server says so.
+        only_end: it may offer parts that are not counted from the end of the file.
     """
 
-    def __init__(self, message: str, *, size: int | None, tip: str) -> None:
+    def __init__(self, message: str, *, size: int | None, only_end: bool, tip: str) -> None:
         super().__init__(message, tip=tip)
-        self.size = size
+        self.size, self.only_end = size, only_end
 
 
 class Part(NamedTuple):
@@ -246,7 +247,10 @@ def read_part(url: str, start: int | None, size: int, *, tag: str = "", timeout:
     with _answer(request, url, timeout=timeout, tip=tip) as answer:
         if answer.status != HTTPStatus.PARTIAL_CONTENT:
             raise WholeFileError(
-                f"{shown(url)} is not offered in parts", size=getattr(answer, "length", None), tip=tip
+                f"{shown(url)} is not offered in parts",
+                size=answer.length,
+                only_end=start is None and answer.headers.get("Accept-Ranges") == "bytes",
+                tip=tip,
             )
         text = answer.headers.get("Content-Range", "no Content-Range")
         match = _CONTENT_RANGE.fullmatch(text.strip())
@@ -255,7 +259,7 @@ def read_part(url: str, start: int | None, size: int, *, tag: str = "", timeout:
         first, last, total = map(int, match.groups())
         begin = max(total - size, 0) if start is None else start
         if start is None and first == 0 < begin:  # "-5" was taken for "0-5"
-            raise WholeFileError(f"{shown(url)} is not offered from its end", size=total, tip=tip)
+            raise WholeFileError("", size=total, only_end=True, tip=tip)
         if (first, last) != (begin, min(begin + size, total) - 1) or last < first:
             raise NetworkError(f"{wrong} {text[:80]}", tip=tip)
         data = answer.read(last - first + 1)
@@ -277,7 +281,8 @@ def _answer(request: Request, url: str, *, timeout: float, tip: str) -> Iterator
         if error.code == HTTPStatus.NOT_FOUND:
             raise MissingFileError(f"there is no {name}", tip=tip) from error
         if request.has_header("Range") and error.code in _NO_PARTS:
-            raise WholeFileError(f"{name} is not offered in parts", size=None, tip=tip) from error
+            message = f"{name} is not offered in parts"
+            raise WholeFileError(message, size=None, only_end=True, tip=tip) from error
         message = f"cannot read {name}: it answers {error.code} {error.reason}"
         raise RefusalError(message, tip=tip, status=error.code, headers=dict(error.headers)) from error
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:

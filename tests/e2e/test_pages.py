@@ -31,6 +31,7 @@ PAGES = (
 ELSEWHERE = (
     # Needs Debian unstable and 25 GB; integration/rocm/test_debian_packages.py does it with Debian 12's.
     "how-to/rocm-from-debian.md",
+    "how-to/compare-published-wheels.md",  # unit/wheels/test_published.py
     "how-to/challenge-a-set.md",  # test_reproducible.py
     "how-to/find-device-mistakes.md",  # integration/distribution/test_actions.py
     "how-to/replace-a-key.md",  # unit/release/trust/test_rotation.py

@@ -65,7 +65,10 @@ class RemoteFile(RawFile):
         self.size = 0
         try:
             part = self._read_part(None, _TAIL)
-        except web.WholeFileError:  # some servers know parts, but not "the last so many bytes"
+        except web.WholeFileError as error:
+            if not error.only_end:
+                raise
+            # Some servers know parts, but not "the last so many bytes"
             part = self._read_part(0, _BLOCK)
         self._url, self._tag, self.size = part.url, part.tag, part.total
         self._keep(part)

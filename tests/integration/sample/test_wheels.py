@@ -1,5 +1,6 @@
 """The sample's wheels: clean, complete, computing, for exactly the targets asked for."""
 
+import json
 import re
 import shutil
 import sys
@@ -7,11 +8,14 @@ import zipfile
 from collections.abc import Iterator
 from email.parser import HeaderParser
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from cairn import process
+from cairn.cli.main import main
+from helpers.range_server import serving_ranges
 from helpers.sample import NAMES, SAMPLE, Built, build_wheel, environment, own_variables
 
 pytestmark = pytest.mark.slow
@@ -175,3 +179,18 @@ def test_a_file_that_left_the_sources_leaves_the_wheel(built: Built, tmp_path: P
     for folder, expected in (("with", True), ("without", False)):
         with zipfile.ZipFile(next((tmp_path / folder).glob("*.whl"))) as archive:
             assert ("triton/runtime/extra.py" in archive.namelist()) is expected
+
+
+def test_they_are_shown_where_they_lie_as_from_the_file(
+    built: Built, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for wheel in built.wheels.values():
+        answers = []
+        with serving_ranges(wheel.parent) as server:
+            for word in (f"{server.url}/{quote(wheel.name)}", str(wheel)):
+                assert main(["wheel", "show", word, "--json"]) == 0
+                answers.append(json.loads(capsys.readouterr().out)[0])
+        remote, here = answers
+        unread = {name for name, value in remote.items() if value is None and here[name] is not None}
+        assert unread <= {"targets", "libraries", "kind", "archives", "builds"}
+        assert remote == {**here, **dict.fromkeys(unread), "unread": remote["unread"]}

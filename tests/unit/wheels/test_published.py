@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -17,6 +19,7 @@ from cairn.wheels import published
 from cairn.wheels.contents.code_archives import named_targets
 from helpers.formats import make_elf
 from helpers.range_server import Answer, RangeServer, serving_ranges
+from helpers.trail import ROOT
 from helpers.wheels import LINUX, MakeWheel, build_wheel, cairn_wheel
 
 UNREAD = ("targets", "libraries", "kind", "archives", "builds")
@@ -414,3 +417,32 @@ def test_an_address_that_leads_from_https_to_http_is_refused() -> None:
             web.http.client.HTTPMessage(),
             "http://host/a.whl",
         )
+
+
+def _matches(folder: Path, word: str) -> list[str]:
+    """What a shell makes of a word."""
+    return [str(path) for path in folder.glob(word)] if "*" in word else [word]
+
+
+def test_what_the_page_tells_to_type(
+    server: RangeServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With stand-ins for the addresses alone."""
+    text = (ROOT / "docs" / "how-to" / "compare-published-wheels.md").read_text(encoding="utf-8")
+    for index, version in (("whl-next", "2.14.0+rocm10.1.0"), ("whl/rocm7.14", "2.14.1+rocm7.14")):
+        page = tmp_path / index / "torch"
+        page.mkdir(parents=True)
+        wheel = build_wheel(page, name="torch", version=version, files={"torch/__init__.py": b"1\n"})
+        (page / "index.html").write_text(f'<a href="{quote(wheel.name)}">{wheel.name}</a>')
+    build_wheel(tmp_path / "wheels", name="torch", version="2.14.0", files={"torch/__init__.py": b"2\n"})
+    monkeypatch.chdir(tmp_path)
+    lines = " ".join(re.findall(r"```bash\n(.*?)```", text, re.DOTALL)).replace("\\\n", " ").splitlines()
+    for line in filter(str.strip, lines):
+        typed = line.replace("https://stable.repo.amd.com/rocm", server.url)
+        typed = typed.replace("https://download.pytorch.org", server.url)
+        words = [path for word in shlex.split(typed)[1:] for path in _matches(tmp_path, word)]
+        assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "torch-2.14.0+rocm10.1.0-py3-none-any.whl → torch-2.14.0-py3-none-any.whl" in out
+    assert "~ file torch/__init__.py" in out
+    assert "torch-2.14.0+rocm10.1.0-py3-none-any.whl: good" in out
