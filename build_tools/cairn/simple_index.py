@@ -183,6 +183,7 @@ def _links(page: str, *, may_lack: bool) -> Iterator[tuple[str, Mapping[str, str
         if may_lack:
             return
         raise NetworkError(f"there is no {page}", tip=TIP)
+    server = base
     text = _COMMENT.sub("", out.getvalue().decode("utf-8", "replace"))
     tags = [(match[1].lower(), _attributes(match[2])) for match in _TAG.finditer(text) if match[3]]
     named = next((values["href"] for tag, values in tags if tag == "base" and "href" in values), "")
@@ -196,7 +197,7 @@ def _links(page: str, *, may_lack: bool) -> Iterator[tuple[str, Mapping[str, str
             with contextlib.suppress(ValueError):
                 link = urljoin(base, values["href"])
                 if urlsplit(link).scheme in {"http", "https", *schemes}:
-                    yield link, values
+                    yield web.with_credentials(link, server), values
 
 
 def _refuse_large(url: str, out: io.BytesIO) -> None:

@@ -202,7 +202,7 @@ def read(
             # What `Content-Length` names and did not come; `read(n)` does not complain. Files have none.
             if getattr(answer, "length", None) and count != most:
                 raise NetworkError(f"cannot read {shown(url)}: it ends after {count} bytes", tip=tip)
-            return _place(url, answer)
+            return with_credentials(str(answer.url), url)
     except MissingFileError:
         return ""
 
@@ -266,7 +266,7 @@ def read_part(url: str, start: int | None, size: int, *, tag: str = "", timeout:
         if len(data) != last - first + 1 or answer.length:
             raise NetworkError(f"{wrong} {len(data)} of {last - first + 1} bytes", tip=tip)
         changes = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
-        return Part(_place(url, answer), first, data, total, changes)
+        return Part(with_credentials(str(answer.url), url), first, data, total, changes)
 
 
 @contextlib.contextmanager
@@ -310,12 +310,12 @@ def _request(url: str, headers: Mapping[str, str]) -> Request:
     return request
 
 
-def _place(url: str, answer: http.client.HTTPResponse) -> str:
-    """Where an answer came from; with the name and password of the address, where that is the same server."""
-    parts, place = urlsplit(url), urlsplit(str(answer.url))
-    user, at, host = parts.netloc.rpartition("@")
-    is_same = at and (parts.scheme, host) == (place.scheme, place.netloc)
-    return place._replace(netloc=f"{user}@{host}").geturl() if is_same else place.geturl()
+def with_credentials(place: str, url: str) -> str:
+    """Return an address with the name and the password of another one, where both are of one server."""
+    target, (scheme, netloc, *_) = urlsplit(place), urlsplit(url)
+    user, at, host = netloc.rpartition("@")
+    is_same = at and (scheme, host) == (target.scheme, target.netloc)
+    return target._replace(netloc=f"{user}@{host}").geturl() if is_same else place
 
 
 def shown(url: str) -> str:

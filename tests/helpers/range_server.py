@@ -49,6 +49,15 @@ class RangeServer:
     fault: Callable[[int, Answer], None] = lambda _number, _answer: None
 
 
+def part_of(size: int, span: str) -> tuple[int, int]:
+    """Where the part of a file begins and ends that the value of a `Range` header names."""
+    match = _RANGE.fullmatch(span)
+    assert match, span
+    if not match[1]:
+        return max(size - int(match[2]), 0), size
+    return int(match[1]), min(int(match[2]) + 1, size) if match[2] else size
+
+
 class _Handler(QuietHandler):
     state: RangeServer
 
@@ -57,18 +66,17 @@ class _Handler(QuietHandler):
         span = self.headers.get("Range", "")
         self.state.requests.append((self.path, span))
         self.state.headers = dict(self.headers)
+        path = path / "index.html" if path.is_dir() else path
         if not path.is_file():
-            super().do_GET()
+            self.send_error(404)
             return
         size = path.stat().st_size
         begin, stop, status = 0, size, 200
-        match = _RANGE.fullmatch(span)
-        if match and self.state.ranges and not (match[1] or self.state.suffixes):
+        if span.startswith("bytes=-") and self.state.ranges and not self.state.suffixes:
             self.send_error(501)
             return
-        if match and self.state.ranges:
-            begin = int(match[1]) if match[1] else max(size - int(match[2]), 0)
-            stop = min(int(match[2]) + 1, size) if match[1] and match[2] else size
+        if span and self.state.ranges:
+            begin, stop = part_of(size, span)
             status = 206 if begin < stop else 416
         with path.open("rb") as file:
             file.seek(begin)

@@ -22,6 +22,7 @@ from packaging.utils import canonicalize_name
 
 from cairn import interpreters
 from helpers import packing
+from helpers.range_server import part_of
 from helpers.serving import QuietHandler
 
 _HERE = interpreters.own()
@@ -64,6 +65,7 @@ class WhlNext:
         hidden: what pages leave out: beginnings of file names.
         hashed: pages have a sha256.
         sidecars: wheels have their METADATA beside them (PEP 658).
+        ranges: the server sends parts of files.
         down: the server answers with 503.
         asked: the paths that were asked for.
     """
@@ -72,6 +74,7 @@ class WhlNext:
     hidden: list[str] = field(default_factory=list)
     hashed: bool = False
     sidecars: bool = True
+    ranges: bool = False
     down: bool = False
     asked: list[str] = field(default_factory=list)
     address: str = ""
@@ -218,7 +221,12 @@ class WhlNext:
         class Handler(QuietHandler):
             def do_GET(self) -> None:  # noqa: N802 - the base's name
                 status, kind, data = index.respond(self.path)
-                self.send_response(status)
+                span = self.headers.get("Range") if index.ranges and status == 200 else None
+                begin, stop = part_of(len(data), span) if span else (0, len(data))
+                self.send_response(206 if span else status)
+                if span:
+                    self.send_header("Content-Range", f"bytes {begin}-{stop - 1}/{len(data)}")
+                data = data[begin:stop]
                 self.send_header("Location" if status == 302 else "Content-Type", kind)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()

@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import package_index, simple_index, targets
+from cairn import package_index, simple_index, targets, web
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, WheelError
 from cairn.output import wording
 from cairn.release.index.generation import project_of, version_of
@@ -80,7 +80,11 @@ class _Index:
         Raises:
             _LackError: it cannot be read, or is that of a different wheel.
         """
-        if (data := published.metadata(file)) is None:
+        try:
+            data = published.metadata(file)
+        except (WheelError, web.MissingFileError) as error:
+            raise _LackError(f"the metadata of {file.name} cannot be read: {error}") from error
+        if data is None:
             return None
         try:
             raw = fields.core_metadata(data, name=file.name)

@@ -139,6 +139,21 @@ def test_requirements_that_cannot_be_read_are_told(cairn: Cairn, index: WhlNext)
     assert choices(cairn, index)[0][0] == "torch[device-gfx1100]==2.14.0+rocm10.1.0"
 
 
+def test_requirements_without_a_sidecar_are_read_from_the_wheels_themselves(
+    cairn: Cairn, index: WhlNext
+) -> None:
+    index.hidden = ["torchvision-0.29"]  # so that the newest torch has none that goes with it
+    expected = choices(cairn, index)
+    index.sidecars, index.ranges = False, True
+    assert choices(cairn, index) == expected
+    (wheel,) = index.folder.glob("torch-2.14.0*.whl")
+    wheel.write_bytes(b"no wheel")
+    index.hidden = []
+    packages, _, warnings = choices(cairn, index)
+    assert packages == expected[0]
+    assert "is not a ZIP archive" in warnings[0]
+
+
 @pytest.mark.parametrize(
     ("metadata", "why"),
     [

@@ -259,6 +259,47 @@ def test_a_password_is_sent_and_never_shown(
     assert "hidden" not in out + err
 
 
+@pytest.mark.parametrize("there", ["a different server", "the same"])
+def test_a_redirection_takes_the_range_and_no_password_to_others(
+    server: RangeServer, large: Path, url: str, there: str, shown: Callable[[str], dict[str, object]]
+) -> None:
+    place = large.with_name(f"moved-{large.name}")
+    place.write_bytes(large.read_bytes())
+    with serving_ranges(large.parent) as second:
+        final = second if there == "a different server" else server
+        base = final.url if final is second else url.rpartition("/")[0]
+
+        def moved(_number: int, answer: Answer) -> None:
+            if "moved-" not in server.requests[-1][0]:
+                answer.status, answer.body = 302, b""
+                answer.headers = {"Location": f"{base}/{quote(place.name)}", "Content-Length": "0"}
+
+        server.fault = moved
+        assert shown(url.replace("http://", "http://me:secret@"))["distribution"] == "demo"
+        first, *rest = [path for path, _ in server.requests]
+        assert "moved-" not in first
+        assert all("moved-" in path for path in rest)
+        assert ("Authorization" in final.headers) is (final is server)
+        assert final.headers["Range"].startswith("bytes=")
+
+
+def test_an_index_with_a_password_passes_it_on_to_its_files(
+    server: RangeServer, index: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def locked(_number: int, answer: Answer) -> None:
+        answer.status = answer.status if "Authorization" in server.headers else 401
+
+    server.fault = locked
+    page = index / "demo" / "index.html"
+    for links in (page.read_text(), page.read_text().replace('href="', f'href="{server.url}/simple/demo/')):
+        page.write_text(links)
+        assert cairn_wheel("show", f"{server.url}/simple/#demo==2.0") == 5
+        assert "it answers 401" in capsys.readouterr().err
+        word = f"{server.url}/simple/#demo==2.0".replace("http://", "http://me:secret@")
+        assert cairn_wheel("show", word) == 0
+        assert "secret" not in "".join(capsys.readouterr())
+
+
 @pytest.fixture
 def index(tmp_path: Path) -> Path:
     """A simple index with two builds of a version, of which one has wheels for many Pythons."""
