@@ -12,6 +12,7 @@ from cairn.testing import builtin_smoke, junit, record
 from cairn.testing.gpus import hangs
 from cairn.testing.smoke import SmokeRequest, SmokeResult, require_passed, run_smoke
 from cairn.wheels.split.split import split
+from helpers.formats import make_code_object
 from helpers.hardware import GIB, MI300X, RX7900, Machine, rocminfo, torch_module
 from helpers.testing import CompileLibrary, DeviceLibrary, MakeWheel, Serve, Smoke, set_of
 
@@ -290,7 +291,9 @@ def test_device_code_must_be_exactly_what_was_asked_for(
     part = device_wheel(make_wheel, "part", device_library(["gfx942"]))
     triton = make_wheel("triton", "3.5.0", TRITON)
     halves = split(device_wheel(make_wheel, "halved", device_library(targets)), part.parent / "split")
-    result = smoke([whole, part, triton, *halves], targets=targets, family="mixed")
+    files_of_code = {f"kernels/{name}.hsaco": make_code_object(name, b"code") for name in targets[:2]}
+    kernels = make_wheel("kernels", "1.0", {"kernels/__init__.py": "", **files_of_code}, tag=NATIVE)
+    result = smoke([whole, part, triton, kernels, *halves], targets=targets, family="mixed")
     assert failed(result) == {
         "test_code_objects_are_what_was_asked_for[part]",
         "test_triton_compiles_a_kernel[gfx1100]",

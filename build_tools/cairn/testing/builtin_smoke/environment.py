@@ -111,8 +111,13 @@ def elf_files(distribution: importlib.metadata.Distribution) -> Iterator[Path]:
 @functools.cache
 def binaries_of(wheel: WheelFacts) -> tuple[Path, ...]:
     """Return a wheel's ELF files for this machine's architecture, without device code in separate files."""
+    return files_for(platform.machine(), wheel)
+
+
+def files_for(machine: str, wheel: WheelFacts) -> tuple[Path, ...]:
+    """Return a wheel's ELF files for a machine; those for `image.DEVICE` are device code."""
     paths = elf_files(installed_as(wheel.distribution))
-    return tuple(path for path in paths if elf.read_file(path).machine == platform.machine())
+    return tuple(path for path in paths if elf.read_file(path).machine == machine)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from cairn import process
-from cairn.formats import elf, kpack
+from cairn.formats import elf, image, kpack
 from cairn.formats import view as formats_view
 from cairn.formats.offload import code_object
 from cairn.formats.view import FileView
@@ -21,6 +21,7 @@ from cairn.testing.builtin_smoke.environment import (
     PROBE_TIMEOUT,
     binaries_of,
     facts,
+    files_for,
     files_of,
     installed_as,
     probed,
@@ -76,6 +77,9 @@ def test_code_objects_are_what_was_asked_for(wheel: WheelFacts) -> None:
             f"{shown(str(path))} has code for {target_list(here)}, not {target_list(targets)}",
         )
         with_code |= here
+    # A code object in a file of its own is for one target, and a wheel may need it for certain GPUs alone.
+    for path in files_for(image.DEVICE, wheel):
+        with_code |= {str(code.target) for code in code_objects(path)}
     with_code |= {target for path in archives(wheel) for target in split_targets(path)}
     require(
         with_code == set(wheel.targets),
