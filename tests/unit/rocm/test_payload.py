@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import json
 import os
+import shutil
 import tarfile
 import unittest
 from collections.abc import Callable
@@ -136,6 +139,92 @@ def test_the_devel_tree_unpacks_where_tarfile_has_no_filters(
     monkeypatch.delattr(tarfile, "data_filter", raising=False)
     _devel._unpack(package, tmp_path / "_rocm_sdk_devel", "stamp")
     assert (tmp_path / "_rocm_sdk_devel/bin/hipcc").stat().st_mode & 0o111
+
+
+@pytest.fixture
+def devel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The installed package of development files, with its RECORD."""
+    monkeypatch.setitem(DIST, "folders", {"devel": "_my_sdk_devel"})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    package = tmp_path / "my_sdk_devel"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "links.json").write_text("[]")
+    names = ("bin/hipcc", "include/a.h", "include/b.h", "lib/cmake/hip/hip-config.cmake")
+    archive.write_tar(
+        package / "devel.tar", [New(name=name, content=b"x" * 600) for name in names] + [("lib64", "lib")]
+    )
+    data = (package / "devel.tar").read_bytes()
+    digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    dist_info = tmp_path / "my_sdk_devel-7.10.0.dist-info"
+    dist_info.mkdir()
+    (dist_info / "RECORD").write_text(f"my_sdk_devel/devel.tar,sha256={digest},{len(data)}\n")
+    return package
+
+
+def _cut(tar: Path, size: int) -> None:
+    tar.write_bytes(tar.read_bytes()[:size])
+
+
+def _damage(tar: Path, at: int) -> None:
+    data = bytearray(tar.read_bytes())
+    data[at : at + 8] = b"?" * 8
+    tar.write_bytes(data)
+
+
+MEMBER = 512 + 1024  # bytes of a member of the tar: its header, and its content in whole blocks
+
+
+@pytest.mark.parametrize("with_record", [True, False])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda tar: _cut(tar, 2 * MEMBER),
+        lambda tar: _cut(tar, 2 * MEMBER + 100),
+        lambda tar: _cut(tar, 2 * MEMBER + 700),
+        lambda tar: _cut(tar, 0),
+        lambda tar: _damage(tar, 2 * MEMBER + 148),  # the checksum of a header
+        Path.unlink,
+    ],
+    ids=["between members", "in a header", "in a file", "empty", "a damaged header", "removed"],
+)
+def test_a_devel_tar_that_is_not_whole_is_not_taken(
+    devel: Path, change: Callable[[Path], object], *, with_record: bool
+) -> None:
+    change(devel / "devel.tar")
+    if not with_record:
+        (devel.parent / "my_sdk_devel-7.10.0.dist-info/RECORD").unlink()
+    why = r"are not whole: .*; install them again: pip install .*my-sdk-devel==7\.10\.0"
+    for _ in range(2):
+        with pytest.raises(_dist.RocmSdkError, match=why):
+            _devel.root()
+    assert not (devel.parent / "_my_sdk_devel").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "include/b.h").unlink(),
+        lambda root: (root / "include/b.h").write_bytes(b""),
+        lambda root: shutil.rmtree(root / "include"),
+        lambda root: (root / "lib64").unlink(),
+        lambda root: (root / ".rocm-sdk-devel.files.json").unlink(),
+        lambda root: (root / ".rocm-sdk-devel.files.json").write_bytes(b"{"),
+    ],
+    ids=["a header removed", "emptied", "a folder removed", "a link removed", "no listing", "half a listing"],
+)
+@pytest.mark.usefixtures("devel")
+def test_a_stamp_is_not_taken_for_the_tree(change: Callable[[Path], object]) -> None:
+    root = _devel.root()
+    whole = sorted(path.relative_to(root) for path in root.rglob("*"))
+    change(root)
+    assert _devel.root(look=True) == root
+    assert sorted(path.relative_to(root) for path in root.rglob("*")) == whole
+    assert (root / "include/b.h").stat().st_size == 600
+    assert len(_devel.listing(root)) == 5
+    # What somebody puts beside is his own: the tree is still whole.
+    (root / "include/mine.h").touch()
+    assert (_devel.root(look=True) / "include/mine.h").exists()
 
 
 @pytest.mark.parametrize("name", ["plain", "a,b", 'a "quoted" name', 'both, "of them"'])

@@ -41,7 +41,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _path(options: argparse.Namespace) -> int:
-    root = _devel.root()
+    root = _devel.root(look=True)
     where = {"root": root, "bin": root / "bin", "cmake": root / "lib" / "cmake"}[options.which]
     sys.stdout.write(f"{where}\n")
     return 0
@@ -58,7 +58,7 @@ def _targets(_options: argparse.Namespace) -> int:
 
 
 def _init(options: argparse.Namespace) -> int:
-    root = _devel.root()
+    root = _devel.root(look=True)
     if not options.quiet:
         sys.stdout.write(f"the ROCm development files are in {root}\n")
     return 0

@@ -121,7 +121,7 @@ class DevelTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.root = _devel.root()
+        cls.root = _devel.root(look=True)
 
     def test_no_link_is_broken(self) -> None:
         for path in self.root.rglob("*"):
