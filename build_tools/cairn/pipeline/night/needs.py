@@ -171,28 +171,31 @@ def _of_records(request: FreezeRequest) -> Iterator[CairnError]:
 def _of_lock(store: Store, request: FreezeRequest) -> Iterator[CairnError]:
     """Yield what the mirror lock lacks: the gate takes no file of a dependency that it does not name."""
     stack = request.stack
-    lock, names = mirror_lock.of(stack), {*_required_of_others(stack)}
+    lock, required = mirror_lock.of(stack), {*_required_of_others(stack)}
     line = f"cairn index mirror lock --stack {stack.folder}"
     if lock is None:
-        if names and anchor.anchor(store) is not None:
-            text = f"{stack.name} requires {', '.join(sorted(names))}, and in a store with a root a lock"
+        if required and anchor.anchor(store) is not None:
+            text = f"{stack.name} requires {', '.join(sorted(required))}, and in a store with a root a lock"
             yield UsageError(f"{text} names each file", tip=line)
         return
+    path = mirror_lock.path_of(stack)
     places = {Platform(python=leg.python, tag=leg.platform) for leg in request.legs}
     if missing := sorted(str(place) for place in places - {*mirror_lock.places(lock)}):
-        yield UsageError(f"{mirror_lock.path_of(stack)} does not cover {' and '.join(missing)}", tip=line)
-    if missing := sorted(names - {str(canonicalize_name(file.name)) for file in lock.files}):
-        yield UsageError(f"{mirror_lock.path_of(stack)} has no file of {', '.join(missing)}", tip=line)
+        yield UsageError(f"{path} does not cover {' and '.join(missing)}", tip=line)
+    covered = sorted(places & {*mirror_lock.places(lock)}, key=str)
+    for text in sorted(required):
+        if missing := [str(place) for place in covered if not mirror_lock.meets(lock, text, place)]:
+            yield UsageError(f"{path} has no file for {text}, for {' and '.join(missing)}", tip=line)
 
 
 def _required_of_others(stack: Stack) -> Iterator[str]:
-    """Yield the projects that wheels are made to require, and that are neither of the stack nor of ROCm."""
+    """Yield what wheels are made to require, and that is neither of the stack nor of ROCm."""
     own = {str(canonicalize_name(project.distribution)) for project in stack.projects}
     for project in stack.projects:
         for text in project.requires:
             name = str(canonicalize_name(re.split(r"[^A-Za-z0-9._-]", text)[0]))
             if name not in own and not mirror_lock.is_of_sdk(name):
-                yield name
+                yield name if "{" in text else text
 
 
 def reviewed(store: Store, request: FreezeRequest) -> frozenset[Version] | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -266,6 +267,19 @@ def unvouched(
                 else "in a lock, and the stack has none: cairn index mirror lock --stack STACK WHEEL …"
             )
             yield f"{file.file_name} with sha256 {file.sha256} is not {why}"
+
+
+def meets(lock: MirrorLock, text: str, place: Platform) -> bool:
+    """Whether a lock has a file for a requirement at a place, whatever that file needs itself."""
+    requirement = Requirement(text)
+    if requirement.marker and not requirement.marker.evaluate(place.markers()):
+        return True
+    return any(
+        canonicalize_name(file.name) == canonicalize_name(requirement.name)
+        and requirement.specifier.contains(file.version, prereleases=True)
+        and place.takes(file.file_name, None)
+        for file in lock.files
+    )
 
 
 def places(lock: MirrorLock) -> tuple[Platform, ...]:

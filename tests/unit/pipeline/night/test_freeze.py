@@ -19,6 +19,8 @@ from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.release.index.generation import FileEntry, ProjectState, now
 from cairn.release.index.snapshot import Change
+from cairn.release.publish import mirror_lock
+from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.stack import Sdk
 from cairn.store.memory import MemoryStore
 from helpers.night import FROZEN, leg_of, plan_of
@@ -217,6 +219,28 @@ def test_a_night_for_the_cpu_alone_asks_for_no_rocm(run: NightRun, request_: Fre
     beside_others = dataclasses.replace(alone, others=(cpu, *legs))
     with pytest.raises(UsageError, match="is the index of one family"):
         needs.version_of_sdk(beside_others, lambda _line: None)
+
+
+def test_what_the_mirror_lock_lacks_of_requirements_is_named_for_each_place(
+    run: NightRun, request_: FreezeRequest
+) -> None:
+    requires = ("numpy==2.1", "pywin32==312; sys_platform == 'win32'", "torch=={version:torch}", "six==1.17")
+    project = msgspec.structs.replace(run.stack.projects[0], requires=requires)
+    stack = msgspec.structs.replace(run.stack, projects=(project,))
+    legs = tuple(leg_of("gfx94X-dcgpu", python=python) for python in ("3.11", "3.12"))
+    request = dataclasses.replace(request_, stack=stack, legs=legs, like="")
+    names = ("numpy-2.1-cp311-cp311-manylinux_2_28_x86_64.whl", "six-1.16-py2.py3-none-any.whl")
+    files = tuple(
+        LockedFile(name=name.split("-")[0], version=name.split("-")[1], file_name=name, sha256="0" * 64)
+        for name in names
+    )
+    lock = MirrorLock(stack=stack.name, pythons=("3.11", "3.12"), platforms=("linux_x86_64",), files=files)
+    mirror_lock.write(mirror_lock.path_of(stack), lock)
+    texts = [str(problem).partition(" has no file ")[2] for problem in needs.lacking(run.store, request)]
+    assert [text for text in texts if text] == [
+        "for numpy==2.1, for Python 3.12 on linux_x86_64",
+        "for six==1.17, for Python 3.11 on linux_x86_64 and Python 3.12 on linux_x86_64",
+    ]
 
 
 @pytest.mark.parametrize("damage", [b"{", None], ids=["damaged", "gone"])
