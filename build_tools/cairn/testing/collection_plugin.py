@@ -5,8 +5,8 @@ Cairn: it imports only the standard library and pytest.
 
 Tests are counted one by one as pytest finds them, before any hook can select among them, and compared with
 those that are left to run. An ignored file counts as one test, and so does a function that is named like a
-test but not collected. For each group of missing tests, the answer has `by`, the plugin or option that
-deselected them, `tests`, their number, and `origin`:
+test but not collected; a class that pytest cannot make counts as many as it has. For each group of missing
+tests, the answer has `by`, the plugin or option that deselected them, `tests`, their number, and `origin`:
 
     ours            skip-tests, or the shard
     tests           a conftest.py or a plugin beside the tests, or the pytest.ini that they came with
@@ -33,6 +33,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from _pytest.unittest import UnitTestCase
 
 VARIABLE = "CAIRN_COLLECTION"
 NAME = "cairn-collection"
@@ -75,6 +76,7 @@ class Counter:
         self._watched: dict[int, Any] = {}
         self._path = config.rootpath
         self._running: pytest.Item | None = None
+        self._raised: dict[tuple[str, str], str] = {}
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count a test as soon as pytest has collected it."""
@@ -98,6 +100,9 @@ class Counter:
     def pytest_pycollect_makeitem(self, name: str, obj: object) -> Generator[None, Any, Any]:
         """Count an object that is named like a test but that a plugin keeps from being collected."""
         items = yield
+        if isinstance(items, pytest.Class) and (lost := _lost_tests(items)):
+            why = "it has an __init__ or a __new__; `uncollected` in suite.toml or __test__ = False allow it"
+            self._unseen[f"{items.nodeid} ({why})", "elsewhere"] = lost
         setting = "python_classes" if inspect.isclass(obj) else "python_functions"
         if items or not name.startswith(_PREFIXES[setting]):
             return items
@@ -123,6 +128,25 @@ class Counter:
         if item is self._running:
             item.user_properties.append(("flaky", "a plugin ran it again"))
         self._running = item
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, Any, Any]:
+        """Note an exception of a test that another hook may call passed."""
+        raised = call.excinfo
+        report = yield
+        raised = call.excinfo or raised  # pytest keeps those of unittest until now
+        self._raised.pop((item.nodeid, report.when), None)
+        if raised is not None:
+            self._raised[item.nodeid, report.when] = f"it raised {raised.exconly()}, and was called passed"
+        if text := self.overruled(report):
+            item.user_properties.append(("overruled", text))
+        return report
+
+    def overruled(self, report: pytest.TestReport) -> str:
+        """Return what a phase of a test raised, if its report says that it passed; else an empty text."""
+        return self._raised.get((report.nodeid, report.when), "") if report.passed else ""
 
     def answer(self, items: Iterable[pytest.Item]) -> dict[str, Any]:
         """Return the number of collected tests, and of deselected ones by plugin or option.
@@ -246,6 +270,17 @@ class Counter:
     def _origin_of_setting(self, setting: str) -> str:
         origin = self._from_options(rf"(-o|--override-ini=)?{setting}=.*")
         return origin or ("tests" if setting in self._config.inicfg else "elsewhere")
+
+
+def _lost_tests(node: pytest.Class) -> int:
+    """Return the number of tests of a class that pytest does not collect, since it could not make one."""
+    made = node.obj.__init__ is not object.__init__ or node.obj.__new__ is not object.__new__
+    if not made or isinstance(node, UnitTestCase) or type(node).collect is not pytest.Class.collect:
+        return 0
+    if not getattr(node.obj, "__test__", True):
+        return 0
+    names = [name for name in dir(node.obj) if node.funcnamefilter(name)]
+    return sum(callable(getattr(node.obj, name, None)) for name in names)
 
 
 def _plain(value: object) -> str:

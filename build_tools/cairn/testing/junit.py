@@ -30,6 +30,9 @@ Outcome = Literal["passed", "failed", "error", "skipped"]
 DEVICE_PROPERTY = "device"
 """What a test records (pytest's `record_property`) when it really computed on a GPU: the GPU's gfx name."""
 
+OVERRULED_PROPERTY = "overruled"
+"""What is noted of a test that raised an exception, and that a conftest.py called passed: the exception."""
+
 FLAKY_PROPERTY = "flaky"
 """What a suite notes of a test that failed, and passed when it was tried again: why it failed."""
 
@@ -88,6 +91,7 @@ class TestOutcome(datafile.Value):
         seconds: of all attempts.
         attempts: how often it was run.
         flaky: it failed, and passed when it was tried again.
+        overruled: it raised an exception, and a conftest.py or a plugin called it passed.
     """
 
     __test__ = False  # pytest would collect the name
@@ -100,6 +104,7 @@ class TestOutcome(datafile.Value):
     seconds: float = 0.0
     attempts: int = 1
     flaky: bool = False
+    overruled: bool = False
 
     @property
     def module(self) -> str:
@@ -252,6 +257,7 @@ def write(path: Path, tests: Iterable[TestOutcome], *, name: str) -> None:
         case.set("time", f"{test.seconds:.3f}")
         noted_properties = [(DEVICE_PROPERTY, test.device)] if test.device else []
         noted_properties += [(FLAKY_PROPERTY, test.reason or "yes")] if test.flaky else []
+        noted_properties += [(OVERRULED_PROPERTY, test.reason)] if test.overruled else []
         properties = ET.SubElement(case, "properties") if noted_properties else case
         for key, value in noted_properties:
             ET.SubElement(properties, "property", name=key, value=_printable(value))
@@ -366,6 +372,8 @@ def _note(case: dict[str, Any], name: str, attributes: dict[str, str]) -> None:
         case["device"] = attributes.get("value", "").strip() or "unnamed"
     elif name == "property" and attributes.get("name") == FLAKY_PROPERTY:
         case |= {"flaky": True, "reason": _one_line(attributes.get("value", ""))}
+    elif name == "property" and attributes.get("name") == OVERRULED_PROPERTY and case["outcome"] == "passed":
+        case |= {"overruled": True, "reason": _one_line(attributes.get("value", ""))}
     elif name in _FAILED_BEFORE:
         case |= {"flaky": True, "reason": message or "it failed before"}
     elif outcome := _OUTCOMES.get(name) or _FAILED_AGAIN.get(name):

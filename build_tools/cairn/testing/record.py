@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -43,6 +43,9 @@ class Skip(datafile.Value):
     reason: str
 
 
+Origin: TypeAlias = Literal["ours", "tests", "command line", "elsewhere"]
+
+
 class Deselected(datafile.Value):
     """Tests that pytest collected and did not run, because a plugin or an option deselected them.
 
@@ -55,7 +58,7 @@ class Deselected(datafile.Value):
     """
 
     by: str
-    origin: Literal["ours", "tests", "command line", "elsewhere"]
+    origin: Origin
     tests: int
 
 
@@ -174,6 +177,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         import_seconds: how long its modules took to import, in the checks of a smoke test; 0 where unknown.
         host: what of a smoke test needs no GPU and passed; None in records of other kinds.
         pytest: name and version of pytest and of the plugins that ran the tests, such as `pytest 8.4.2`.
+        overruled: tests that raised an exception and that a conftest.py or a plugin called passed.
     """
 
     __test__ = False  # pytest would collect the name
@@ -203,6 +207,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     import_seconds: float = 0.0
     host: HostTests | None = None
     pytest: tuple[str, ...] = ()
+    overruled: tuple[str, ...] = ()
 
     @property
     def not_covered(self) -> tuple[str, ...]:
@@ -240,14 +245,21 @@ def time_of(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def with_origins(deselected: Sequence[Deselected], arguments: Sequence[str]) -> tuple[Deselected, ...]:
-    """Return deselections; those by pytest options are the user's own only if the user gave any."""
-    return tuple(
-        msgspec.structs.replace(one, origin="elsewhere")
-        if one.origin == "command line" and not arguments
-        else one
-        for one in deselected
-    )
+def with_origins(
+    deselected: Sequence[Deselected], arguments: Sequence[str], uncollected: Sequence[str] = ()
+) -> tuple[Deselected, ...]:
+    """Return deselections; those by pytest options are the user's own only if the user gave any.
+
+    Classes that are `uncollected` belong to the tests.
+    """
+
+    def origin(deselection: Deselected) -> Origin:
+        if deselection.by.partition(" (")[0] in uncollected:
+            return "tests"
+        is_strange = deselection.origin == "command line" and not arguments
+        return "elsewhere" if is_strange else deselection.origin
+
+    return tuple(msgspec.structs.replace(one, origin=origin(one)) for one in deselected)
 
 
 def write(path: Path, record: TestRecord) -> None:

@@ -405,6 +405,7 @@ def _record(
         pytest_args=request.pytest_args,
         deselected=_deselected(runs),
         flaky=tuple(case.name for case in results.cases if case.flaky),
+        overruled=tuple(case.name for case in results.cases if case.overruled),
         translated=pytest_runs.translation_name(request.translate),
         pytest=tuple(dict.fromkeys(f"pytest {run.pytest}" for run in runs if run.pytest)),
         policy=msgspec.structs.replace(

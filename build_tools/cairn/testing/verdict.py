@@ -81,14 +81,24 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     )
     if problem:
         return Judgement(verdict="failed", reason=problem)
-    skipped = f"; {counts.skipped} skipped" if counts.skipped else ""
-    if chosen := [one for one in deselected if one.origin != "ours"]:
-        skipped += f"; left out: {_listed(chosen)}"
-    if flaky := sum(case.flaky for case in outcome.cases):
-        skipped += f"; {flaky} flaky"
+    skipped = _remarks(outcome, deselected)
     if unused := usage.no_gpu_used(outcome, targets, translated):
         return Judgement(verdict="untested", reason=f"{counts.passed} tests passed, {unused}{skipped}")
     return Judgement(verdict="passed", reason=_passed(outcome, targets) + skipped)
+
+
+def _remarks(outcome: JUnit, deselected: Sequence[Deselected]) -> str:
+    counts, cases = outcome.counts, outcome.cases
+    chosen = [one for one in deselected if one.origin != "ours"]
+    overruled = [case.name for case in cases if case.overruled]
+    flaky = sum(case.flaky for case in cases)
+    remarks = {
+        f"{counts.skipped} skipped": counts.skipped,
+        f"left out: {_listed(chosen)}": chosen,
+        f"{flaky} flaky": flaky,
+        f"{len(overruled)} raised and were called passed: {wording.some(overruled)}": overruled,
+    }
+    return "".join(f"; {remark}" for remark, holds in remarks.items() if holds)
 
 
 def _passed(outcome: JUnit, targets: Sequence[str]) -> str:

@@ -71,17 +71,23 @@ def read(path: Path, floors: Floors | None = None) -> TestRun:
     Raises:
         UsageError: there are no files of a test run, or a file is not what its name says.
     """
+    run = _read(path, floors or Floors())
+    overruled = [f"{test.test}: {test.reason}" for test in run.tests if test.overruled]
+    return replace(run, remarks=(*run.remarks, *overruled))
+
+
+def _read(path: Path, floors: Floors) -> TestRun:
     if path.is_dir():
         if (path / records.FILE).is_file():
             return _with_record(path / records.FILE)
         if (path / suite_results.SHARD).is_file():
             return _shard(path)
         if (path / records.JUNIT).is_file():
-            return _alone(path / records.JUNIT, floors or Floors())
+            return _alone(path / records.JUNIT, floors)
         raise UsageError(
             f"{path} has no {records.FILE} and no {records.JUNIT}", tip="name the folder that a test run left"
         )
-    return _with_record(path) if path.suffix == ".json" else _alone(path, floors or Floors())
+    return _with_record(path) if path.suffix == ".json" else _alone(path, floors)
 
 
 def _with_record(path: Path) -> TestRun:

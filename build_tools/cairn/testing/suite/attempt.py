@@ -67,6 +67,7 @@ class _Event(datafile.Value, forbid_unknown_fields=False):
     stopped: str = ""
     pid: int = 0
     pytest: tuple[str, ...] = ()
+    overruled: str = ""
 
 
 class Journal:
@@ -172,11 +173,13 @@ def _worse(first: TestOutcome, second: TestOutcome) -> TestOutcome:
 def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
     # A test may have replaced the clock that pytest looks at.
     seconds = event.seconds if 0 <= event.seconds < LONGEST else 0.0
-    again = event.runs > 1 and outcome == "passed"  # a plugin has run it until it passed
+    passed = outcome == "passed"
+    again = event.runs > 1 and passed  # a plugin has run it until it passed
     return TestOutcome(
         test=event.test,
         outcome=outcome,
-        reason=(event.first or "a plugin ran it again") if again else event.reason,
+        reason=event.overruled or (event.first or "a plugin ran it again" if again else event.reason),
+        overruled=passed and bool(event.overruled),
         seconds=seconds,
         attempts=max(event.runs, 1),
         flaky=again,
@@ -196,6 +199,7 @@ class Setup:
         work_dir: holds the journals and the results of each process.
         plugins: the folder with the plugins, and further ones that hold what pytest needs; they come last on
             the path.
+        uncollected: classes whose tests may be missing; see `suite_toml.Suite`.
         plugin_names: further plugins of pytest, by their modules in `plugins` or their entry points.
         variables: the whole environment.
         arguments: the user's, for pytest.
@@ -213,10 +217,17 @@ class Setup:
     plugin_names: tuple[str, ...]
     variables: Mapping[str, str]
     arguments: tuple[str, ...] = ()
+    uncollected: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     deadline: float | None = None
     log: Path
     on_line: Progress = silent
+
+    @property
+    def lost(self) -> str:
+        """What the run needs and a test has removed; empty while all of it is there."""
+        needed = (self.python, self.tests, self.config, *self.plugins)
+        return next((str(path) for path in needed if not path.exists()), "")
 
     @property
     def over(self) -> bool:

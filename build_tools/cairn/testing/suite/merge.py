@@ -302,6 +302,7 @@ def _record(
         verdict=judged.verdict,
         reason=judged.reason,
         flaky=tuple(test.test for test in tests if test.flaky),
+        overruled=tuple(test.test for test in tests if test.overruled),
         pytest_args=first.pytest_args,
         config=first.config,
         deselected=_deselected(results),

@@ -78,7 +78,7 @@ def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
             for test, outcome in whole.outcomes.items()
             if outcome.failed and test in collected - whole.slow and whole.deaths[test] < _MOST_DEATHS
         ]
-        if not again or len(again) > _MOST_RETRIED or whole.stuck or setup.over:
+        if not again or len(again) > _MOST_RETRIED or whole.stuck or setup.over or setup.lost:
             break
         second = _go_through(setup, piece, only=again)
         whole.slow |= second.slow
@@ -124,7 +124,7 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
         journal = ended.journal
         result.collected = result.collected or journal.selected or ()
         result.whole = result.whole or journal.collected
-        result.gone = result.gone or record.with_origins(journal.gone, setup.arguments)
+        result.gone = result.gone or record.with_origins(journal.gone, setup.arguments, setup.uncollected)
         result.stuck, result.pytest = ended.stuck, journal.pytest or result.pytest
         result.journals.append(bytes(journal.text))
         result.results += _readable(ended.junit)
@@ -141,9 +141,10 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
             test for test in dict.fromkeys((*result.collected, *journal.left)) if test not in result.outcomes
         ]
         whole = journal.exit is not None and blamed is None
-        if left and len(result.outcomes) > before and not (whole or ended.stuck or setup.over):
+        stopped = ended.stuck or setup.over or setup.lost
+        if left and len(result.outcomes) > before and not (whole or stopped):
             continue
-        cut_short = left and (ended.stuck or setup.over)
+        cut_short = left and stopped
         result.finished = not cut_short and (whole or blamed is not None)
         problems = _disagreements(ended) if whole else []
         if left:
@@ -157,6 +158,8 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
 def _why_left(setup: Setup, ended: Ended) -> str:
     if ended.stuck:
         return "a process could not be ended; is the GPU still well?"
+    if setup.lost:
+        return f"a test removed {setup.lost}"
     return "the time was over" if setup.over else ended.journal.stopped or f"pytest ended with {ended.how}"
 
 

@@ -261,6 +261,7 @@ def _prepare(
         ),
         variables=_variables(request, visible, selection, tests),
         arguments=request.pytest_args,
+        uncollected=request.suite.uncollected,
         limits=request.limits,
         deadline=None if request.limits.all is None else began + request.limits.all,
         log=work_dir / LOG,
@@ -398,12 +399,14 @@ def _run_pieces(
     """
     setup, left, stuck, runs = prepared.setup, prepared.left, False, list[tuple[Piece, ModuleRun]]()
     for piece in prepared.plan.shards[request.shard - 1]:
-        if stuck or setup.over:
+        if stuck or setup.over or setup.lost:
             why = "a process could not be ended" if stuck else "the time was over"
+            why = f"a test of {runs[-1][0].module} or before removed {setup.lost}" if setup.lost else why
             runs.append((piece, ModuleRun(problems=[f"{piece.module} did not run: {why}"])))
             continue
         variables = {**setup.variables, **prepared.environments[piece.module]}
         run = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
+        request.work_dir.mkdir(parents=True, exist_ok=True)  # a test may have removed it
         suite_results.append_outcomes(request.work_dir / suite_results.OUTCOMES, run.outcomes.values())
         stuck = run.stuck
         runs.append((piece, run))

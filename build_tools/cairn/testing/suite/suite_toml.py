@@ -75,6 +75,8 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
             among it are loaded, and no others.
         requires_for: further requirements by a range of the project's versions, such as `"<2.8"`. Versions
             are compared by their release alone, as in skip-tests.
+        uncollected: classes such as `test_a.py::TestB` that pytest does not collect, since they have an
+            `__init__`, and whose tests may be missing.
         environment: variables of every run.
         gpu_environment: those of a run for GPUs besides; `{scratch}` is a folder for the run.
     """
@@ -87,6 +89,7 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
     config_file: str = ""
     requires: tuple[str, ...] = ()
     requires_for: Mapping[str, tuple[str, ...]] = {}
+    uncollected: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     gpu_environment: Mapping[str, str] = {}
 

@@ -95,6 +95,7 @@ class Worker:
         self._pid, self._parent = _pid_of(), _parent_of()
         self._test: dict[str, Any] = {}
         self._awaits_report = False
+        self._counter: Any = None  # the plugin that counts what is collected
         self._device: dict[int, int] = {}
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -117,9 +118,9 @@ class Worker:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Write which tests will run, how many were collected, and who deselected the others."""
-        counter: Any = session.config.pluginmanager.get_plugin(_COUNTER)
+        self._counter = session.config.pluginmanager.get_plugin(_COUNTER)
         tests = [item.nodeid for item in session.items]
-        self._tell(event="collected", tests=tests, **counter.answer(session.items))
+        self._tell(event="collected", tests=tests, **self._counter.answer(session.items))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Write what could not be collected: a module that fails to import has no test to report it."""
@@ -134,7 +135,7 @@ class Worker:
             self._end()
             self._device = _allocations()
             self._test = {"test": nodeid, "outcome": "", "reason": "", "detail": "", "seconds": 0.0}
-            self._test |= {"runs": 0, "first": ""}
+            self._test |= {"runs": 0, "first": "", "overruled": ""}
         self._awaits_report = False
         self._tell(event="begin", test=nodeid)
 
@@ -153,6 +154,7 @@ class Worker:
             test["first"] = test["first"] or _why(report)["reason"]
             return
         test["seconds"] += report.duration
+        test["overruled"] = test["overruled"] or _line(self._counter.overruled(report))
         if outcome == "passed" and report.when != "call":  # a test passes by what it did itself
             return
         if not test["outcome"] or _RANK.index(outcome) > _RANK.index(test["outcome"]):
