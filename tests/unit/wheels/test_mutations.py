@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import WheelError
+from cairn.formats.zip.limits import Limits
+from cairn.formats.zip.reader import Archive, RawFile
 from cairn.wheels.contents import binaries
-from cairn.wheels.contents.summary import summarise
+from cairn.wheels.contents.summary import Summary, summarise, summarise_archive
 from cairn.wheels.interface.difference import diff
+from cairn.wheels.interface.read import read_listing
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.join import join
@@ -91,6 +94,14 @@ def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_p
             assert members_of(wheel) == before
         for reader in (wheel_info.read, binaries.read_wheel, binaries.targets_of, summarise):
             attempt(lambda reader=reader: reader(wheel))  # type: ignore[misc]
+        if isinstance(whole := attempt(lambda: summarise(wheel)), Summary):
+            # What can be read whole gives the same where it lies on a server, but for the binaries.
+            listed = listing(wheel).to_plain()
+            unread = {name for name, value in listed.items() if value is None} | {"unread"}
+            assert {n: v for n, v in listed.items() if n not in unread} == {
+                n: v for n, v in whole.to_plain().items() if n not in unread
+            }
+        attempt(lambda: listing(wheel))
         attempt(lambda: diff(wheel, wheel))
         split_and_join(wheel, tmp_path / f"split{number}")
         out = tmp_path / f"out{number}"
@@ -102,6 +113,15 @@ def test_no_damage_escapes_as_another_error_or_passes_as_good(wheel: Path, tmp_p
         if out.exists():
             out.rmdir()
     assert sorted(tmp_path.rglob("*")) == around
+
+
+def listing(wheel: Path) -> Summary:
+    """What is read of a wheel on a server; here of a file that claims to be there."""
+    raw = RawFile(wheel)
+    raw.is_remote = True
+    with Archive.open(raw, limits=Limits(links=True)) as archive:
+        read_listing(archive)
+        return summarise_archive(archive)
 
 
 def split_and_join(wheel: Path, folder: Path) -> None:
