@@ -19,7 +19,6 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
-import netrc
 import os
 import re
 import tempfile
@@ -229,17 +228,13 @@ def temporary_files() -> Iterator[dict[str, str]]:
 
 def _logins(hosts: Iterable[str]) -> str:
     """The entries of the user's netrc file for these hosts; empty where there are none."""
-    usual = _at_home(".netrc", "_netrc")  # as requests looks for it
-    named = [Path(os.environ["NETRC"])] if os.environ.get("NETRC") else []
-    for path in (*named, *usual):
-        with contextlib.suppress(OSError, netrc.NetrcParseError):
-            entries = netrc.netrc(path).hosts
-            return "".join(
-                f"machine {host} login {login} password {password}\n"
-                for host, (login, _, password) in entries.items()
-                if host in hosts
-            )
-    return ""
+    from cairn import web  # noqa: PLC0415 - it loads HTTP and TLS
+
+    return "".join(
+        f"machine {host} login {login} password {password}\n"
+        for host, (login, password) in web.logins().items()
+        if host in hosts
+    )
 
 
 def _at_home(*names: str) -> list[Path]:

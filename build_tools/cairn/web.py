@@ -1,6 +1,7 @@
 """Reading from web servers with the standard library alone, for the commands of the core.
 
-Proxies and certificates are those of the environment (`HTTPS_PROXY`, `SSL_CERT_FILE`).
+Proxies and certificates are those of the environment (`HTTPS_PROXY`, `SSL_CERT_FILE`). Names and passwords
+are those of an address, or of the user's netrc file.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import functools
 import http.client
 import io
 import math
+import netrc
+import os
 import re
 import shutil
 import socket
@@ -296,18 +299,35 @@ def _answer(request: Request, url: str, *, timeout: float, tip: str) -> Iterator
 
 
 def _request(url: str, headers: Mapping[str, str]) -> Request:
-    """A request with headers, and the name and password of its address, that no other server gets."""
-    parts = urlsplit(quote(url, safe=_SAFE))
+    """A request with headers, and a name and a password, that no other server gets.
+
+    These are the address's own, or those that the user's netrc file has for the host.
+    """
+    parts = urlsplit(url)
     user, at, host = parts.netloc.rpartition("@")
+    quoted = {"path": quote(parts.path, safe=_SAFE), "query": quote(parts.query, safe=_SAFE)}
     # Callers name the scheme, which may be `file`.
-    request = Request(parts._replace(netloc=host).geturl())  # noqa: S310
-    if at and parts.scheme in ("http", "https"):
+    request = Request(parts._replace(netloc=host, **quoted).geturl())  # noqa: S310
+    if parts.scheme in ("http", "https"):
         name, _, password = user.partition(":")
-        pair = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode("ascii")
-        request.add_unredirected_header("Authorization", f"Basic {pair}")
+        login = (unquote(name), unquote(password)) if at else logins().get(parts.hostname or "")
+        if login:
+            pair = base64.b64encode(":".join(login).encode()).decode("ascii")
+            request.add_unredirected_header("Authorization", f"Basic {pair}")
     for name, value in headers.items():
         request.add_unredirected_header(name, value)
     return request
+
+
+def logins() -> dict[str, tuple[str, str]]:
+    """Return the names and passwords in the user's netrc file, by host; none where it cannot be read."""
+    paths = [Path(os.environ["NETRC"])] if os.environ.get("NETRC") else []
+    with contextlib.suppress(RuntimeError):  # a container without users has no home
+        paths += [Path.home() / name for name in (".netrc", "_netrc")]  # as requests looks for it
+    for path in paths:
+        with contextlib.suppress(OSError, netrc.NetrcParseError):
+            return {host: (login, password) for host, (login, _, password) in netrc.netrc(path).hosts.items()}
+    return {}
 
 
 def with_credentials(place: str, url: str) -> str:

@@ -283,6 +283,19 @@ def test_a_redirection_takes_the_range_and_no_password_to_others(
         assert final.headers["Range"].startswith("bytes=")
 
 
+def test_a_password_may_be_in_the_netrc_file(
+    server: RangeServer,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    shown: Callable[[str], dict[str, object]],
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password s@cret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert shown(url)["distribution"] == "demo"
+    assert server.headers["Authorization"] == "Basic bWU6c0BjcmV0"
+
+
 def test_an_index_with_a_password_passes_it_on_to_its_files(
     server: RangeServer, index: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
