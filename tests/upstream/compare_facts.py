@@ -52,6 +52,8 @@ class Row(NamedTuple):
     sources: tuple[str, ...]
     read: Callable[[Checkout], Facts]
     ours: Callable[[Facts], Facts]
+    copies: tuple[str, ...] = ()
+    """Other places whose markers name these sources."""
 
 
 _SCRIPTS = ours.scripts_with_flags()
@@ -69,6 +71,7 @@ def _pytorch_files(checkout: Checkout) -> Facts:
     return theirs.pytorch_files(checkout, ours.modules())
 
 
+_LISTS = (theirs.FULL, *(f"{theirs.SKIPS}/{name}.py" for name in ours.skip_lists()))
 _TARGETS = "build_tools/cairn/targets.toml"
 ROWS = (
     Row("targets and families", _TARGETS, THEROCK, (theirs.TARGETS,), theirs.targets, ours.gpu_targets),
@@ -100,7 +103,7 @@ ROWS = (
     ),
     Row("flags", ours.FLAGS, THEROCK, _SCRIPTS, _flags, ours.flags),
     Row("scripts", ours.FLAGS, THEROCK, _SCRIPTS, _files, ours.files),
-    Row("skip names", ours.SKIPS, THEROCK, (f"{theirs.SKIPS}/generic.py",), theirs.skips, ours.skips),
+    Row("skip names", ours.SKIPS, THEROCK, _LISTS, theirs.skips, ours.skips, ours.skip_tests()),
     Row("build variables", ours.STACK, THEROCK, (theirs.BUILD,), theirs.variables, ours.variables),
     Row("projects", ours.STACK, THEROCK, (theirs.BUILD, theirs.PIN), theirs.projects, ours.projects),
     Row("fat wheels", ours.FAT, PYTORCH, (theirs.FAT,), theirs.fat_libraries, ours.fat_libraries),
@@ -299,8 +302,11 @@ def unmarked(rows: Sequence[Row], notes: dict[str, Any], root: Path = ROOT) -> I
     for key, category in wanted.items():
         if key not in marked:
             yield f"{key[0]}: {category} have no marker that names {key[1]}, a commit, and {key[2]}"
+    copied = {
+        (place, row.repository, source) for row in rows for place in row.copies for source in row.sources
+    }
     for each in found:
-        if (each.place, each.repository, each.source) not in wanted:
+        if (each.place, each.repository, each.source) not in wanted.keys() | copied:
             yield f"{each.place}:{each.line}: nothing compares this fact with {each.source}"
 
 

@@ -1,326 +1,398 @@
-"""Convert upstream's skip lists, which name tests by substrings, to files of skip-tests.
+"""Write external-builds/pytorch/skip-tests from the names of upstream's lists, and count what became of them.
 
-Upstream excludes by `pytest -k "not NAME and …"`: NAME may be anywhere in the name of a test, of its class,
-or of its file, in capital or small letters, so that `test_print` also excludes `test_print_all`. What
-upstream means is the test of that name, in all variants that PyTorch generates of it for devices and dtypes:
-those are looked up in a collection.
+    python tests/upstream/import_skips.py --sources-dir pytorch-2.7
 
-A program of the maintainers. A list is TheRock's skip_tests/*.py, which is read and not run, or PyTorch's
-disabled-tests.json. The collection is what `pytest --collect-only -q` printed about all tests:
-
-    python tests/upstream/import_skips.py skip_tests/generic.py skip_tests/pytorch_2.13.py
-        --collection collection.txt --owner rocm-pytorch --expires 2027-06-30 --output-dir skip-tests
+skip_names.toml has the names, skip_groups.toml why each is left out and where it is. For the version of torch
+whose sources are there, the exact ids of each name are found in them; for all others, a pattern stands for
+it, marked unresolved. Upstream joins the names to `pytest -k "not NAME and …"`, which leaves out each test
+that has NAME anywhere in its id; what is meant is the test of that name, in the variants that PyTorch
+generates of it for GPUs and dtypes, in the file that the name is filed under.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import fnmatch
 import re
 import sys
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
-from pathlib import Path, PurePosixPath
-from typing import Literal
+from pathlib import Path
+from typing import Any, NamedTuple
 
-import upstream_lists
-from upstream_lists import UpstreamName
-
-from cairn import datafile, files
+from cairn import files
 from cairn.datafile import toml_text
-from cairn.errors import CairnError, UsageError
-from cairn.output import wording
+from cairn.errors import CairnError, ProblemsError
 from cairn.testing.skips import conditions, ids, skip_files
-from cairn.testing.skips.conditions import When
-from cairn.testing.skips.ids import Collected
+from cairn.testing.skips.conditions import RunFacts, When
+from cairn.testing.skips.skip_files import Entry, Listed
+from cairn.testing.skips.sources import Sources
 
-How = Literal["exact", "elsewhere", "family", "broad", "taken", "unknown", "not collected"]
-
-_EXPLAINED: dict[How, str] = {
-    "exact": "the tests of that name",
-    "elsewhere": "only a different file has tests of that name",
-    "family": "no test has the name itself; taken for those whose names go on with further words",
-    "broad": "no test has the name itself; taken for all whose names begin so",
-    "taken": "an earlier name means the same tests",
-    "unknown": "no test of the collection",
-    "not collected": "its file is not in the collection",
-}
-
-# What `instantiate_device_type_tests` appends to the names of tests, and to those of their classes
-# (torch/testing/_internal/common_device_type.py).
-_DEVICES = "cpu|cuda|meta|mps|xpu|hpu|mtia|lazy|privateuse1"
-_DTYPE = re.compile(
-    r"(.+)_(?:bool|u?int(?:8|16|32|64)|q(?:u?int8|int32)|b?float(?:16|32|64)|float8_e\w+|complex(?:32|64|128))"
-)
-_ON_GPU = re.compile(r"_cuda(?:_|$)")
-_DEVICE = re.compile(rf"(.+)_(?:{_DEVICES})")
-_CLASS = re.compile(rf"(.+?)(?:{_DEVICES})", re.IGNORECASE)
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SKIP_TESTS = ROOT / "external-builds/pytorch/skip-tests"
+COMMITS = {"pytorch_2.7": "740ef9b"}
+"""The commits at which lists were read, where that is not `COMMIT`."""
+COMMIT = "89553ce"
+OWNER, EXPIRES = "maintainers", date(2027, 6, 30)
+READ, LATER = "2.7", ">=2.8"
+"""The line whose sources were read, and the versions that the lists for all versions are patterns for."""
+_GPUS = ("dcgpu-all", "dgpu-all", "igpu-all")  # families that have every GPU between them
+_FOLDER = "external-builds/pytorch"
+_VARIANT = re.compile(r"_cuda(?:_(?:bool|[a-z]*(?:int|float|complex)\d+))*")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Meaning:
-    """The tests that a name of the list means.
+class Name(NamedTuple):
+    """A name of a list: `generic windows cuda test_streams`."""
 
-    Attributes:
-        name: as in the list.
-        how: the rule that found its tests.
-        tests: their exact ids.
-        accidents: the tests that upstream's way of matching hits as well, and that no name of the list means.
-    """
+    list: str
+    section: str
+    module: str
+    text: str
 
-    name: UpstreamName
-    how: How
-    tests: tuple[str, ...]
-    accidents: tuple[str, ...]
+    def __str__(self) -> str:
+        return " ".join(self)
 
     @property
-    def explained(self) -> str:
-        """The rule in words."""
-        return _EXPLAINED[self.how]
+    def is_file(self) -> bool:
+        """Whether it is the name of a file of tests."""
+        return self.list.startswith("run_")
 
-    def with_tests(self, tests: Iterable[str]) -> Meaning:
-        """Return a copy with only the tests that no earlier name has."""
-        left = tuple(tests)
-        return dataclasses.replace(self, tests=left, how="taken" if self.tests and not left else self.how)
+    @property
+    def source(self) -> str:
+        """Repository, commit and file of its list."""
+        folder = _FOLDER if self.is_file else f"{_FOLDER}/skip_tests"
+        return f"ROCm/TheRock {COMMITS.get(self.list, COMMIT)}, {folder}/{self.list}.py"
+
+    @property
+    def torch(self) -> str:
+        """The versions of torch that the list is for; empty for all."""
+        line = self.list.partition("pytorch_")[2]
+        return f"=={line}.*" if line[:1].isdigit() else ""
+
+    @property
+    def when(self) -> When:
+        """The conditions of its list and section."""
+        if self.section == "windows":
+            return When(torch=self.torch, family=_GPUS, platform=("windows",))
+        if self.section == "common":
+            return When(torch=self.torch, family=_GPUS)
+        return When(torch=self.torch, target=(self.section,))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Imported:
-    """An upstream list whose names were looked up in a collection.
+class Meaning(NamedTuple):
+    """The tests that a name means for a range of torch; exact ids, unless `unresolved`."""
+
+    name: Name
+    group: dict[str, Any]
+    when: When
+    tests: tuple[str, ...]
+    unresolved: bool = False
+
+
+@dataclass
+class Lists:
+    """Upstream's names, and their groups.
 
     Attributes:
-        source: the list.
-        owner: who is asked about the skips.
-        expires: their last day.
-        meanings: its names.
-        remarks: what is odd about it.
+        names: all of them.
+        groups: of skip_groups.toml.
+        not_taken: those that facts.toml explains, with the reason.
+        problems: a sentence for each name without a group, and each pattern of a group without a name.
     """
 
-    source: Path
-    owner: str
-    expires: date
-    meanings: tuple[Meaning, ...]
-    remarks: tuple[str, ...]
+    names: tuple[Name, ...]
+    groups: dict[Name, dict[str, Any]] = field(default_factory=dict)
+    not_taken: dict[Name, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
 
 
-class Tests:
-    """The tests of a collection, indexed by the names that upstream's lists use."""
-
-    __test__ = False  # pytest would collect the name
-
-    def __init__(self, collection: Collected) -> None:
-        self._modules = tuple(collection)
-        tests = [test for of_module in collection.values() for test in of_module]
-        self._named: dict[str, list[str]] = {}
-        self._searched: list[tuple[str, str]] = []
-        for test in tests:
-            parts = ids.take_apart(test)
-            for name in _without_suffixes(parts.name):
-                self._named.setdefault(name, []).append(test)
-            # The words that `-k` looks into; none of them has a line break.
-            words = (PurePosixPath(parts.module).name, *parts.classes, parts.name + parts.arguments)
-            self._searched.append((test, "\n".join(words).casefold()))
-        self._names = {test: ids.take_apart(test) for test in tests}
-
-    def meant(self, names: Sequence[UpstreamName]) -> Iterator[Meaning]:
-        """Yield each name of a list with the tests that it means."""
-        matches = [self._tests(name) for name in names]
-        meant = {test for _, tests in matches for test in tests}
-        for name, (how, tests) in zip(names, matches, strict=True):
-            accidents = tuple(test for test in self._hit(name) if test not in meant)
-            yield Meaning(name=name, how=how, tests=tuple(tests), accidents=accidents)
-
-    def missing_gpu(self, names: Sequence[UpstreamName]) -> list[str]:
-        """Return remarks on names of GPU tests if the machine of the collection had no GPU."""
-        on_gpu = [name.text for name in names if _ON_GPU.search(name.text)]
-        # A test may have the word in its name on any machine; its class has it only of a GPU.
-        if not on_gpu or any(
-            name.endswith("CUDA") for parts in self._names.values() for name in parts.classes
-        ):
-            return []
-        return [
-            f"{len(on_gpu)} names are of tests on a GPU; the collection has none: make it where there is one"
+def read() -> Lists:
+    """Read the names, and which group each belongs to."""
+    data = tomllib.loads((HERE / "skip_names.toml").read_text(encoding="utf-8"))
+    lists = Lists(
+        names=tuple(
+            Name(of, section, module, text)
+            for of, sections in data.items()
+            for section, modules in sections.items()
+            for module, texts in modules.items()
+            for text in texts
+        )
+    )
+    groups = tomllib.loads((HERE / "skip_groups.toml").read_text(encoding="utf-8"))["groups"]
+    unused = {pattern for group in groups for pattern in group["names"]}
+    explained = tomllib.loads((HERE / "facts.toml").read_text(encoding="utf-8"))["differences"]
+    for name in lists.names:
+        reasons = [
+            entry["reason"]
+            for entry in explained
+            if entry["category"] == "skip names"
+            and any(fnmatch.fnmatchcase(f"{name}: there", pattern) for pattern in entry["names"])
         ]
-
-    def _tests(self, name: UpstreamName) -> tuple[How, list[str]]:
-        named = self._named.get(name.text, [])
-        if name.class_name:
-            own = []
-            for test in named:
-                classes = self._names[test].classes[-1:]
-                generic = _CLASS.fullmatch(classes[0]) if classes else None
-                if classes == (name.class_name,) or (generic and generic[1] == name.class_name):
-                    own.append(test)
-            return ("exact", own) if own else ("unknown", [])
-        files = [module for module in self._modules if _filed_under(module, name.filed)]
-        if not files:
-            return "not collected", []
-        own = [test for test in named if self._names[test].module in files]
-        if own:
-            return "exact", own
-        if named:
-            return "elsewhere", named
-        beginning = [
-            test
-            for test, parts in self._names.items()
-            if parts.module in files and parts.name.startswith(name.text)
+        fitting = [
+            (group, pattern)
+            for group in groups
+            for pattern in group["names"]
+            if fnmatch.fnmatchcase(str(name), pattern)
         ]
-        family = [test for test in beginning if self._names[test].name.startswith(f"{name.text}_")]
-        if family:
-            return "family", family
-        return ("broad", beginning) if beginning else ("unknown", [])
-
-    def _hit(self, name: UpstreamName) -> Iterator[str]:
-        if name.class_name:
-            # torch's own rule for disabled tests: any class whose name begins so.
-            for test in self._named.get(name.text, ()):
-                classes = self._names[test].classes
-                if classes and classes[-1].startswith(name.class_name):
-                    yield test
-            return
-        text = name.text.casefold()
-        yield from (test for test, searched in self._searched if text in searched)
+        unused -= {pattern for _, pattern in fitting}
+        if reasons:
+            lists.not_taken[name] = reasons[0]
+        elif fitting:
+            lists.groups[name] = fitting[0][0]
+        else:
+            lists.problems.append(f"{name} has no group in skip_groups.toml")
+    lists.problems += [f"skip_groups.toml: no name is called {pattern}" for pattern in sorted(unused)]
+    return lists
 
 
-def _filed_under(module: str, filed: str) -> bool:
-    path = PurePosixPath(module)
-    return path.stem in (f"test_{filed}", filed) or path.parts[0] == filed
+def meanings(lists: Lists, sources: Sources) -> Iterator[Meaning]:
+    """Yield what each name means for the sources' version of torch, and for the others of its list."""
+    # What is left out as a whole comes first, then what is for all systems: names after them need no entry.
+    for name, group in sorted(lists.groups.items(), key=lambda item: _order(item[0])):
+        texts = _texts(name, group)
+        found = tuple(dict.fromkeys(test for text in texts for test in _found(sources, text)))
+        if "::" not in texts[0]:
+            # The id of a file is exact; what a version lacks is passed over.
+            torch = name.torch or ("" if found else LATER)
+            yield Meaning(name, group, _when(name, group, torch), tuple(texts))
+            continue
+        patterns = tuple(dict.fromkeys(_patterns(name, group, found)))
+        if name.torch in ("", f"=={READ}.*"):
+            tests = patterns if group.get("computed") else found
+            yield Meaning(name, group, _when(name, group, f"=={READ}.*"), tests)
+        if name.torch != f"=={READ}.*":
+            when = _when(name, group, name.torch or LATER)
+            yield Meaning(name, group, when, patterns, unresolved=True)
 
 
-def _without_suffixes(name: str) -> list[str]:
-    """Return the names for a test: its own, without the dtype, and without device and dtype."""
-    names = [name]
-    for suffix in (_DTYPE, _DEVICE):
-        if match := suffix.fullmatch(names[-1]):
-            names.append(match[1])
-    return names
+def _order(name: Name) -> tuple[bool, bool]:
+    return not name.is_file, name.section != "common"
 
 
-def read(lists: Iterable[Path], collection: Collected, *, owner: str, expires: date) -> tuple[Imported, ...]:
-    """Read upstream's lists, and find the tests that they mean.
+def _when(name: Name, group: dict[str, Any], torch: str) -> When:
+    if torch.startswith(">=") and "torch" in group:
+        torch = f"{torch},{group['torch']}"
+    when = name.when
+    return When(
+        torch=torch,
+        family=when.family,
+        target=when.target,
+        platform=when.platform,
+        python=group.get("python", ""),
+    )
 
-    If several names mean a test under conditions that may hold at once, it belongs to the first of them.
+
+def _texts(name: Name, group: dict[str, Any]) -> list[str]:
+    """Return the ids or patterns that a name may mean, the likelier first."""
+    if name.is_file:
+        return [f"{name.text}.py"]
+    place = group.get("place", f"test_{name.module}.py")
+    scope = place if "::" in place else f"{place}::*"
+    return group.get("tests") or [f"{scope}::{name.text}"]
+
+
+def _found(sources: Sources, text: str) -> tuple[str, ...]:
+    """Return the tests of a name, or else what is generated of it for a GPU."""
+    for variant in (text, f"{text}_cuda", f"{text}_cuda_*"):
+        if tests := sources.find(variant).tests:
+            return tests
+        scope, _, test = text.rpartition("::")
+        if "*" in test or "_cuda" in test or scope.endswith("/*::*") or not scope:
+            return ()
+    return ()
+
+
+def _patterns(name: Name, group: dict[str, Any], found: Sequence[str]) -> Iterator[str]:
+    """Yield the patterns of a name for versions whose sources are not there."""
+    for text in _texts(name, group):
+        scope, _, test = text.rpartition("::")
+        variants = {known.rpartition("::")[2].removeprefix(test) for known in found}
+        is_generic = bool(variants) and all(_VARIANT.fullmatch(variant) for variant in variants)
+        has_dtypes = any(variant.count("_") > 1 for variant in variants)
+        # Releases have the test in different classes.
+        scope = f"{scope.partition('::')[0]}::*" if "/*" not in scope else scope
+        yield f"{scope}::{test}{'_cuda' if is_generic else ''}{'_*' if is_generic and has_dtypes else ''}"
+
+
+def entries(found: Iterable[Meaning]) -> dict[str, list[str]]:
+    """Return the text of the entries of each file: one for the names of a group with the same conditions.
 
     Raises:
-        UsageError: a list is not what upstream's are.
+        CairnError: two names mean the same test under conditions that neither has all of.
     """
-    tests = Tests(collection)
+    merged: dict[tuple[str, str, str, When, bool], list[str]] = {}
+    issues: dict[str, str] = {}
     taken: dict[str, list[When]] = {}
-    imported = []
-    for source in lists:
-        upstream_list = (
-            upstream_lists.read_disabled_tests(source)
-            if source.suffix == ".json"
-            else upstream_lists.read_therock(source)
-        )
-        meanings = []
-        for one in tests.meant(upstream_list.names):
-            own = []
-            for test in one.tests:
-                earlier = taken.setdefault(test, [])
-                if not any(conditions.may_coincide(when, one.name.when) for when in earlier):
-                    earlier.append(one.name.when)
-                    own.append(test)
-            meanings.append(one.with_tests(own))
-        imported.append(
-            Imported(
-                source=source,
-                owner=owner,
-                expires=expires,
-                meanings=tuple(meanings),
-                remarks=(*upstream_list.remarks, *tests.missing_gpu(upstream_list.names)),
-            )
-        )
-    return tuple(imported)
+    for meaning in found:
+        for test in meaning.tests:
+            earlier = taken.setdefault(test, [])
+            if any(_implies(meaning.when, when) for when in earlier):
+                continue  # an earlier name means the same test
+            if any(conditions.may_coincide(when, meaning.when) for when in earlier):
+                raise CairnError(f"{meaning.name}: {test} has an entry already: give its group `torch`")
+            earlier.append(meaning.when)
+            reason = meaning.group["reason"]
+            issues[reason] = meaning.group.get("issue", "")
+            key = (_file(meaning), reason, meaning.name.source, meaning.when, meaning.unresolved)
+            merged.setdefault(key, []).append(test)
+    texts: dict[str, list[str]] = {}
+    for (file, reason, source, when, unresolved), tests in merged.items():
+        lines = _entry(reason, issues[reason], source, when, tests, unresolved=unresolved)
+        texts.setdefault(file, []).append("\n".join(lines))
+    return texts
 
 
-def write(imported: Imported, path: Path) -> None:
-    """Write the entries of a list atomically; names without a test follow at the end as comments."""
-    lines = [
-        f"# Out of {toml_text(imported.source.name)}, by tests/upstream/import_skips.py.",
-        'schema = "cairn.skips/1"',
-    ]
-    for meaning in imported.meanings:
-        if not meaning.tests:
-            continue
-        name = meaning.name
-        lines += ["", "[[skips]]", "tests = ["]
-        lines += [f"    {toml_text(test)}," for test in meaning.tests]
-        lines += ["]", *_conditions(name.when), f"reason = {toml_text(name.reason)}"]
-        lines += [f"issue = {toml_text(name.issue)}"] if name.issue else []
-        lines += [f"owner = {toml_text(imported.owner)}", f"expires = {imported.expires}"]
-    lost = [meaning for meaning in imported.meanings if not meaning.tests]
-    lines += ["", "# Names that led to no test:"] if lost else []
-    lines += [
-        f"# {toml_text(meaning.name.text)} ({meaning.name.place}): {meaning.explained}" for meaning in lost
-    ]
-    files.write_text(path, "\n".join(lines) + "\n")
+def _implies(narrow: When, wide: When) -> bool:
+    """Whether a run that meets the first conditions always meets the second."""
+    line = narrow.torch.removeprefix("==").removesuffix(".*")
+    return (
+        wide.torch in ("", narrow.torch)
+        or (narrow.torch.startswith("==") and conditions.contains(wide.torch, line))
+    ) and all(
+        not getattr(wide, name) or getattr(wide, name) == getattr(narrow, name)
+        for name in ("family", "target", "platform", "python")
+    )
+
+
+def _file(meaning: Meaning) -> str:
+    line = re.fullmatch(r"==([0-9.]+)\.\*", meaning.when.torch)
+    return f"torch-{line[1]}.toml" if line else "generic.toml"
+
+
+def _entry(
+    reason: str, issue: str, source: str, when: When, tests: Sequence[str], *, unresolved: bool
+) -> Iterator[str]:
+    yield "\n[[skips]]"
+    yield "patterns = [" if any("*" in test for test in tests) else "tests = ["
+    yield from (f"    {toml_text(test)}," for test in sorted(tests))
+    yield "]"
+    yield f"when = {{ {', '.join(_conditions(when))} }}"
+    if unresolved:
+        yield "unresolved = true"
+    yield f"reason = {toml_text(reason)}"
+    if issue:
+        yield f"issue = {toml_text(issue)}"
+    yield f"source = {toml_text(source)}"
+    yield f"owner = {toml_text(OWNER)}"
 
 
 def _conditions(when: When) -> Iterator[str]:
-    pairs = []
-    for name, value in datafile.to_plain(when).items():
-        if isinstance(value, str):
-            pairs += [f"{name} = {toml_text(value)}"] if value else []
-        elif value:
-            pairs.append(f"{name} = [{', '.join(map(toml_text, value))}]")
-    if pairs:
-        yield f"when = {{ {', '.join(pairs)} }}"
+    for name in ("family", "target", "platform"):
+        if values := getattr(when, name):
+            yield f"{name} = [{', '.join(map(toml_text, values))}]"
+    for name in ("torch", "python"):
+        if value := getattr(when, name):
+            yield f"{name} = {toml_text(value)}"
+
+
+def write(folder: Path, lists: Lists, sources: Sources, expires: date) -> None:
+    """Write the files of skip-tests."""
+    for file, texts in entries(meanings(lists, sources)).items():
+        head = [
+            "# Tests that upstream leaves out on AMD's GPUs; docs/reference/skip-tests.md shows an entry.",
+            "# Made by tests/upstream/import_skips.py: edit tests/upstream/skip_groups.toml, and run that.",
+            'schema = "cairn.skips/1"',
+        ]
+        text = "\n".join([*head, *(f"{each}\nexpires = {expires}" for each in texts)])
+        files.write_text(folder / file, text + "\n")
+
+
+def entries_of(name: Name, lists: Lists, listed: Iterable[Listed]) -> list[Entry]:
+    """Return the entries that leave out what a name means, in some of the runs that its list is for."""
+    texts = _texts(name, lists.groups.get(name, {}))
+    return [
+        item.entry
+        for item in listed
+        if conditions.may_coincide(item.entry.when, name.when)
+        if any(_is_variant(text, test) for text in texts for test in item.entry.names)
+    ]
+
+
+def _is_variant(text: str, test: str) -> bool:
+    """Whether an id or a pattern is one of what a name means, in whichever class, or generated of it."""
+    meant, listed = ids.take_apart(text), ids.take_apart(test)
+    if meant.module != listed.module or meant.name == listed.name:
+        return meant.module == listed.module
+    rest = listed.name.removeprefix(meant.name)
+    return rest != listed.name and bool(_VARIANT.fullmatch(rest.removesuffix("_*")))
+
+
+LINES = {"2.7": "2.7", "2.8 to 2.11": "2.8", "2.12": "2.12", "2.13": "2.13", "2.14 and later": "2.14"}
+RUNS = (("Linux", "linux", "gfx942"), ("Windows", "windows", "gfx1100"), ("Linux, gfx950", "linux", "gfx950"))
+
+
+KINDS = ("whole files", "exact ids", "patterns", "unresolved", "no such test", "not taken")
+
+
+class Row(NamedTuple):
+    """What became of the names that upstream leaves out in one kind of run: the names of each of `KINDS`."""
+
+    line: str
+    run: str
+    names: dict[str, list[Name]]
+
+
+def rows(lists: Lists, listed: Sequence[Listed]) -> Iterator[Row]:
+    """Yield a row for each line of torch, system and, where it has names of its own, family.
+
+    Names that neither an entry nor facts.toml has are absent from the sources that were read, or a problem.
+    """
+    for line, version in LINES.items():
+        for run, platform, target in RUNS:
+            facts = RunFacts(targets=(target,), platform=platform, torch=version)
+            of_run = [item for item in listed if conditions.applies(item.entry.when, facts)]
+            row = Row(line, run, {kind: [] for kind in KINDS})
+            for name in lists.names:
+                if conditions.applies(name.when, facts):
+                    row.names[_kind(name, lists, of_run)].append(name)
+            yield row
+
+
+def _kind(name: Name, lists: Lists, listed: Sequence[Listed]) -> str:
+    fitting = entries_of(name, lists, listed)
+    if name in lists.not_taken or not fitting:
+        return "not taken" if name in lists.not_taken else "no such test"
+    if "::" not in _texts(name, lists.groups.get(name, {}))[0]:
+        return "whole files"
+    if all(entry.unresolved for entry in fitting):
+        return "unresolved"
+    return "exact ids" if any(entry.tests for entry in fitting) else "patterns"
+
+
+def table(lists: Lists, listed: Sequence[Listed]) -> Iterator[str]:
+    """Yield the lines of the page's table."""
+    heads = ("torch", "run", "upstream's names", *KINDS)
+    yield f"| {' | '.join(heads)} |"
+    yield f"| {' | '.join(['---'] * len(heads))} |"
+    for row in rows(lists, listed):
+        counts = [len(names) for names in row.names.values()]
+        yield f"| {row.line} | {row.run} | {' | '.join(map(str, (sum(counts), *counts)))} |"
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Write a file of skips for each list, and print what its substrings hit besides."""
-    parser = argparse.ArgumentParser(description="Write files of skips with exact ids from upstream's lists.")
-    parser.add_argument("lists", type=Path, nargs="+", metavar="LIST")
-    parser.add_argument("--collection", type=Path, required=True)
-    parser.add_argument("--owner", required=True, help="who is asked about the entries")
-    parser.add_argument("--expires", type=date.fromisoformat, required=True, metavar="DAY")
-    parser.add_argument("--output-dir", type=Path, required=True)
-    parser.add_argument("--dry-run", action="store_true")
-    request = parser.parse_intermixed_args(argv)
+    """Write the files, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--sources-dir", type=Path, help=f"a checkout of torch {READ}: write the files")
+    parser.add_argument("--expires", type=date.fromisoformat, default=EXPIRES, metavar="DAY")
+    parser.add_argument("--output-dir", type=Path, default=SKIP_TESTS)
+    request = parser.parse_args(argv)
+    lists = read()
     try:
-        targets = _targets(request.lists, request.output_dir, dry_run=request.dry_run)
-        collection = ids.read_collection(request.collection)
-        imported = read(request.lists, collection, owner=request.owner, expires=request.expires)
-        for each in imported if not request.dry_run else ():
-            write(each, targets[each.source])
-        if not request.dry_run:
-            skip_files.read(targets.values())  # what was written must be what a run accepts
-    except CairnError as error:
-        sys.exit(f"error: {error}")
-    for each in imported:
-        print(*_report(each), *each.remarks, sep="\n")
-        if not request.dry_run:
-            print(f"written: {targets[each.source]}")
-
-
-def _targets(lists: Sequence[Path], output_dir: Path, *, dry_run: bool) -> dict[Path, Path]:
-    """Return the file that each list is written to; an existing file is refused."""
-    names = {path: path.stem.replace("_", "-").lstrip(".") for path in lists}
-    if len(set(names.values())) < len(names):
-        raise UsageError("two lists have one name: import them one after the other, into two folders")
-    targets = {path: output_dir / f"{name}.toml" for path, name in names.items()}
-    existing = next((target for target in targets.values() if target.exists()), None)
-    if existing and not dry_run:
-        raise UsageError(f"{existing} is there already: remove it, or give a different --output-dir")
-    return targets
-
-
-def _report(imported: Imported) -> Iterator[str]:
-    tests = sum(len(meaning.tests) for meaning in imported.meanings)
-    yield f"{imported.source.name}: {wording.count(imported.meanings, 'name')}, {tests} tests"
-    by_rule: dict[str, list[str]] = {}
-    for meaning in imported.meanings:
-        if meaning.how != "exact":
-            by_rule.setdefault(meaning.explained, []).append(f"{meaning.name.text} ({meaning.name.place})")
-    for rule, names in by_rule.items():
-        yield f"  {rule}: {wording.some(names)}"
-    for meaning in imported.meanings:
-        if meaning.accidents:
-            hit = wording.some(meaning.accidents, shown=3)
-            name = f"{meaning.name.text} ({meaning.name.place})"
-            yield f"  {name} hits {wording.count(meaning.accidents, 'test')} by accident: {hit}"
+        if request.sources_dir:
+            write(request.output_dir, lists, Sources(request.sources_dir), request.expires)
+        listed = skip_files.read([request.output_dir])
+    except ProblemsError as error:
+        sys.exit("\n".join(map(str, (error, *error.problems))))
+    print("\n".join(table(lists, listed)))
+    for row in rows(lists, listed):
+        if row.line != READ:
+            absent = row.names["no such test"]
+            lists.problems += [f"{name} is left out by no entry of torch {row.line}" for name in absent]
+    print(*lists.problems, sep="\n")
+    sys.exit(1 if lists.problems else 0)
 
 
 if __name__ == "__main__":

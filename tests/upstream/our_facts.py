@@ -13,12 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import import_skips
 from upstream_files import Facts
 
 from cairn import requirements, targets
 from cairn.rocm.fetch import choose
 from cairn.rocm.packages_toml import COMPONENTS
 from cairn.sources.git import repository
+from cairn.testing.skips import skip_files
 
 ROOT = Path(__file__).parents[2]
 STACK, MATRIX = "external-builds/pytorch/stack.toml", "external-builds/pytorch/matrix.toml"
@@ -177,15 +179,20 @@ def folders_of_scripts() -> tuple[str, ...]:
     return tuple(_toml(FLAGS)["scripts"])
 
 
+def skip_lists() -> tuple[str, ...]:
+    """The lists that names are from, but that of the modules."""
+    return tuple(name for name in _toml(SKIPS) if not name.startswith("run_"))
+
+
+def skip_tests() -> tuple[str, ...]:
+    """The files of our exclusions, whose entries name the list that they are from."""
+    return tuple(path.relative_to(ROOT).as_posix() for path in sorted(import_skips.SKIP_TESTS.glob("*.toml")))
+
+
 def skips(_theirs: Facts) -> Facts:
-    """The names of their skip lists, as they were read."""
-    return {
-        f"{name} {section} {module} {test}": True
-        for name, sections in _toml(SKIPS).items()
-        for section, modules in sections.items()
-        for module, tests in modules.items()
-        for test in tests
-    }
+    """The names of their skip lists that entries of ours leave out."""
+    lists, listed = import_skips.read(), skip_files.read([import_skips.SKIP_TESTS])
+    return {str(name): True for name in lists.names if import_skips.entries_of(name, lists, listed)}
 
 
 _COMPUTED = "computed"

@@ -444,12 +444,13 @@ def files(checkout: Checkout, folders: Sequence[str]) -> Facts:
     return facts
 
 
-SKIPS = f"{PYTORCH}skip_tests"
+SKIPS, FULL = f"{PYTORCH}skip_tests", f"{PYTORCH}run_pytorch_tests_full.py"
 
 
 def skips(checkout: Checkout) -> Facts:
-    """The names of skipped tests: by file, section, and module."""
-    facts: Facts = {}
+    """The names of skipped tests: by file, section, and module; and the modules of which no test runs."""
+    modules = checkout.constant(FULL, "EXCLUDED_TEST_MODULES")
+    facts: Facts = {f"{Path(FULL).stem} common modules {module}": True for module in modules}
     programs = ("__init__.py", "create_skip_tests.py", "test_skip_tests.py")
     for path in sorted((checkout.root / SKIPS).rglob("*.py")):
         if path.name not in programs:

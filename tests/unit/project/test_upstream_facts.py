@@ -210,6 +210,7 @@ def add_checkout_options(p):
     upstream_files.PIN: "abc\n",
     f"{upstream_files.SKIPS}/generic.py": 'skip_tests = {"common": {"cuda": ["test_a" "test_b", "test_c"]}}',
     f"{upstream_files.SKIPS}/create_skip_tests.py": "",
+    upstream_files.FULL: 'EXCLUDED_TEST_MODULES: list[str] = ["nn/test_a"]',
     **dict.fromkeys(upstream_files.REPOSITORIES, REPOSITORY),
     upstream_files.FAT: ' "libamdhip64.so"\nROCBLAS_LIB_DST=lib/rocblas/library\n "share/a.ids"\n',
     "version.txt": "2.14.0a0",
@@ -303,7 +304,11 @@ READ: list[tuple[upstream_files.Reader, Facts]] = [
     ),
     (
         upstream_files.skips,
-        {"generic common cuda test_atest_b": True, "generic common cuda test_c": True},
+        {
+            "generic common cuda test_atest_b": True,
+            "generic common cuda test_c": True,
+            "run_pytorch_tests_full common modules nn/test_a": True,
+        },
     ),
     (
         upstream_files.fat_libraries,

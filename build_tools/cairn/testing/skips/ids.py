@@ -7,8 +7,8 @@ tests.
 A pattern is an id in which a `*` stands for one or more whole parts: the class, or words of the test's name,
 which `_` divides, or the arguments in brackets, which `-` divides. `test_ops.py::TestCommonCUDA::test_out_*`
 matches `test_out_add_cuda_float32` but not `test_outer`. A `*` alone after the class matches all its tests.
-A folder with a star, `inductor/*::TestMaxAutotune::test_bmm`, stands for all files below it, if the class is
-named.
+A folder with a star, `inductor/*::TestMaxAutotune::test_bmm`, stands for all files below it, if the class or
+the whole test is named.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def check(text: str) -> str:
 
 def _check(text: str) -> TestId:
     parts = take_apart(text)
-    in_folder = _FOLDER.fullmatch(parts.module) and parts.classes and "*" not in parts.classes
+    is_named = "*" not in parts.classes or "*" not in parts.name
+    in_folder = _FOLDER.fullmatch(parts.module) and parts.classes and is_named
     if not (_MODULE.fullmatch(parts.module) or in_folder):
         raise UsageError(f"{text!r} does not begin with a file of tests", tip=_EXAMPLE)
     if "::" in text and not all((*parts.classes, parts.name)):

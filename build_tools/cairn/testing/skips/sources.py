@@ -37,7 +37,8 @@ class Found:
 
     Attributes:
         tests: the ids, in the order of the sources.
-        computed: without ids: the tests whose names the sources compute, and may therefore match.
+        computed: without ids: the tests whose names the sources compute, and classes that they give tests to
+            by `setattr`, which may therefore match.
     """
 
     tests: tuple[str, ...] = ()
@@ -62,6 +63,7 @@ class Sources:
             tip = "name a checkout of PyTorch, with version.txt and test/ in it"
             raise UsageError(f"cannot read {root / 'version.txt'}: {error.strerror}", tip=tip) from error
         self._tests: dict[str, tuple[tuple[str, Names], ...]] = {}
+        self._folders: dict[Path, dict[Path, bytes]] = {}
 
     def find(self, pattern: str) -> Found:
         """Return the tests that a pattern or an id stands for.
@@ -91,24 +93,35 @@ class Sources:
             for scope, names in tests
             if names.may_be(parts.name, lambda: self._operators) and regex.fullmatch(f"{scope}::{parts.name}")
         ]
-        if "*" in parts.name:
-            return Found(computed=tuple(f"{scope}::{names.function}" for scope, names in fitting))
+        if "*" in parts.name or not fitting:
+            filled = [
+                scope
+                for module in modules
+                for of in _read(self._root, self._root / "test" / module).filled
+                if regex.fullmatch(f"{(scope := f'{module}::{of}')}::{parts.name}")
+            ]
+            return Found(computed=(*(f"{scope}::{names.function}" for scope, names in fitting), *filled))
         longest = max((len(names.function) for _, names in fitting), default=0)
         closest = [scope for scope, names in fitting if len(names.function) == longest]
         return Found(tests=tuple(dict.fromkeys(f"{scope}::{parts.name}" for scope in closest)))
 
     def _modules(self, parts: ids.TestId) -> list[str]:
-        """Return the file of a pattern, if it is there; of a folder, the files that have its class."""
+        """Return the file of a pattern, if it is there; of a folder, the files that may have its class."""
         top = self._root / "test"
         if not parts.module.endswith("*"):
             return [parts.module] if (top / parts.module).is_file() else []
-        name = parts.classes[0].removesuffix(DEVICE.upper()).encode()
-        found = [path for path in (top / parts.module[:-2]).rglob("*.py") if name in path.read_bytes()]
-        return [path.relative_to(top).as_posix() for path in sorted(found)]
+        name = parts.classes[0].removesuffix(DEVICE.upper())
+        if name == "*":
+            name = "_".join(parts.name.split("_")[:2])
+        folder = top / parts.module[:-2]
+        if folder not in self._folders:
+            self._folders[folder] = {path: path.read_bytes() for path in sorted(folder.rglob("*.py"))}
+        found = (path for path, text in self._folders[folder].items() if name.encode() in text)
+        return [path.relative_to(top).as_posix() for path in found]
 
     def _tests_of(self, module: str) -> tuple[tuple[str, Names], ...]:
         if module not in self._tests:
-            self._tests[module] = tuple(_Module(self._root, self._root / "test" / module).tests())
+            self._tests[module] = tuple(_read(self._root, self._root / "test" / module).tests())
         return self._tests[module]
 
     @functools.cached_property
@@ -156,6 +169,13 @@ class _Module:
                     self._constants[name] = value
                 case ast.Expr(value=ast.Call() as call):
                     self._calls.append(_replace_names(call, loop))
+        # The classes that are given tests of computed names.
+        self.filled = {
+            call.args[0].id
+            for call in ast.walk(_parse(path))
+            if isinstance(call, ast.Call) and callee(call) == "setattr"
+            if isinstance(call.args[0], ast.Name) and not isinstance(call.args[1], ast.Constant)
+        } & self._classes.keys()
         self.scope = Scope(
             constants=self._constants,
             imports=self._imports,
@@ -258,7 +278,7 @@ class _Module:
         for top in (near,) if level else (self._root, self._root / "test", near):
             path = top.joinpath(*dotted.lstrip(".").split(".")).with_suffix(".py")
             if path.is_file():
-                return _Module(self._root, path)
+                return _read(self._root, path)
         return None
 
 
@@ -293,7 +313,11 @@ def _functions(body: Iterable[ast.stmt]) -> Iterator[ast.FunctionDef]:
             yield node
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=256)
+def _read(root: Path, path: Path) -> _Module:
+    return _Module(root, path)
+
+
 def _parse(path: Path) -> ast.Module:
     try:
         return ast.parse(path.read_bytes(), filename=str(path))
