@@ -46,6 +46,9 @@ def without(*packages: str, words: tuple[str, ...], cwd: Path) -> subprocess.Com
         "import importlib.util as util\n"
         "find = util.find_spec\n"
         f"util.find_spec = lambda name, package=None: None if name in {packages!r} else find(name, package)\n"
+        "import shutil\n"  # a uv beside the interpreter would do, too
+        "which = shutil.which\n"
+        f"shutil.which = lambda name, **more: None if name in {packages!r} else which(name, **more)\n"
         "sys.argv[0] = 'cairn'\n"
         "from cairn.__main__ import main\n"
         "sys.exit(main())\n"
@@ -103,9 +106,9 @@ def test_doctor_needs_no_extra_and_names_that_of_the_job(tmp_path: Path) -> None
 def test_a_build_names_all_that_is_missing_and_one_line(tmp_path: Path) -> None:
     words = ("build", "--stack", "pytorch", "--root-checkout-dir", "none", "--output-dir", "out")
     (tmp_path / "none").mkdir()
-    done = without("build", "git", words=words, cwd=tmp_path)
+    done = without("build", "git", "uv", words=words, cwd=tmp_path)
     assert done.returncode == PrerequisiteError.exit_code, done.stderr
-    assert "this needs what the core of Cairn does without: build, git" in done.stderr
+    assert "this needs what the core of Cairn does without: build, git, uv" in done.stderr
     assert "this machine lacks git, a C++ compiler" in done.stderr
     assert "no ROCm SDK is installed" in done.stderr
     assert "there is nothing to build: no checkout" in done.stderr
