@@ -13,7 +13,6 @@ import shutil
 import sys
 import tempfile
 import urllib.parse
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -388,13 +387,7 @@ def say(prepared: Installation) -> Iterator[str]:
 
 
 def _read(address: str) -> bytes:
-    parts = urllib.parse.urlsplit(address)
-    if parts.scheme == "file":
-        try:
-            return Path(urllib.request.url2pathname(parts.path)).read_bytes()
-        except OSError as error:
-            raise StoreError(f"cannot read {address}: {error.strerror}", tip=_MISSING) from error
-    if parts.scheme not in ("http", "https"):
+    if urllib.parse.urlsplit(address).scheme not in ("file", "http", "https"):
         raise UsageError(
             f"pip and uv cannot install from {address}", tip="name the https:// address where it is served"
         )
