@@ -1,4 +1,6 @@
-"""Reading the pages of a package index (PEP 503): which projects it has, and which files a project has.
+"""Reading the pages of a package index: which projects it has, and which files a project has.
+
+They are of HTML (PEP 503), or of JSON (PEP 691) where a server gives nothing else.
 
 The pages need not lie where they are asked for: the root of AMD's index only routes. Links count from the
 `<base href>` of a page, else from where redirections end. A hash, a sidecar with the metadata (PEP 658, 714),
@@ -11,12 +13,13 @@ import contextlib
 import hashlib
 import html
 import io
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit
 
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
@@ -183,21 +186,45 @@ def _links(page: str, *, may_lack: bool) -> Iterator[tuple[str, Mapping[str, str
         if may_lack:
             return
         raise NetworkError(f"there is no {page}", tip=TIP)
-    server = base
-    text = _COMMENT.sub("", out.getvalue().decode("utf-8", "replace"))
+    text = out.getvalue().decode("utf-8", "replace")
+    links = _json_links(text, base) if text.lstrip().startswith("{") else _html_links(text, base)
+    schemes = {"file"} if page.startswith("file:") else set()
+    for link, values in links:
+        if urlsplit(link).scheme in {"http", "https", *schemes}:
+            yield web.with_credentials(link, base), values
+
+
+def _html_links(text: str, page: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    text = _COMMENT.sub("", text)
     tags = [(match[1].lower(), _attributes(match[2])) for match in _TAG.finditer(text) if match[3]]
     named = next((values["href"] for tag, values in tags if tag == "base" and "href" in values), "")
-    schemes = {"file"} if page.startswith("file:") else set()
     try:
-        base = urljoin(base, named)
+        base = urljoin(page, named)
     except ValueError as error:
         raise NetworkError(f"{page} names a base that is no address: {named[:80]!r}", tip=TIP) from error
     for tag, values in tags:
         if tag == "a" and "href" in values:
             with contextlib.suppress(ValueError):
-                link = urljoin(base, values["href"])
-                if urlsplit(link).scheme in {"http", "https", *schemes}:
-                    yield web.with_credentials(link, server), values
+                yield urljoin(base, values["href"]), values
+
+
+def _json_links(text: str, page: str) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """The same of a page in JSON (PEP 691), with the attributes that it would have in HTML."""
+    try:
+        content = json.loads(text)
+        for project in content.get("projects", ()):
+            yield urljoin(page, f"{quote(project['name'])}/"), {}
+        for file in content.get("files", ()):
+            sha256 = file["hashes"].get("sha256")
+            beside = file.get("core-metadata", file.get("dist-info-metadata"))
+            values = {
+                "data-requires-python": file.get("requires-python") or "",
+                "data-core-metadata": "true" if beside else "false",
+            } | ({"data-yanked": ""} if file.get("yanked") else {})
+            link = urldefrag(urljoin(page, file["url"])).url
+            yield f"{link}{f'#sha256={sha256}' if sha256 else ''}", values
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise NetworkError(f"{web.shown(page)} is no page of a package index", tip=TIP) from error
 
 
 def _refuse_large(url: str, out: io.BytesIO) -> None:

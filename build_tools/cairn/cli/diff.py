@@ -180,7 +180,7 @@ def _wheels(request: Diff, places: Sequence[Path | str]) -> Answer:
     groups = [_group(change) for change in changes]
     _write_page(request, changes[0].before, ", ".join(change.after for change in changes), groups, [])
     if len(groups) == 1:
-        return Answer(changes[0], _text(groups[0].sections) or ["no difference"])
+        return Answer(changes[0], _text(groups[0].sections))
     return Answer(changes, itertools.chain.from_iterable(map(_titled, groups)))
 
 
@@ -256,12 +256,15 @@ def _set_text(differences: Sequence[SetDifference]) -> Iterator[Piece]:
 
 def _titled(group: Group) -> Iterator[str]:
     yield group.title
-    yield from (f"  {line}" for line in _text(group.sections) or ["no difference"])
+    yield from (f"  {line}" for line in _text(group.sections))
 
 
 def _text(sections: Sequence[Section]) -> list[str]:
-    """The lines for a terminal, of each kind no more than somebody reads."""
-    lines = []
+    """The lines for a terminal, of each kind no more than somebody reads; never none."""
+    if not sections:
+        return ["no difference"]
+    read = any(section.kind != "not read" for section in sections)
+    lines = [] if read else ["no difference in what was read"]
     for section in sections:
         kind = f"{section.kind} " if section.kind else ""
         shown: dict[str, int] = {}

@@ -286,6 +286,7 @@ def _in_index(place: str, fragment: str) -> Path | IndexFile:
         listed = tuple(
             IndexFile(name=path.name, url=path.absolute().as_uri(), sha256=None)
             for path in sorted(folder.glob("*.whl"))
+            if canonicalize_name(path.name.partition("-")[0]) == project
         )
     if requirement is None:
         files = [file for file in listed if file.name == fragment]
@@ -293,7 +294,9 @@ def _in_index(place: str, fragment: str) -> Path | IndexFile:
         files = _newest(project, listed, requirement.specifier)
     if not files:
         problem = package_index.index_problem(place, project) if "://" in place and not listed else None
-        raise NetworkError(problem or _lacking(web.shown(place), project, fragment, listed), tip=TIP)
+        if problem:
+            raise NetworkError(problem, tip=TIP)
+        raise NetworkError(_lacking(web.shown(place), project, fragment, listed), tip=_HOW)
     file = files[0] if len(files) == 1 else _for_this_python(web.shown(place), fragment, files)
     return _local(file.url) if file.url.startswith("file:") else file
 
@@ -332,7 +335,9 @@ def _for_this_python(place: str, fragment: str, files: Sequence[IndexFile]) -> I
             f"{place} has {len(files)} wheels {fragment}, and none is for this Python and machine",
             tip=f"name one by its file: {place}#{files[-1].name}",
         )
-    return min(fitting, key=fitting.__getitem__)
+    file = min(fitting, key=fitting.__getitem__)
+    console.current().info(f"{place} has {len(files)} wheels {fragment}; for this Python: {file.name}")
+    return file
 
 
 def _lacking(place: str, project: str, fragment: str, files: Sequence[IndexFile]) -> str:

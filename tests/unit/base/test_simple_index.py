@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,43 @@ def test_links_count_from_the_base_of_a_page(tmp_path: Path) -> None:
     assert [file.url for file in simple_index.files(str(tmp_path), "a")] == [f"https://example.org/x/{NAME}"]
     assert simple_index.files(str(tmp_path), "b") == ()
     assert simple_index.projects(str(tmp_path / "none")) == ()
+
+
+@pytest.mark.parametrize(
+    ("more", "fields"),
+    [
+        ({}, {}),
+        ({"hashes": {"sha256": SHA256, "md5": "1"}}, {"sha256": SHA256}),
+        ({"requires-python": ">=3.8"}, {"requires_python": ">=3.8"}),
+        ({"core-metadata": {"sha256": SHA256}}, {"has_metadata": True}),
+        ({"dist-info-metadata": True}, {"has_metadata": True}),
+        ({"core-metadata": False, "dist-info-metadata": True}, {}),
+        ({"yanked": "bad"}, {"yanked": True}),
+        ({"yanked": False}, {}),
+    ],
+)
+def test_a_page_in_json_says_the_same(
+    tmp_path: Path, more: dict[str, object], fields: dict[str, str]
+) -> None:
+    (tmp_path / "a").mkdir()
+    file = {"filename": NAME, "url": NAME, "hashes": {}, **more}
+    page = {"meta": {"api-version": "1.0"}, "name": "a", "files": [file]}
+    (tmp_path / "a" / "index.html").write_text(json.dumps(page), encoding="utf-8")
+    url = (tmp_path / "a" / NAME).as_uri()
+    (read,) = simple_index.files(str(tmp_path), "a")
+    assert read == IndexFile(**{"name": NAME, "url": url, "sha256": None, **fields})  # type: ignore[arg-type]
+    (tmp_path / "index.html").write_text('{"projects": [{"name": "a"}, {"name": "b"}]}', encoding="utf-8")
+    assert simple_index.projects(str(tmp_path)) == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "{}x", '{"files": 1}', '{"files": [1]}', '{"files": [{}]}', '{"a":' + "[" * 99999]
+)
+def test_a_page_in_json_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "index.html").write_text(text, encoding="utf-8")
+    with pytest.raises(NetworkError, match="is no page of a package index"):
+        simple_index.files(str(tmp_path), "a")
 
 
 @pytest.mark.parametrize(
