@@ -36,6 +36,7 @@ import pytest
 from _pytest.unittest import UnitTestCase
 
 VARIABLE = "CAIRN_COLLECTION"
+EARLY = frozenset(sys.modules)  # what pytest and its plugins import before any test
 NAME = "cairn-collection"
 
 _By = tuple[str, str]  # who, and of which origin
@@ -63,6 +64,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 class Counter:
     """Counts the tests of this pytest process until the first of them runs."""
+
+    early = EARLY
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config

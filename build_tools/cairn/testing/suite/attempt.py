@@ -65,6 +65,7 @@ class _Event(datafile.Value, forbid_unknown_fields=False):
     exit: int = 0
     failed: int = 0
     stopped: str = ""
+    needed: tuple[str, ...] = ()
     pid: int = 0
     pytest: tuple[str, ...] = ()
     overruled: str = ""
@@ -84,6 +85,7 @@ class Journal:
         orphaned_by: the test that ended the process above pytest; empty for none.
         exit: the code that pytest was about to exit with; None unless it came to its end.
         failures: how many of its tests failed as pytest counts them.
+        needed: plugins of pytest that are off, and that the tests import, or whose mark they have.
         stopped: why pytest ended before its last test, such as for `-x`.
         pid: of pytest; 0 until it has begun.
         pytest: name and version of pytest and of the plugins that it loaded.
@@ -104,6 +106,7 @@ class Journal:
         self.exit: int | None = None
         self.failures = 0
         self.stopped = ""
+        self.needed: tuple[str, ...] = ()
         self.pid = 0
         self.pytest: tuple[str, ...] = ()
         self.events = 0
@@ -155,6 +158,7 @@ class Journal:
                 self.orphaned_by = event.test
             case "finish":
                 self.exit, self.failures, self.stopped = event.exit, event.failed, event.stopped
+                self.needed = event.needed
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -199,6 +203,7 @@ class Setup:
         work_dir: holds the journals and the results of each process.
         plugins: the folder with the plugins, and further ones that hold what pytest needs; they come last on
             the path.
+        off: installed plugins of pytest that are not loaded, and the top module of each.
         uncollected: classes whose tests may be missing; see `suite_toml.Suite`.
         plugin_names: further plugins of pytest, by their modules in `plugins` or their entry points.
         variables: the whole environment.
@@ -217,6 +222,7 @@ class Setup:
     plugin_names: tuple[str, ...]
     variables: Mapping[str, str]
     arguments: tuple[str, ...] = ()
+    off: Mapping[str, str] = field(default_factory=dict)
     uncollected: tuple[str, ...] = ()
     limits: Limits = field(default_factory=Limits)
     deadline: float | None = None
@@ -289,6 +295,7 @@ def run(
         "only": None if only is None else sorted(only),
         "finished": sorted(finished),
         "piece": piece,
+        "off": dict(setup.off),
     }
     files.write_text(folder / "worker.json", json.dumps(options))
     junit = folder / "junit.xml"

@@ -190,9 +190,12 @@ def _where(journal: Journal) -> str:
 def _disagreements(ended: Ended) -> list[str]:
     """Return contradictions between exit code, journal and JUnit XML of a process that finished."""
     journal, code = ended.journal, ended.exit_code
+    needed = ", ".join(journal.needed)
     ends = (*journal.broken, *journal.absent, *journal.outcomes.values())
     failed = sum(outcome.failed for outcome in ends)
-    problems = []
+    problems = (
+        [f"its tests use pytest's plugin {needed}, which `plugins` of suite.toml lacks"] if needed else []
+    )
     if code not in (0, _FAILED, _NOTHING_COLLECTED) and not (code == _INTERRUPTED and journal.broken):
         problems.append(f"pytest ended with {ended.how}")
     elif (code in (0, _NOTHING_COLLECTED)) != (failed == 0):

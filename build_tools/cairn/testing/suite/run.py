@@ -229,6 +229,9 @@ def _prepare(
     tested, work_dir = request.tested, request.work_dir
     config = request.suite.config(request.config)
     wheel, unlike = _check(request, say)
+    plugins_on, off = sources.choose_plugins(request.suite, wheel)
+    if off:
+        say(f"pytest's plugins {', '.join(off)} are installed and off: the suite does not name them")
     visible = _choose(request, tested.variables)
     _refuse_other_hardware(request, visible)
     selection = _select(request, wheel, visible.hardware)
@@ -256,12 +259,13 @@ def _prepare(
         work_dir=work_dir / "processes",
         plugins=(plugins, *tested.tools),
         plugin_names=(
-            *(name for _, names in wheel.beside.values() for name in names),
+            *plugins_on,
             *(select.PLUGIN, pytest_runs.COUNTER),
         ),
         variables=_variables(request, visible, selection, tests),
         arguments=request.pytest_args,
         uncollected=request.suite.uncollected,
+        off=off,
         limits=request.limits,
         deadline=None if request.limits.all is None else began + request.limits.all,
         log=work_dir / LOG,

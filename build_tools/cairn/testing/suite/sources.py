@@ -6,13 +6,15 @@ runs inside a source tree imports the tree, not the wheel.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from packaging.requirements import Requirement
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from cairn import datafile, files, isolation, process
@@ -48,7 +50,13 @@ for name in sys.argv[3:]:
         continue
     plugins = [entry.name for entry in distribution.entry_points if entry.group == "pytest11"]
     beside[name] = distribution.version, plugins
-print(json.dumps({**said, "beside": beside}))
+entries, requires = {}, {}
+for distribution in importlib.metadata.distributions():
+    requires[distribution.metadata["Name"] or ""] = distribution.requires or []
+    for entry in distribution.entry_points:
+        if entry.group == "pytest11":
+            entries[entry.name] = distribution.metadata["Name"], entry.value.partition(":")[0]
+print(json.dumps({**said, "beside": beside, "entries": entries, "requires": requires}))
 """
 
 
@@ -63,6 +71,8 @@ class WheelVersion:
         platform: `linux`, `windows`, or what Python calls it.
         beside: of pip, pytest and the packages that the suite requires, the version of each that is
             installed, and the names of its plugins for pytest. A copy without metadata has no version.
+        entries: all plugins for pytest that are installed, by name: the distribution, and the module.
+        requires: what each installed distribution requires.
     """
 
     version: str
@@ -70,6 +80,8 @@ class WheelVersion:
     python: str
     platform: str
     beside: Mapping[str, tuple[str, Sequence[str]]] = field(default_factory=dict)
+    entries: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    requires: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def installed(tested: Tested, suite: Suite) -> WheelVersion:
@@ -117,6 +129,50 @@ def unmet(suite: Suite, wheel: WheelVersion) -> list[Requirement]:
     if "pytest" not in wheel.beside and all(requirement.name != "pytest" for requirement in missing):
         missing.append(Requirement("pytest"))
     return missing
+
+
+def choose_plugins(suite: Suite, wheel: WheelVersion) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the plugins of pytest that the tests run with, and the top modules of those nobody decided on.
+
+    Raises:
+        PrerequisiteError: one that the suite names is not installed.
+        UsageError: what the suite requires brought one that the suite neither names nor refuses.
+    """
+    if missing := [name for name in suite.plugins if name not in wheel.entries]:
+        raise PrerequisiteError(
+            f"pytest's plugin {missing[0]}, which the tests of {suite.project} need, is not installed",
+            tip="install the package that has it, or take it out of `plugins` in suite.toml",
+        )
+    of_requires = (name for _, names in wheel.beside.values() for name in names)
+    named = [name for name in dict.fromkeys([*of_requires, *suite.plugins]) if name not in suite.plugins_off]
+    decided, brought = (
+        {*named, *suite.plugins_off},
+        _closure(wheel.requires, suite.requires_of(wheel.version)),
+    )
+    undecided = {name: entry for name, entry in wheel.entries.items() if name not in decided}
+    for name, (distribution, _) in undecided.items():
+        if canonicalize_name(distribution) in brought:
+            raise UsageError(
+                f"what the suite requires brought pytest's plugin {name} of {distribution}, which is off",
+                tip=f'add `plugins = ["{name}"]` to suite.toml, or `plugins_off = ["{name}"]` if its tests '
+                "do not need it",
+            )
+    return tuple(named), {name: module.partition(".")[0] for name, (_, module) in undecided.items()}
+
+
+def _closure(requires: Mapping[str, Sequence[str]], texts: Sequence[str]) -> set[str]:
+    """Return the canonical names of all that these requirements bring, without extras."""
+    by_name = {canonicalize_name(name): of_name for name, of_name in requires.items()}
+    names, waiting = set[str](), list(texts)
+    while waiting:
+        with contextlib.suppress(InvalidRequirement):  # of metadata that no installer minded
+            requirement = Requirement(waiting.pop())
+            name = canonicalize_name(requirement.name)
+            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+            if applies and name not in names:
+                names.add(name)
+                waiting += by_name.get(name, ())
+    return names
 
 
 def mismatch(

@@ -72,9 +72,12 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
         version_file: the file with the version in the sources, to compare where there is no commit.
         configs: by name; `default` runs unless another is named.
         requires: what the tests need besides the wheel, installed where nothing else is. pytest's plugins
-            among it are loaded, and no others.
+            among it are loaded.
         requires_for: further requirements by a range of the project's versions, such as `"<2.8"`. Versions
             are compared by their release alone, as in skip-tests.
+        plugins: further plugins of pytest that the tests need, by their entry points (`pytest11`), such as
+            `timeout`. No others are loaded.
+        plugins_off: those that the tests do not need, likewise.
         uncollected: classes such as `test_a.py::TestB` that pytest does not collect, since they have an
             `__init__`, and whose tests may be missing.
         environment: variables of every run.
@@ -89,6 +92,8 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
     config_file: str = ""
     requires: tuple[str, ...] = ()
     requires_for: Mapping[str, tuple[str, ...]] = {}
+    plugins: tuple[str, ...] = ()
+    plugins_off: tuple[str, ...] = ()
     uncollected: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     gpu_environment: Mapping[str, str] = {}

@@ -10,6 +10,7 @@ file:
     journal     where to write
     only        the node ids to run; all that are collected where null
     finished    node ids that have an outcome already, and are not run again
+    off         installed plugins of pytest that are not loaded, and the top module of each
     piece       null, or the part of the module that this shard runs: `tests`, its node ids; `others`, those
                 of the module's other parts; `low` and `high`: of tests in neither list, those whose `place`
                 is at or above `low` and below `high`
@@ -92,6 +93,7 @@ class Worker:
         self._finished = frozenset(options["finished"])
         piece = options["piece"]
         self._piece = piece and {**piece, **{key: frozenset(piece[key]) for key in ("tests", "others")}}
+        self._off: dict[str, str] = options.get("off", {})
         self._pid, self._parent = _pid_of(), _parent_of()
         self._test: dict[str, Any] = {}
         self._awaits_report = False
@@ -192,8 +194,19 @@ class Worker:
             exit=int(session.exitstatus),
             failed=failed,
             stopped=str(session.shouldfail or session.shouldstop or ""),
+            needed=self._needed(session),
         )
         return result
+
+    def _needed(self, session: pytest.Session) -> list[str]:
+        """Return the plugins that are off, and that the tests import, or whose mark they have."""
+        lines = session.config.getini("markers")
+        known = {line.partition(":")[0].partition("(")[0].strip() for line in lines}
+        marks = {mark.name for item in session.items for mark in item.iter_markers()} - known
+        plugins = session.config.pluginmanager.get_plugins()
+        loaded = {getattr(plugin, "__name__", "").partition(".")[0] for plugin in plugins}
+        imported = sys.modules.keys() - self._counter.early - loaded
+        return sorted(name for name, module in self._off.items() if module in imported or name in marks)
 
     def _runs(self, test: str) -> bool:
         if test in self._finished or (self._only is not None and test not in self._only):
