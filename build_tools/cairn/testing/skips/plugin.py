@@ -62,7 +62,7 @@ class Matcher:
         if exact := self._tests.get(test):
             return exact
         matches: list[Match] = []
-        end = 0
+        end = 0 if "/" in test else test.find("::")  # a file at the top is below no folder
         while end != -1:
             for length in self._lengths.get(test[:end], ()):
                 prefixed = self._patterns.get(test[:length], ())

@@ -250,16 +250,15 @@ def _resolve(entries: Sequence[Listed], sources: Sources) -> Iterator[Finding]:
         if not (listed.entry.unresolved and conditions.applies(listed.entry.when, facts)):
             continue
         for pattern in listed.entry.patterns:
-            found = sources.find(pattern)
-            if found.tests:
-                text = f"{pattern} is {wording.some(found.tests, shown=1)}: name the ids"
-            elif found.computed:
-                text = (
-                    f"{pattern} is of {wording.some(found.computed)}, whose names are computed: collect them"
-                )
+            resolution = sources.find(pattern)
+            if resolution.tests:
+                text = f"{pattern} is {wording.some(resolution.tests, shown=1)}: name the ids"
+            elif resolution.computed:
+                computed = wording.some(resolution.computed)
+                text = f"{pattern} is of {computed}, whose names are computed: collect them"
             else:
                 text = f"no test is called {pattern}: end its range before torch {sources.version}"
-            yield Finding(kind="unresolved", where=listed, text=text, tests=found.tests)
+            yield Finding(kind="unresolved", where=listed, text=text, tests=resolution.tests)
 
 
 def _against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:

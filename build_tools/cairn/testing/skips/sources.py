@@ -32,7 +32,7 @@ Method: TypeAlias = "tuple[_Module, ast.FunctionDef]"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class Resolution:
     """What the sources have of a pattern or an id.
 
     Attributes:
@@ -65,7 +65,7 @@ class Sources:
         self._tests: dict[str, tuple[tuple[str, Names], ...]] = {}
         self._folders: dict[Path, dict[Path, bytes]] = {}
 
-    def find(self, pattern: str) -> Found:
+    def find(self, pattern: str) -> Resolution:
         """Return the tests that a pattern or an id stands for.
 
         A name that is given in full and may be among those that the sources compute is taken for one of
@@ -77,17 +77,17 @@ class Sources:
         parts = ids.take_apart(pattern)
         modules = self._modules(parts)
         if not parts.name:
-            return Found(tests=tuple(modules))
+            return Resolution(tests=tuple(modules))
         regex = re.compile(ids.compile_pattern(pattern).regex if "*" in pattern else re.escape(pattern))
         tests = [(f"{module}::{of}", names) for module in modules for of, names in self._tests_of(module)]
-        found = [
+        matching = [
             test
             for scope, names in tests
             for name in names.names
             if regex.fullmatch(test := f"{scope}::{name}")
         ]
-        if found:
-            return Found(tests=tuple(dict.fromkeys(found)))
+        if matching:
+            return Resolution(tests=tuple(dict.fromkeys(matching)))
         fitting = [
             (scope, names)
             for scope, names in tests
@@ -100,10 +100,10 @@ class Sources:
                 for of in _read(self._root, self._root / "test" / module).filled
                 if regex.fullmatch(f"{(scope := f'{module}::{of}')}::{parts.name}")
             ]
-            return Found(computed=(*(f"{scope}::{names.function}" for scope, names in fitting), *filled))
+            return Resolution(computed=(*(f"{scope}::{names.function}" for scope, names in fitting), *filled))
         longest = max((len(names.function) for _, names in fitting), default=0)
         closest = [scope for scope, names in fitting if len(names.function) == longest]
-        return Found(tests=tuple(dict.fromkeys(f"{scope}::{parts.name}" for scope in closest)))
+        return Resolution(tests=tuple(dict.fromkeys(f"{scope}::{parts.name}" for scope in closest)))
 
     def _modules(self, parts: ids.TestId) -> list[str]:
         """Return the file of a pattern, if it is there; of a folder, the files that may have its class."""
@@ -116,8 +116,8 @@ class Sources:
         folder = top / parts.module[:-2]
         if folder not in self._folders:
             self._folders[folder] = {path: path.read_bytes() for path in sorted(folder.rglob("*.py"))}
-        found = (path for path, text in self._folders[folder].items() if name.encode() in text)
-        return [path.relative_to(top).as_posix() for path in found]
+        paths = (path for path, text in self._folders[folder].items() if name.encode() in text)
+        return [path.relative_to(top).as_posix() for path in paths]
 
     def _tests_of(self, module: str) -> tuple[tuple[str, Names], ...]:
         if module not in self._tests:
@@ -212,9 +212,9 @@ class _Module:
             yield from self._copies(template, *map(ast.unparse, call.args[1:3]))
 
     def _copies(self, template: str, target: str, suffix: str) -> Iterator[tuple[str, Names]]:
-        found = self.resolve(ast.parse(template, mode="eval").body)
+        source = self.resolve(ast.parse(template, mode="eval").body)
         word = suffix.strip("'") if "'" in suffix else DEVICE  # else GPU_TYPE
-        for method in found[0].methods(found[1])[0] if found else ():
+        for method in source[0].methods(source[1])[0] if source else ():
             copied = _names(method)
             yield (
                 target,
@@ -267,9 +267,10 @@ class _Module:
                 module = self._imported(dotted)
                 return module.resolve(ast.Name(id=original)) if module else None
             case ast.Attribute(value=outer, attr=name):
-                if found := self.resolve(outer):
-                    nested = (each for each in found[1].body if isinstance(each, ast.ClassDef))
-                    return next(((found[0], each) for each in nested if each.name == name), None)
+                if outer_class := self.resolve(outer):
+                    module, node = outer_class
+                    nested = (each for each in node.body if isinstance(each, ast.ClassDef))
+                    return next(((module, each) for each in nested if each.name == name), None)
         return None
 
     def _imported(self, dotted: str) -> _Module | None:

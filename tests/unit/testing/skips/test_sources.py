@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.testing.skips.sources import Found, Sources
+from cairn.testing.skips.sources import Resolution, Sources
 
 TESTS = """
 import torch
@@ -146,20 +146,20 @@ def test_ids_are_those_of_the_generators(sources: Sources, pattern: str, tests: 
 
 
 def test_what_is_computed_is_told_and_what_is_absent_is_not_found(tmp_path: Path, sources: Sources) -> None:
-    assert sources.find("test_a.py::*::test_op_*") == Found(
+    assert sources.find("test_a.py::*::test_op_*") == Resolution(
         computed=(
             "test_a.py::TestGenericCUDA::test_op",
             "test_a.py::TestGenericCUDA::test_op_without",
             "test_a.py::GPUTests",
         )
     )
-    assert sources.find("test_a.py::TestPlain::test_gone") == Found()
-    assert sources.find("test_a.py::*::test_gone") == Found(computed=("test_a.py::GPUTests",))
+    assert sources.find("test_a.py::TestPlain::test_gone") == Resolution()
+    assert sources.find("test_a.py::*::test_gone") == Resolution(computed=("test_a.py::GPUTests",))
     assert sources.find("test_a.py").tests == ("test_a.py",)
     (tmp_path / "test/inductor/test_c.py").write_text("class TestC:\n    def test_c(self): pass\n")
     for of in ("TestC", "*"):
         assert sources.find(f"inductor/*::{of}::test_c").tests == ("inductor/test_c.py::TestC::test_c",)
-    assert sources.find("inductor/test_b.py") == sources.find("inductor/test_b.py::*::test_a") == Found()
+    assert sources.find("inductor/test_b.py") == sources.find("inductor/test_b.py::*::test_a") == Resolution()
 
 
 def test_what_is_no_tree_of_pytorch_is_refused(tmp_path: Path, sources: Sources) -> None:
