@@ -1,17 +1,25 @@
-"""A small ROCm SDK in an index of upstream's per-family shape, and a stack that takes it from there."""
+"""A small ROCm SDK in upstream's shapes, per family and for every GPU, and a stack whose nights take it."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
+import json
 import shutil
 import struct
 import subprocess
 import tarfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from cairn.cli.main import main
+from cairn.store.folder import LocalStore
 from helpers import packing, tiny_stack
 from helpers.formats import make_bundle, make_code_object
+from helpers.whl_next import WhlNext
 
 FAMILY = "gfx94X-dcgpu"
 VERSION = "7.10.0"
@@ -27,10 +35,14 @@ import os
 
 def build_wheel(folder, settings=None, metadata=None):
     family = os.environ.get("ROCM_SDK_TARGET_FAMILY", "FAMILY")
-    needs = ["rocm-sdk-core==VERSION", f'rocm-sdk-libraries-{family}==VERSION; extra == "libraries"']
-    needs += ['rocm-sdk-devel==VERSION; extra == "devel"']
-    lines = ["Metadata-Version: 2.2", "Name: rocm", "Version: VERSION", "Provides-Extra: libraries"]
-    lines += ["Provides-Extra: devel", *(f"Requires-Dist: {need}" for need in needs), ""]
+    devices = "TARGETS".split()
+    libraries = "rocm-sdk-libraries" if devices else f"rocm-sdk-libraries-{family}"
+    parts = {"libraries": libraries, "devel": "rocm-sdk-devel"}
+    parts |= {f"device-{target}": f"rocm-sdk-device-{target}" for target in devices}
+    needs = ["rocm-sdk-core==VERSION", *(f'{p}==VERSION; extra == "{e}"' for e, p in parts.items())]
+    lines = ["Metadata-Version: 2.2", "Name: rocm", "Version: VERSION"]
+    lines += [*(f"Provides-Extra: {extra}" for extra in parts)]
+    lines += [*(f"Requires-Dist: {need}" for need in needs), ""]
     members = {"rocm_choice.py": "", "rocm-VERSION.dist-info/METADATA": "\\n".join(lines)}
     return write_wheel(folder, "rocm", "VERSION", members).name
 """)
@@ -57,8 +69,8 @@ setup(ext_modules=[Extension("tiny._kernels", ["kernels.c"], extra_compile_args=
 """
 
 
-def write_packages(folder: Path, version: str = VERSION) -> Path:
-    """Write the packages of an SDK for one family."""
+def write_packages(folder: Path, version: str = VERSION, *, targets: Sequence[str] = ()) -> Path:
+    """Write the packages of an SDK for one family, or with the device code of each target apart."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         "PKG-INFO": "Metadata-Version: 2.2\nName: rocm\nVersion: VERSION\nDynamic: Requires-Dist\n",
@@ -67,7 +79,8 @@ def write_packages(folder: Path, version: str = VERSION) -> Path:
     }
     with tarfile.open(folder / f"rocm-{version}.tar.gz", "w:gz") as archive:
         for name, text in files.items():
-            data = text.replace("VERSION", version).replace('"FAMILY"', f'"{FAMILY}"').encode()
+            content = text.replace("VERSION", version).replace('"FAMILY"', f'"{FAMILY}"')
+            data = content.replace("TARGETS", " ".join(targets)).encode()
             entry = tarfile.TarInfo(f"rocm-{version}/{name}")
             entry.size = len(data)
             archive.addfile(entry, io.BytesIO(data))
@@ -91,7 +104,8 @@ def write_packages(folder: Path, version: str = VERSION) -> Path:
         "_rocm_sdk_core/lib/libamdhip64.so.7": runtime.read_bytes(),
     }
     packing.write_wheel(folder, "rocm-sdk-core", version, core, tag=f"py3-none-{tiny_stack.HERE.platform}")
-    for name in (f"rocm-sdk-libraries-{FAMILY.lower()}", "rocm-sdk-devel"):
+    libraries = "rocm-sdk-libraries" if targets else f"rocm-sdk-libraries-{FAMILY.lower()}"
+    for name in (libraries, "rocm-sdk-devel", *(f"rocm-sdk-device-{target}" for target in targets)):
         packing.write_wheel(folder, name, version, {f"{name.replace('-', '_')}/__init__.py": ""})
     return folder
 
@@ -137,3 +151,74 @@ def write_stack(folder: Path) -> Path:
         path.write_text(text.replace(old, new), encoding="utf-8")
     tiny_stack.commit(folder, "Take the ROCm SDK of an index")
     return folder
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended, and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> Any:
+        """What it answers to programs."""
+        return json.loads(self.out)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A store, a stack, and the index of its SDK on a server: in the shape of AMD's, without hashes."""
+
+    folder: Path
+    index: WhlNext
+
+    @property
+    def url(self) -> str:
+        """The address of the index."""
+        return self.index.url
+
+    @property
+    def store(self) -> LocalStore:
+        """The store of the nights."""
+        return LocalStore(self.folder / "store")
+
+    def types(self, *words: object) -> Ended:
+        """Run `cairn` with these words."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code: Any = main([str(word) for word in words])
+            except SystemExit as end:
+                code = end.code
+        return Ended(int(code or 0), out.getvalue(), err.getvalue())
+
+    def night(self, name: str, *words: object) -> Ended:
+        """A step of the night."""
+        place = ("--stack", self.folder / "stack", "--store", self.folder / "store", "--night", "1")
+        return self.types("ci", "night", name, *place, *words)
+
+    def freeze(self, *words: str) -> Ended:
+        """Begin the night."""
+        matrix, place = (
+            self.folder / "matrix.json",
+            ("--stack", self.folder / "stack", "--trigger", "nightly"),
+        )
+        matrix.write_text(self.types("matrix", *place, "--json").out)
+        where = ("--work-dir", self.folder / "freeze", "--rocm-index-url", self.url)
+        return self.night("freeze", "--matrix", matrix, "--json", *where, *words)
+
+    def build(self, leg: str) -> Ended:
+        """Build a leg of it."""
+        where = (
+            "--output-dir",
+            self.folder / f"artifacts/wheels-{leg}-1",
+            "--work-dir",
+            self.folder / "work",
+        )
+        return self.night("build", "--leg", leg, *where)
+
+    def stage(self) -> Ended:
+        """Stage what was built."""
+        return self.night("stage", "--artifacts", self.folder / "artifacts", "--json")

@@ -64,6 +64,8 @@ class WhlNext:
         folder: of its files.
         hidden: what pages leave out: beginnings of file names.
         hashed: pages have a sha256.
+        unhashed: what has none all the same: beginnings of file names.
+        absent: what pages list and the server does not have: beginnings of file names.
         sidecars: wheels have their METADATA beside them (PEP 658).
         ranges: the server sends parts of files.
         down: the server answers with 503.
@@ -73,6 +75,8 @@ class WhlNext:
     folder: Path
     hidden: list[str] = field(default_factory=list)
     hashed: bool = False
+    unhashed: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
     sidecars: bool = True
     ranges: bool = False
     down: bool = False
@@ -187,7 +191,8 @@ class WhlNext:
         lines = [f'<!DOCTYPE html><html><head><base href="{self.address}{_place(project)}"></head><body>']
         for name in shown:
             sha256 = hashlib.sha256((self.folder / name).read_bytes()).hexdigest()
-            end = f"#sha256={sha256}" if self.hashed else ""
+            is_hashed = self.hashed and not any(map(name.startswith, self.unhashed))
+            end = f"#sha256={sha256}" if is_hashed else ""
             has_sidecar = self.sidecars and (self.folder / f"{name}.metadata").is_file()
             core = ' data-dist-info-metadata="true" data-core-metadata="true"' if has_sidecar else ""
             lines.append(
@@ -209,6 +214,8 @@ class WhlNext:
         if parts[:2] == ["rocm", "whl-next"] and self.page(parts[2]):
             return 302, _place(parts[2]), b""
         if len(parts) == 5 and (file := self.folder / parts[4]).is_file():
+            if any(map(parts[4].startswith, self.absent)):
+                return 404, "text/plain", b""
             return 200, "application/octet-stream", file.read_bytes()
         page = self.page(parts[3]) if len(parts) == 4 else None
         return (200, "text/html", page.encode()) if page else (404, "text/plain", b"")

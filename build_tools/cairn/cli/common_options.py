@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cairn.retry import RetryPolicy
     from cairn.stack import Stack
     from cairn.store.protocol import Store
+    from cairn.venv import PackageSource
 
 
 def complete_stack_folders(prefix: str, **_: object) -> list[str]:
@@ -139,6 +140,15 @@ def store(*, required: bool = True, group: Exclusive | None = None) -> Any:
         "the store: a path, file://…, s3://bucket/prefix, gs:// or az://",
         metavar="URL",
         required=required,
+        group=group,
+    )
+
+
+def stream(default: str, *, group: Exclusive) -> Any:
+    """`--stream`; `default` says which index counts without it and without a named one."""
+    return option(
+        f"which of AMD's indexes to take, where no other is named (default: {default})",
+        choices=("stable", "nightly", "rc", "dev"),
         group=group,
     )
 
@@ -362,11 +372,15 @@ def rocm_version(*names: str, **more: Any) -> Any:
     )
 
 
+_SDK_INDEX = Exclusive()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SdkOptions:
-    """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py)."""
+    """Where pip finds the ROCm SDK: upstream's flags (build_prod_wheels.py), and `--stream`."""
 
-    index_url: str | None = index_url()
+    index_url: str | None = index_url(group=_SDK_INDEX)
+    stream: str | None = stream("pip's own index; with --gpu, stable", group=_SDK_INDEX)
     find_links: tuple[str, ...] = find_links()
     cache_dir: Path | None = option("pip's cache folder", "--pip-cache-dir", convert=converters.new_folder)
     version: str | None = rocm_version(formerly=("--rocm-sdk-version",))
@@ -380,12 +394,19 @@ class SdkOptions:
     )
     offline: bool = False
 
+    def source(self) -> PackageSource:
+        """Where pip looks for the ROCm SDK."""
+        from cairn.targets import upstream_streams
+        from cairn.venv import PackageSource
+
+        url = upstream_streams()[self.stream] if self.stream else self.index_url
+        return fill(PackageSource, self, index_url=url)
+
     def sdk_request(self) -> SdkRequest:
         """The ROCm SDK to install."""
         from cairn.build.model import SdkRequest
-        from cairn.venv import PackageSource
 
-        return fill(SdkRequest, self, source=fill(PackageSource, self))
+        return fill(SdkRequest, self, source=self.source())
 
 
 def topology_dir() -> Any:

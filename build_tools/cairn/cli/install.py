@@ -41,11 +41,7 @@ class Install(signing.RootOptions):
 
     index_url: str | None = common.index_url(group=_PLACE)
     store: str | None = common.store(required=False, group=_PLACE)
-    stream: str | None = option(
-        "which of AMD's indexes to take, where no other is named (default: stable)",
-        choices=("stable", "nightly", "rc", "dev"),
-        group=_PLACE,
-    )
+    stream: str | None = common.stream("stable", group=_PLACE)
     index: str = common.index("release")
     gpu: str = option(
         'the GPU: a product such as "RX 7900 XTX", a target such as gfx1100, or cpu to use none '

@@ -258,9 +258,8 @@ class Install(common.SdkOptions):
 
 def _install(request: Install) -> Answer:
     from cairn.rocm import install
-    from cairn.venv import PackageSource
 
-    install_request = fill(install.InstallRequest, request, source=fill(PackageSource, request))
+    install_request = fill(install.InstallRequest, request, source=request.source())
     if request.dry_run:
         command = install.install_command(install_request)
         return Answer({"command": command}, [shlex.join(command)])

@@ -14,21 +14,24 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from cairn import simple_index
 from cairn import targets as gpu
 from cairn.build import job as build_jobs
 from cairn.build import preflight
 from cairn.build.model import BuiltWheel, Job
 from cairn.errors import PrerequisiteError, SystemFailureError, UsageError
 from cairn.output import console
-from cairn.pipeline import staging
+from cairn.pipeline import staging, upstream_index
+from cairn.release.publish import sdk_packages
+from cairn.release.publish.compatibility import Platform
 from cairn.sources import checkout_stack, release_line
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.stack import Project, Stack
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
-from cairn.venv import PackageSource
 
 _RELEASE = re.compile(r"release/([0-9]+(?:\.[0-9]+)*)")
 
@@ -126,7 +129,6 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
             checkouts={p.name: folders[p.name] for p in in_order},
             required=frozenset(p.name for p in in_order),
             install_rocm=not is_cpu,
-            sdk=job.sdk if is_cpu or makes_sdk else dataclasses.replace(job.sdk, source=_sdk_source(job)),
         ),
         stack=stack,
         targets=tuple(targets),
@@ -153,11 +155,43 @@ def _with_needs(stack: Stack, named: Sequence[Project]) -> tuple[Project, ...]:
     return tuple(project for project in stack.in_order() if project.name in names)
 
 
-def _sdk_source(job: Job) -> PackageSource:
-    source = job.sdk.source
-    if source.index_url or source.find_links:
-        return source
-    return dataclasses.replace(source, index_url=next(iter(gpu.upstream_streams().values())))
+def choose_sdk(build: GpuBuild, *, stream: str | None) -> tuple[GpuBuild, tuple[str, ...]]:
+    """Choose the newest ROCm SDK that its index has whole, and say which newer ones it has in part.
+
+    Args:
+        build: what `prepare` chose.
+        stream: which of AMD's streams its index is; None for an index that the user named.
+
+    Raises:
+        PrerequisiteError: the stream has nothing for a GPU; the tip says which has.
+        UsageError: the index lacks the version that is named, or has none whole.
+        NetworkError: it does not answer.
+    """
+    sdk, python = build.job.sdk, build.job.python
+    url = sdk.source.index_url
+    if build.makes_sdk or build.job.for_cpu() or url is None or sdk.source.find_links or sdk.source.offline:
+        return build, ()
+    place = Platform(python=python.version, tag=python.platform)
+    lacks = {
+        # Of families the `rocm` package itself chooses one.
+        version: tuple(name for name in missing if not name.startswith("rocm-sdk-libraries-"))
+        for version, missing in sdk_packages.lacks_by_version(url, [(place, build.targets)]).items()
+    }
+    unserved = sdk_packages.never_there(lacks)
+    if unserved and stream is not None:
+        names = " and ".join(name.removeprefix("rocm-sdk-device-") for name in unserved)
+        raise PrerequisiteError(
+            f"AMD's stream {stream} ({url}) has no ROCm SDK for {names}",
+            tip=upstream_index.other_streams(
+                stream, lambda other: all(simple_index.files(other, name) for name in unserved)
+            ),
+        )
+    if sdk.version and not sdk.exact:
+        allowed = set(SpecifierSet(sdk.version).filter(lacks, prereleases=True))
+        lacks = {version: missing for version, missing in lacks.items() if version in allowed}
+    chosen, passed_over = sdk_packages.choose_version({url: lacks}, sdk.exact)
+    job = dataclasses.replace(build.job, sdk=dataclasses.replace(sdk, version=chosen))
+    return dataclasses.replace(build, job=job), passed_over
 
 
 def say(build: GpuBuild) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from packaging.requirements import Requirement
@@ -352,18 +352,27 @@ def _nothing_for_gpus(
         known = targets.in_order(name for name in listed if name in targets.known_targets())
         tip = f"it has code for {', '.join(known)}" if known else "it lists no code for any GPU"
         return PrerequisiteError(f"{index.url} has no torch with code for {names}", tip=tip)
+    return PrerequisiteError(
+        f"AMD's stream {stream} ({index.url}) has nothing for {names} on {machine}",
+        tip=other_streams(stream, lambda url: any(map(_Index(url, index.place).serves, gpus))),
+    )
+
+
+def other_streams(stream: str, serves: Callable[[str], bool]) -> str:
+    """Return which of AMD's other streams have what one lacks, as a tip.
+
+    Args:
+        stream: the one.
+        serves: whether the index at an address has it.
+    """
     have, silent = [], []
     for name, url in targets.upstream_streams().items():
         if name != stream:
             try:
-                served = any(map(_Index(url, index.place).serves, gpus))
+                served = serves(url)
             except NetworkError:
                 silent.append(name)
             else:
                 have += [name] if served else []
     tip = f"the stream {' and '.join(have)} has: --stream {have[0]}" if have else "no other stream has"
-    if silent:
-        tip += f"; {' and '.join(silent)} did not answer"
-    return PrerequisiteError(
-        f"AMD's stream {stream} ({index.url}) has nothing for {names} on {machine}", tip=tip
-    )
+    return f"{tip}; {' and '.join(silent)} did not answer" if silent else tip

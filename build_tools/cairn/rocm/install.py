@@ -31,6 +31,7 @@ for name in sys.argv[1:]:
     print(name)
 """
 _NO_ROCM = re.compile(r"No matching distribution found for (rocm\S*)")
+_LISTED_ONLY = re.compile(r"HTTP error (\d+) while getting (\S+)")
 _PLACES = ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 _UNKNOWN_EXTRA = re.compile(r"does not provide the extra '([^']+)'")
 
@@ -224,6 +225,11 @@ def _failure(request: InstallRequest, result: Completed) -> Exception:
     )
     if problem := next(filter(None, problems), None):
         return NetworkError(problem, tip=package_index.TIP)
+    if match := _LISTED_ONLY.search(result.output):
+        return NetworkError(
+            f"{where} lists {match[2]}, and its server answers {match[1]}",
+            tip="its publisher may be at work: try again later, or name another version",
+        )
     if match := _NO_ROCM.search(result.output):
         name = match[1] if match[1].startswith(("rocm-sdk", "rocm-profiler")) else request.requirement
         rest = f"; {simple_index.instead(source.index_url, 'rocm')}" if source.index_url else ""

@@ -29,10 +29,12 @@ def offer(tmp_path: Path) -> Iterator[Offer]:
 
         def make(**versions: list[str]) -> FreezeRequest:
             for family, names in (pair for pair in versions.items() if pair[1]):
-                page = tmp_path / family / "rocm" / "index.html"
-                page.parent.mkdir(parents=True)
-                links = (f'<a href="rocm-{name}.tar.gz">rocm-{name}.tar.gz</a>' for name in names)
-                page.write_text(f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>")
+                for part in ("", "-sdk-core", "-sdk-devel", f"-sdk-libraries-{family}"):
+                    page = tmp_path / family / f"rocm{part}" / "index.html"
+                    page.parent.mkdir(parents=True)
+                    files = (f"rocm{part.replace('-', '_')}-{name}.tar.gz" for name in names)
+                    links = (f'<a href="{file}">{file}</a>' for file in files)
+                    page.write_text(f"<!DOCTYPE html><html><body>{''.join(links)}</body></html>")
             return FreezeRequest(
                 night="8",
                 stack=msgspec.structs.replace(stacks.load(SAMPLE), sdk=Sdk()),

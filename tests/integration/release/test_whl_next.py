@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
 from cairn import targets, venv
 from cairn.errors import NetworkError
-from cairn.release.publish import sdk_index
+from cairn.release.publish import sdk_index, sdk_packages
 from cairn.release.publish.compatibility import Platform
+from helpers import sdk_index as sdk_stack
 from helpers.hardware import RX7900, TORCH, kernel_nodes
 from helpers.program import Cairn
 from helpers.release import make_wheel
@@ -241,6 +243,34 @@ def test_the_stable_stream_is_the_default_and_says_which_other_has_more(
     assert "cannot read http://127.0.0.1:9/torch/: Connection refused" in err
 
 
+def test_a_build_for_a_gpu_takes_the_sdk_of_a_stream_and_says_which_other_has_it(
+    cairn: Cairn, streams: WhlNext, index: WhlNext, tmp_path: Path
+) -> None:
+    stack = sdk_stack.write_stack(tmp_path / "stack")
+    words = (
+        "build",
+        "--stack",
+        stack,
+        "--root-checkout-dir",
+        tmp_path / "src",
+        "--output-dir",
+        tmp_path / "o",
+    )
+    dry = (*words, "--dry-run", "--gpu")
+    assert f"ROCm SDK  the newest of {index.url}" in cairn(*dry, "gfx900").out
+    assert f"ROCm SDK  the newest of {streams.url}" in cairn(*dry, "gfx900", "--stream", "nightly").out
+    _, err = cairn(*words, "--gpu", "gfx900", code=3)
+    assert f"AMD's stream stable ({index.url}) has no ROCm SDK for gfx900" in err
+    assert "the stream nightly has: --stream nightly; rc and dev did not answer" in err
+    _, err = cairn(*words, "--gpu", "gfx942", "--stream", "nightly", code=3)
+    assert "the stream stable has: --stream stable" in err
+    _, err = cairn(*words, "--gpu", "gfx942", "--stream", "nightly", "--index-url", index.url, code=2)
+    assert "not allowed with" in err
+    _, err = cairn(*words, "--gpu", "gfx942", "--stream", "rc", code=5)
+    assert "cannot read http://127.0.0.1:9/" in err
+    assert not (tmp_path / "src").exists()
+
+
 def test_an_index_that_does_not_answer_is_told_as_that(cairn: Cairn, index: WhlNext) -> None:
     index.down = True
     _, err = cairn("install", "--dry-run", "--index-url", index.url, "--gpu", "gfx1100", code=5)
@@ -252,16 +282,20 @@ def test_the_sdk_of_the_index_is_offered_and_what_it_dropped_is_named(index: Whl
     assert {f"rocm-{version}-py3-none-any.whl" for version in ("10.0.0", "10.1.0")} <= offered.keys()
     assert all(file.url.startswith(f"{index.address}/rocm/core/whl-next/rocm") for file in offered.values())
     place = Platform.here()
-    assert sdk_index.lacking(index.url, "10.1.0", place=place, families=("gfx110X-all",)) == ()
+    newest, older = Version("10.1.0"), Version("10.0.0")
+    lacks = sdk_packages.lacks_by_version(index.url, [(place, ("gfx1100", "gfx942"))])
+    assert lacks == {newest: (), older: ()}
+    lacks = sdk_packages.lacks_by_version(index.url, [(place, ("gfx1100", "gfx900"))])
+    assert sdk_packages.never_there(lacks) == ("rocm-sdk-device-gfx900",)
     index.hidden = ["rocm-10.1.0"]
-    assert sdk_index.lacking(index.url, "10.1.0", place=place, families=()) == ("rocm",)
+    assert list(sdk_packages.lacks_by_version(index.url, [(place, ())])) == [older]
     with pytest.raises(NetworkError, match=r"has no rocm-10\.1\.0\S* any more; it has rocm 10\.0\.0"):
         sdk_index.fetch_installed(
             index.url, {"rocm-10.1.0-py3-none-any.whl": "0" * 64}, tmp_path / "fetched", tip="look"
         )
     index.down = True
     with pytest.raises(NetworkError, match="503"):
-        sdk_index.lacking(index.url, "10.1.0", place=place, families=())
+        sdk_packages.lacks_by_version(index.url, [(place, ())])
 
 
 def test_the_build_for_the_cpu_is_announced_and_installed_by_exact_versions(

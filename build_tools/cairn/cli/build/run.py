@@ -265,7 +265,7 @@ def say_estimate(jobs: Sequence[Job]) -> None:
 
 
 def _run_for_gpu(request: Run, chosen: str) -> Answer:
-    from cairn import extras, files
+    from cairn import extras, files, targets
     from cairn import stack as stacks
     from cairn.pipeline import gpu_build
 
@@ -274,12 +274,22 @@ def _run_for_gpu(request: Run, chosen: str) -> Answer:
     if flags := [name for name, value in several.items() if value]:
         raise UsageError(f"--gpu and {flags[0]} exclude each other", tip="leave one of them out")
     stack = stacks.load(request.stack)
+    # An index that is named is nobody's stream.
+    stream = (
+        None
+        if request.index_url or request.find_links
+        else request.stream or next(iter(targets.upstream_streams()))
+    )
     build = gpu_build.prepare(
-        job_of(request),
+        job_of(request if stream is None else dataclasses.replace(request, stream=stream)),
         gpu_build.targets_of_gpus(chosen, request.topology_dir),
         request.projects,
         root=request.root_checkout_dir or stacks.checkouts_folder(stack),
     )
+    if not request.dry_run:
+        build, passed_over = gpu_build.choose_sdk(build, stream=stream)
+        for text in passed_over:
+            console.current().warn(f"passed over: {text}")
     takes = dict(gpu_build.say(build))
     if request.dry_run:
         return Answer(

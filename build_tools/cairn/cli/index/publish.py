@@ -17,7 +17,8 @@ from cairn.options import argument, flag, option, repeated
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
-    from cairn.simple_index import IndexFile
+    from cairn.release.publish.mirror_lock import MirrorLock
+    from cairn.release.publish.sdk_index import SdkToLock
     from cairn.stack import Stack
     from cairn.store.protocol import Store
 
@@ -183,13 +184,14 @@ def _lock(request: Lock) -> Answer:
     before = mirror_lock.read(path) if path.exists() else None
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
         # What builds its sdists is locked with them.
-        offered, unverified, sdists = _offered_sdk(request, stack, Path(folder))
-        dists = tuple(map(distribution.read, (*request.files, *sdists)))
+        offered = _offered_sdk(request, stack, before, Path(folder))
+        dists = tuple(map(distribution.read, (*request.files, *offered.sdists)))
         new = mirror_lock.required_by(dists, request.require, stack=stack)
     sdk = {dist.path.name: dist.sha256 for dist in dists if mirror_lock.is_of_sdk(dist.name)}
-    sdk |= {name: " ".join(sorted(each)) for name, each in offered.items()}
+    sdk |= {name: " ".join(sorted(each)) for name, each in offered.files.items()}
+    unverified = offered.unverified
     if before:  # what is verified stays so while its bytes do
-        suspect = {name for name in before.unverified if name not in offered}
+        suspect = {name for name in before.unverified if name not in offered.files}
         suspect |= {n for n in unverified if n in before.unverified or sdk[n] != before.sdk.get(n)}
         if not (request.upgrade and sdk):
             sdk = {**before.sdk, **sdk}
@@ -215,7 +217,7 @@ def _lock(request: Lock) -> Answer:
     changes = mirror_lock.changes(before, lock)
     total = sum(file.size or 0 for file in lock.files)
     counts = f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
-    text: list[Piece] = [*changes, Note(counts)]
+    text: list[Piece] = [*changes, *map(Warn, offered.remarks), Note(counts)]
     if unverified:
         names = wording.some(unverified, shown=3)
         text.append(
@@ -224,16 +226,14 @@ def _lock(request: Lock) -> Answer:
     return Answer({"changes": changes, "files": len(lock.files), "unverified": unverified}, text)
 
 
-def _offered_sdk(
-    request: Lock, stack: Stack, folder: Path
-) -> tuple[dict[str, dict[str, IndexFile]], tuple[str, ...], tuple[Path, ...]]:
+def _offered_sdk(request: Lock, stack: Stack, before: MirrorLock | None, folder: Path) -> SdkToLock:
     """Return the ROCm SDK of the index that is named as `sdk_index.to_lock` does; nothing for none."""
     from cairn.matrix import matrix_toml
     from cairn.release.publish import mirror_lock, sdk_index
     from cairn.targets import CPU, family_of
 
     if not request.rocm_index_url:
-        return {}, (), ()
+        return sdk_index.SdkToLock()
     path = Path(stack.folder, matrix_toml.FILE)
     every = (
         matrix_toml.load_matrix_toml(path, stack).families if path.exists() else [family_of(stack.targets)]
@@ -249,6 +249,7 @@ def _offered_sdk(
             urls,
             request.rocm_version or (stack.sdk.version if stack.sdk else None),
             places=mirror_lock.places_of(stack),
+            before=None if request.upgrade else before,
             folder=folder,
             say=stage.update,
         )

@@ -11,14 +11,13 @@ from pathlib import Path
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import simple_index
 from cairn.errors import CairnError, ProblemsError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg, builds_of
 from cairn.output import Progress, console, silent
 from cairn.pipeline.night import sdk_version, shards
 from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release.index import keys
-from cairn.release.publish import mirror_lock, sdk_index
+from cairn.release.publish import mirror_lock, sdk_index, sdk_packages
 from cairn.release.publish.compatibility import Platform
 from cairn.release.trust import anchor
 from cairn.stack import Stack, recipe
@@ -243,12 +242,7 @@ def _of_sdk(store: Store, request: FreezeRequest, say: Progress) -> Iterator[Cai
         return
     for build in sdk_version.with_rocm(request.legs):
         url = sdk_version.sdk_url(request.rocm_index_url, build)
-        place = Platform(python=build.python, tag=build.platform)
-        if missing := sdk_index.lacking(url, version, place=place, families=build.families):
-            lacks = f"has ROCm {version} without {', '.join(missing)} for {build.platform}"
-            if "rocm" in missing:
-                lacks = f"has no ROCm {version}; {simple_index.instead(url, 'rocm')}"
-            yield UsageError(
-                f"{url} {lacks}",
-                tip="name another version (--rocm-version) or another index (--rocm-index-url)",
-            )
+        try:
+            sdk_packages.choose_version({url: sdk_version.lacks(url, [build])}, version)
+        except UsageError as error:
+            yield error

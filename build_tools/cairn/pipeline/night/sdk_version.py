@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from packaging.version import Version
 
-from cairn import simple_index
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, UsageError
 from cairn.matrix.legs import Build, Leg, builds_of
 from cairn.output import Progress, console
 from cairn.pipeline.night import plan
-from cairn.release.publish import mirror_lock
+from cairn.release.publish import mirror_lock, sdk_packages
+from cairn.release.publish.compatibility import Platform
 from cairn.targets import CPU
 
 _AT_ONCE = 4  # indexes
@@ -42,7 +42,11 @@ def newest(
     urls = {family: sdk_url(index_url, build) for build in builds for family in build.families}
     distinct = tuple(dict.fromkeys(urls.values()))
     say(f"looking for the newest ROCm SDK of {', '.join(urls)}")
-    every = side_by_side(_versions, distinct, jobs=_AT_ONCE)
+    every = side_by_side(
+        lambda url: _whole(url, [each for each in builds if sdk_url(index_url, each) == url]),
+        distinct,
+        jobs=_AT_ONCE,
+    )
     by_url = {
         url: has if reviewed is None else has & reviewed for url, has in zip(distinct, every, strict=True)
     }
@@ -86,8 +90,18 @@ def sdk_url(url: str, build: Build) -> str:
     return url.replace("{family}", build.families[0])
 
 
-def _versions(url: str) -> frozenset[Version]:
-    """Return the versions of the `rocm` package that an index has."""
-    if not (versions := frozenset(simple_index.versions(url, "rocm"))):
+def lacks(url: str, builds: Sequence[Build]) -> dict[Version, tuple[str, ...]]:
+    """Return the versions of ROCm that an index has, with the packages that builds would miss of each."""
+    return sdk_packages.lacks_by_version(
+        url, [(Platform(python=build.python, tag=build.platform), build.families) for build in builds]
+    )
+
+
+def _whole(url: str, builds: Sequence[Build]) -> frozenset[Version]:
+    """Return the versions of the SDK that an index has whole, and warn of newer ones that it has in part."""
+    by_version = lacks(url, builds)
+    if not by_version:
         raise NetworkError(f"{url} has no rocm package", tip="name another index: --rocm-index-url URL")
-    return versions
+    for text in sdk_packages.choose_version({url: by_version}, None)[1]:
+        console.current().warn(f"passed over: {text}")
+    return frozenset(version for version, missing in by_version.items() if not missing)

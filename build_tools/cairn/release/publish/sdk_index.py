@@ -9,30 +9,29 @@ import shutil
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import datafile, files, requirements, simple_index
+from cairn import files, simple_index
 from cairn import targets as gpu
 from cairn.errors import CairnError, NetworkError, UsageError
 from cairn.output import Progress, silent
 from cairn.package_index import TIP
 from cairn.release.index.generation import project_of, version_of
-from cairn.release.publish import distribution, mirror, mirror_lock
+from cairn.release.publish import mirror, mirror_lock, sdk_packages
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.simple_index import IndexFile
 from cairn.venv import PackageSource
 
-_INSTALLED = ("rocm", "rocm-sdk-core", "rocm-sdk-devel")  # by each build, with libraries for its GPUs
-_LIBRARIES = "rocm-sdk-libraries"
 # What there is of an SDK where the root of an index lists nothing.
 _UNLISTED = (
-    *(*_INSTALLED, _LIBRARIES, "rocm-profiler"),
-    *(f"rocm-sdk-device-{target}" for target in gpu.known_targets()),
+    *(*sdk_packages.INSTALLED, sdk_packages.LIBRARIES, "rocm-profiler"),
+    *(f"{sdk_packages.DEVICE}{target}" for target in gpu.known_targets()),
 )
+_PASSED = "passed over: "
 _PLAIN_URL = re.compile(r"(https?|file)://[\w.~:/@%+=,!()\[\]-]+", re.ASCII)
 
 
@@ -65,120 +64,21 @@ def _files_of(index_url: str, projects: Iterable[str], *, may_lack: bool) -> dic
     return {file.name: file for page in pages for file in page}
 
 
-def lacking(index_url: str, version: str, *, place: Platform, families: Sequence[str]) -> tuple[str, ...]:
-    """Return the packages of an SDK of this version that an index lacks: builds install them all.
+class SdkToLock(NamedTuple):
+    """The files of an SDK that a stack may install.
 
-    Args:
-        index_url: the index.
-        version: of ROCm.
-        place: the Python and platform that it is installed on.
-        families: of GPUs; each has libraries of its own where those for all are not there.
-
-    Raises:
-        NetworkError: the index does not answer.
+    Attributes:
+        files: file name to sha256 to the file: indexes of families may have other bytes under one name.
+        unverified: the names of those of which no index gives a sha256. They were fetched, and theirs is that
+            of the bytes that came, which nobody has verified.
+        sdists: those among the files, fetched: what builds them is locked, too.
+        remarks: what was passed over, and which GPUs an index is not for.
     """
-    of_gpus = (name for family in families for name in (family, *gpu.parse_targets(family)))
-    names = dict.fromkeys((*_INSTALLED, _LIBRARIES, *map(_libraries_of, of_gpus)))
-    by_name = _files_of(index_url, names, may_lack=True)
-    return tuple(_lacking(by_name, Version(version), place=place, families=families))
 
-
-def _libraries_of(family: str) -> str:
-    return f"{_LIBRARIES}-{family.lower()}"
-
-
-def _lacking(
-    file_names: Iterable[str],
-    version: Version,
-    *,
-    place: Platform,
-    families: Iterable[str],
-    named: Iterable[str] = _INSTALLED,
-) -> Iterator[str]:
-    """The packages of an SDK that are not among files: those `named`, and libraries for each family."""
-    present = {
-        project_of(name)
-        for name in file_names
-        if Version(version_of(name)) == version and place.takes(name, None)
-    }
-    members = {_libraries_of(name): targets for name, targets in gpu.families().items()}
-    covered = {target for name in present for target in members.get(name, ())}
-    names = dict.fromkeys(named)
-    for family in families if _LIBRARIES not in present else ():
-        targets = {name for name in gpu.parse_targets(family) if _libraries_of(name) not in present}
-        if not targets <= covered:
-            names[_libraries_of(family)] = None
-    yield from (name for name in names if name not in present)
-
-
-class _Extras(TypedDict):
-    devel: list[str]
-    libraries: dict[str, list[str]]
-
-
-class _Described(TypedDict):
-    """Of the `_dist.json` in an sdist that `cairn rocm package` wrote: what names the SDK's packages."""
-
-    families: dict[str, list[str]]
-    requires: list[str]
-    extras: _Extras
-
-
-def _lacking_by(
-    sdists: Iterable[Path],
-    file_names: Collection[str],
-    version: Version,
-    *,
-    place: Platform,
-    families: Sequence[str],
-    of_gpus: Collection[str],
-) -> tuple[str, ...]:
-    """The packages of an SDK that are not among files, asked of its sdists where there are some."""
-    needed = [_needed_by(sdist, place, families, of_gpus) for sdist in sdists] or [(_INSTALLED, families)]
-    return tuple(
-        dict.fromkeys(
-            name
-            for named, of_families in needed
-            for name in _lacking(file_names, version, place=place, families=of_families, named=named)
-        )
-    )
-
-
-def _needed_by(
-    sdist: Path, place: Platform, families: Sequence[str], of_gpus: Collection[str]
-) -> tuple[Sequence[str], Sequence[str]]:
-    """The SDK's packages that a build installs by an sdist of `rocm`, and the families it says nothing of.
-
-    Ours has those of each family in `_dist.json`. TheRock's chooses a family when it is built, and its
-    PKG-INFO has the choice of the machine that made it; what is named after other GPUs is passed over.
-    """
-    with sdist.open("rb") as stream:
-        data = distribution.sdist_member(stream, sdist.name, "rocm_sdk/_dist.json")
-    if data is not None:
-        try:
-            described = datafile.decode(data, _Described)
-        except ValueError as error:
-            raise UsageError(f"the _dist.json of {sdist.name} cannot be read: {error}", tip=TIP) from error
-        lines, names = [*described["requires"], *described["extras"]["devel"]], ["rocm"]
-        for target in gpu.parse_targets(families):
-            holding = [name for name, members in described["families"].items() if target in (name, *members)]
-            names += [] if holding else [_libraries_of(target)]
-            lines += [line for name in holding[:1] for line in described["extras"]["libraries"][name]]
-        return [*names, *(str(canonicalize_name(requirements.requirement(line).name)) for line in lines)], ()
-    extras = ("", "libraries", "devel", *(f"device-{name}" for name in of_gpus))
-    needed = [
-        str(canonicalize_name(each.name))
-        for each in distribution.read(sdist).needs.requires
-        if each.marker is None
-        or any(each.marker.evaluate(place.markers() | {"extra": extra}) for extra in extras)
-    ]
-    return [*_INSTALLED, *(name for name in needed if _is_for(name, of_gpus))], families
-
-
-def _is_for(project: str, of_gpus: Collection[str]) -> bool:
-    """Whether a project is of the SDK, and not named after other GPUs than these."""
-    _, dash, gpus = project.partition("-gfx")
-    return mirror_lock.is_of_sdk(project) and (not dash or f"gfx{gpus}" in of_gpus)
+    files: Mapping[str, Mapping[str, IndexFile]] = {}
+    unverified: tuple[str, ...] = ()
+    sdists: tuple[Path, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
 def to_lock(
@@ -186,20 +86,18 @@ def to_lock(
     version: str | None,
     *,
     places: Sequence[Platform],
+    before: MirrorLock | None,
     folder: Path,
     say: Progress = silent,
-) -> tuple[dict[str, dict[str, IndexFile]], tuple[str, ...], tuple[Path, ...]]:
-    """The files of an SDK that a stack may install, of all these indexes, each by name and sha256.
-
-    Also returns the names of those of which no index gives a sha256: they are fetched here, and theirs is
-    that of the bytes that came, which nobody has verified. Last, the sdists among the files, which are
-    fetched: they name what a build installs.
+) -> SdkToLock:
+    """Choose the files of an SDK that a stack may install, of all these indexes.
 
     Args:
         urls: the indexes, each with the families of the stack that it serves; what is named after other
             GPUs than those of all these families is left out.
-        version: of ROCm; None for the newest that each index has.
+        version: of ROCm; None for the newest that each index has whole.
         places: the Pythons and platforms of the stack.
+        before: the lock whose versions stay locked; None for none.
         folder: receives what has to be fetched.
         say: progress callback.
 
@@ -207,47 +105,113 @@ def to_lock(
         UsageError: an index has no such SDK, or lacks a package of it that builds install.
         NetworkError: it does not answer.
     """
-    families = tuple(dict.fromkeys(name for of_index in urls.values() for name in of_index))
-    of_gpus = {name.lower() for name in (*families, *gpu.parse_targets(families))}
+    of_gpus = _names_of_gpus(urls)
     by_url = {url: dict(_installable(offered(url), places, of_gpus)) for url in urls}
     by_index = [
         {Version(version_of(name)) for name in of_index if project_of(name) == "rocm"}
         for of_index in by_url.values()
     ]
     common = set.intersection(*by_index)
-    chosen = Version(version) if version else max(common, default=None)
-    if chosen is None or chosen not in common:
-        lacking = next(url for url, has in zip(by_url, by_index, strict=True) if chosen not in has)
+    if not common or (version and Version(version) not in common):
+        named = Version(version) if version else None
+        lacking = next(url for url, has in zip(by_url, by_index, strict=True) if named not in has)
         raise UsageError(
             f"{lacking} has no rocm {version or 'that the others have, too'}; "
             f"{simple_index.instead(lacking, 'rocm')}",
             tip=TIP,
         )
+    candidates = [Version(version)] if version else common
+    chosen, sdists, remarks = _whole_version(urls, by_url, candidates, places, folder)
     by_name: dict[str, dict[str, IndexFile]] = {}
     unverified: dict[str, None] = {}
-    sdists: dict[Path, None] = {}
-    for url, of_index in by_url.items():
-        of_version = {name: file for name, file in of_index.items() if Version(version_of(name)) == chosen}
-        of_url = list[Path]()
-        for name, file in of_version.items():
-            if (sha256 := file.sha256) is None:
-                say(f"fetching {name}, of which its index gives no sha256")
-                sha256 = _fetched_sha256(file, folder)
-                unverified[name] = None
-            by_name.setdefault(name, {})[sha256] = file
-            if ".tar." in name:
-                sdist = folder / sha256 / name
-                of_url.append(sdist if sdist.is_file() else fetch(file, sha256, folder))
-        sdists |= dict.fromkeys(of_url)
-        for place in places:
-            if missing := _lacking_by(
-                of_url, of_version, chosen, place=place, families=urls[url], of_gpus=of_gpus
-            ):
-                raise UsageError(
-                    f"{url} has ROCm {chosen} without {', '.join(missing)}, which builds for {place} install",
-                    tip="lock an earlier version (--rocm-version), or this one once it is uploaded whole",
+    for name, file in (pair for of_index in by_url.values() for pair in of_index.items()):
+        if Version(version_of(name)) != chosen:
+            continue
+        if (sha256 := file.sha256) is None:
+            say(f"fetching {name}, of which its index gives no sha256")
+            sha256 = _fetched_sha256(file, folder)
+            unverified[name] = None
+        by_name.setdefault(name, {})[sha256] = file
+    return SdkToLock(
+        files=by_name,
+        unverified=tuple(unverified),
+        sdists=sdists,
+        remarks=(*remarks, *_gone(before, dict(zip(by_url, by_index, strict=True)))),
+    )
+
+
+def _gone(before: MirrorLock | None, by_index: Mapping[str, Collection[Version]]) -> Iterator[str]:
+    for version in sorted(versions(before)):
+        if lacking := [url for url, has in by_index.items() if version not in has]:
+            remark = "which the lock goes on naming: --upgrade drops it"
+            yield f"{lacking[0]} has no ROCm {version} any more, {remark}"
+
+
+def _whole_version(
+    urls: Mapping[str, Sequence[str]],
+    by_url: Mapping[str, Mapping[str, IndexFile]],
+    candidates: Collection[Version],
+    places: Sequence[Platform],
+    folder: Path,
+) -> tuple[Version, tuple[Path, ...], list[str]]:
+    """The newest version that all indexes have whole, its sdists, and what a reader of the lock has to know.
+
+    Raises:
+        UsageError: they have none whole.
+    """
+    of_gpus = _names_of_gpus(urls)
+    remarks = list[str]()
+    unserved = {url: sdk_packages.unserved(by_url[url], names) for url, names in urls.items()}
+    for url in (url for url in urls if unserved[url]):
+        remarks.append(f"not locked, since {url} has no version of it: {', '.join(unserved[url])}")
+    for chosen in sorted(candidates, reverse=True):
+        of_version = {
+            url: {name: file for name, file in of_index.items() if Version(version_of(name)) == chosen}
+            for url, of_index in by_url.items()
+        }
+        sdists = {
+            url: [_fetched(file, folder) for name, file in of_index.items() if ".tar." in name]
+            for url, of_index in of_version.items()
+        }
+        # Code of some targets is for one platform alone.
+        passed = {
+            url: {
+                *unserved[url],
+                *(name for name in map(project_of, of_index) if name.startswith(sdk_packages.DEVICE)),
+            }
+            for url, of_index in of_version.items()
+        }
+        problems = [
+            f"{url} has ROCm {chosen} without {', '.join(missing)}, which builds for {place} install"
+            for url, of_index in of_version.items()
+            for place in places
+            for lacks in [
+                sdk_packages.lacking_by(
+                    sdists[url], of_index, chosen, place=place, families=urls[url], of_gpus=of_gpus
                 )
-    return by_name, tuple(unverified), tuple(sdists)
+            ]
+            if (missing := [name for name in lacks if name not in passed[url]])
+        ]
+        if not problems:
+            distinct = dict.fromkeys(path for of_url in sdists.values() for path in of_url)
+            return chosen, tuple(distinct), remarks
+        remarks.append(f"{_PASSED}{problems[0]}")
+    raise UsageError(
+        remarks[-1].removeprefix(_PASSED),
+        tip="lock an earlier version (--rocm-version), or this one once it is uploaded whole",
+    )
+
+
+def _names_of_gpus(urls: Mapping[str, Sequence[str]]) -> set[str]:
+    families = tuple(dict.fromkeys(name for of_index in urls.values() for name in of_index))
+    return {name.lower() for name in (*families, *gpu.parse_targets(families))}
+
+
+def _fetched(file: IndexFile, folder: Path) -> Path:
+    """Fetch a file, unless it is there already."""
+    sha256 = file.sha256 or _fetched_sha256(file, folder)
+    path = folder / sha256 / file.name
+    return path if path.is_file() else fetch(file, sha256, folder)
 
 
 def _fetched_sha256(file: IndexFile, folder: Path) -> str:
@@ -280,7 +244,7 @@ def device_packages(
 
     A build that leaves device wheels needs none of them, and its device wheels do.
     """
-    projects = [f"rocm-sdk-device-{processor}" for processor in processors]
+    projects = [f"{sdk_packages.DEVICE}{processor}" for processor in processors]
     with tempfile.TemporaryDirectory(prefix="cairn-sdk-") as folder:
         return {
             name: file.sha256 or _fetched_sha256(file, Path(folder))
@@ -388,5 +352,7 @@ def _installable(
 ) -> Iterator[tuple[str, IndexFile]]:
     for name, file in offer.items():
         with contextlib.suppress(CairnError):
-            if _is_for(project_of(name), of_gpus) and any(place.takes(name, None) for place in places):
+            if sdk_packages.is_for(project_of(name), of_gpus) and any(
+                place.takes(name, None) for place in places
+            ):
                 yield name, file
