@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -34,6 +34,7 @@ _LONGEST_PART = 16 << 20  # bytes of one request
 _MOST_REQUESTS = 200  # to one file; a torch takes four
 _NEAR = 1 << 18  # bytes between two members that are read at once with them
 _SECONDS = 60.0
+_METADATA_FILES = ("METADATA", "WHEEL", "RECORD", "entry_points.txt")
 _HOW = "name it as https://HOST/FILE.whl, or as INDEX#NAME==VERSION"
 
 
@@ -194,7 +195,8 @@ def reading(wheel: Path | str, *, whole: bool = False) -> Iterator[Archive]:
                     raw = archive.raw
                     if isinstance(raw, RemoteFile):
                         part = f"{console.size(raw.fetched)} of {console.size(raw.size)}"
-                        console.current().info(f"{place.name}: {part} fetched by {raw.requests} requests")
+                        times = f"{raw.requests} request{'s' * (raw.requests > 1)}"
+                        console.current().info(f"{place.name}: {part} fetched by {times}")
                     return
                 console.current().info(f"fetching {place.name}, {console.size(archive.raw.size)}")
             place = stack.enter_context(whole_file(place))
@@ -232,8 +234,8 @@ def whole_file(wheel: Path | str | IndexFile) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def opening(file: IndexFile) -> Iterator[Archive]:
-    """Open a wheel of an index, with its metadata read ahead where it is on a server.
+def opening(file: IndexFile, *, ahead: Collection[str] = _METADATA_FILES) -> Iterator[Archive]:
+    """Open a wheel of an index; where it is on a server, some files of its dist-info folder are read ahead.
 
     Raises:
         WholeFileError: the server does not offer parts of it.
@@ -247,7 +249,7 @@ def opening(file: IndexFile) -> Iterator[Archive]:
             yield archive
             return
         folder = wheel_info.find_dist_info(archive, parsed.distribution)
-        at_once = {f"{folder}/{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")}
+        at_once = {f"{folder}/{name}" for name in ahead}
         raw.read_ahead([(each.offset, each.end) for each in archive.members if each.name in at_once])
         yield archive
 
@@ -263,7 +265,7 @@ def metadata(file: IndexFile) -> bytes | None:
     if not file.name.endswith(".whl") or not file.url.startswith(("http://", "https://")):
         return None
     try:
-        with opening(file) as archive:
+        with opening(file, ahead=("METADATA",)) as archive:
             folder = wheel_info.find_dist_info(archive, wheel_info.parse_file_name(file.name).distribution)
             return archive.read(f"{folder}/METADATA")
     except web.WholeFileError:

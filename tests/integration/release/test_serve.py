@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import http.client
+import json
 import os
 import signal
 import socket
@@ -406,3 +407,19 @@ def test_the_command_serves_until_it_is_interrupted(
     assert child.returncode == 0
     assert f"how to install it: {url.removesuffix('release/simple/')}\n" in errors
     assert "Traceback" not in errors
+
+
+def test_a_wheel_of_an_index_is_shown_where_it_lies(
+    client: Client, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    index = f"http://127.0.0.1:{client.port}/release/simple/"
+    assert program.main(["wheel", "show", f"{index}#torch==2.9.0", "--json"]) == 0
+    out, err = capsys.readouterr()
+    (summary,) = json.loads(out)
+    assert (summary["file_name"], summary["size"]) == (wheel.name, wheel.stat().st_size)
+    assert summary["unread"] is not None
+    assert "fetched by 1 request\n" in err
+    assert program.main(["diff", f"{index}#torch==2.9.0", str(wheel)]) == 0
+    assert capsys.readouterr().out.startswith("no difference in what was read")
+    assert program.main(["wheel", "verify", f"{index}#torch==2.9.0"]) == 0
+    assert "as published" in capsys.readouterr().err

@@ -394,6 +394,29 @@ def test_verify_fetches_and_compares_the_hash(
     assert cairn_wheel("verify", url) == 7
 
 
+def cut_to_half(_number: int, answer: Answer) -> None:
+    answer.body = answer.body[: len(answer.body) // 2]
+
+
+@pytest.mark.parametrize("fault", [status(404), status(500), cut_to_half, header("Content-Length", "9")])
+@pytest.mark.parametrize("verb", ["verify", "show --binaries", "diff --binaries"])
+def test_no_verdict_comes_of_a_download_that_is_not_whole(
+    server: RangeServer, url: str, fault: Fault, verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def on_downloads(number: int, answer: Answer) -> None:
+        if not server.requests[-1][1]:
+            fault(number, answer)
+
+    server.fault = on_downloads
+    command, *options = verb.split()
+    words = [command, url, url, *options] if command == "diff" else ["wheel", command, url, *options]
+    assert main(words) in (5, 7)
+    out, err = capsys.readouterr()
+    findings = "1 finding\n" in out  # a file of nine bytes has one
+    assert (findings, err.count("error: ")) in ((True, 0), (False, 1))
+    assert findings or out == ""
+
+
 def diff(*words: object) -> int:
     return main(["diff", *map(str, words)])
 
