@@ -162,11 +162,21 @@ class _Redirections(urllib.request.HTTPRedirectHandler):
         fp.close()  # it would be read whole, however long it is
         old, new = urlsplit(req.full_url), urlsplit(newurl)
         if new.scheme not in ({"https"} if old.scheme == "https" else {"http", "https"}):
-            raise urllib.error.URLError(f"it redirects from {old.scheme}: to {new.scheme}:")
+            raise urllib.error.URLError(
+                f"it redirects from {old.scheme}: to {shown(newurl)}, which is not read"
+            )
         request = super().redirect_request(req, fp, code, msg, headers, newurl)
+        if request is not None:
+            request.places = _places_of(req)  # type: ignore[attr-defined]
+            request.places.append(newurl)  # type: ignore[attr-defined]
         if request is not None and old[:2] == new[:2] and req.has_header("Authorization"):
             request.add_unredirected_header("Authorization", str(req.get_header("Authorization")))
         return request
+
+
+def _places_of(request: Request) -> list[str]:
+    """The addresses that a request was redirected to, in a list that it shares with what they lead to."""
+    return vars(request).setdefault("places", [])  # type: ignore[no-any-return]
 
 
 @functools.cache
@@ -286,7 +296,12 @@ def _answer(request: Request, url: str, *, timeout: float, tip: str) -> Iterator
         if request.has_header("Range") and error.code in _NO_PARTS:
             message = f"{name} is not offered in parts"
             raise WholeFileError(message, size=None, only_end=True, tip=tip) from error
-        message = f"cannot read {name}: it answers {error.code} {error.reason}"
+        message = f"cannot read {name}: {_led(request)} answers {error.code} {error.reason}"
+        if error.code in range(300, 400):  # the standard library gives up, with sentences of its own
+            end = error.filename or ""  # its place, or one of a scheme that it never follows
+            is_far = urlsplit(end).scheme not in ("http", "https")
+            why = f"to {shown(end)}, which is not read" if is_far else "in a circle, or too often"
+            message = f"cannot read {name}: it redirects {why}"
         raise RefusalError(message, tip=tip, status=error.code, headers=dict(error.headers)) from error
     except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
@@ -295,7 +310,15 @@ def _answer(request: Request, url: str, *, timeout: float, tip: str) -> Iterator
         cause = reason if isinstance(reason, Exception) else error
         fallback = reason if isinstance(reason, str) else type(cause).__name__
         why = getattr(cause, "strerror", None) or fallback
-        raise NetworkError(f"cannot read {name}: {why}", tip=tip) from error
+        places = _places_of(request)
+        led = f"it leads to {shown(places[-1])}: " if places else ""
+        raise NetworkError(f"cannot read {name}: {led}{why}", tip=tip) from error
+
+
+def _led(request: Request) -> str:
+    """What answers, for a sentence: the address itself, or where it leads."""
+    places = _places_of(request)
+    return f"it leads to {shown(places[-1])}, which" if places else "it"
 
 
 def _request(url: str, headers: Mapping[str, str]) -> Request:

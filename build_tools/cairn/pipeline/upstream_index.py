@@ -215,7 +215,8 @@ def _whole(index: _Index, version: Version, build: str, gpus: Sequence[str]) -> 
     lead = index.versions("torch")[version]
     chosen = {"torch": lead}
     for project in PROJECTS[1:]:
-        chosen[project] = _sibling(index, project, version, build)
+        if (sibling := _sibling(index, project, version, build, gpus)) is not None:
+            chosen[project] = sibling
     words, unhashed, unread = [], [], []
     for project, file in chosen.items():
         extras = _extras(index, project, file, gpus) if gpus else ()
@@ -224,9 +225,11 @@ def _whole(index: _Index, version: Version, build: str, gpus: Sequence[str]) -> 
         unread += [file.name] if index.needs(file) is None else []
         wheels = [file, *_required(index, file, extras, Version(version_of(file.name)))]
         unhashed += [wheel.name for wheel in wheels if wheel.sha256 is None]
+    # Which goes with this torch only its requirements tell, which the installer reads.
+    words += (unknown := [project for project in PROJECTS if project not in chosen])
     if build != _CPU and (pin := _rocm_pin(index, lead, build)):
         words.append(pin)
-    notes = []
+    notes = [f"the installer finds the {name} that goes with it" for name in unknown]
     if unhashed:
         notes.append(f"it gives no hash of {wording.some(unhashed, shown=2)}: unverified")
     if unread:
@@ -240,22 +243,40 @@ def _whole(index: _Index, version: Version, build: str, gpus: Sequence[str]) -> 
     )
 
 
-def _sibling(index: _Index, project: str, torch: Version, build: str) -> IndexFile:
-    """The newest file of a project of the same build that goes with a torch."""
+def _sibling(
+    index: _Index, project: str, torch: Version, build: str, gpus: Sequence[str]
+) -> IndexFile | None:
+    """The newest file of a project of the same build that goes with a torch; None where nobody can tell."""
     of_build = sorted((v for v in index.versions(project) if _build_of(v) == build), reverse=True)
-    newest_torch = max(v for v in index.versions("torch") if _build_of(v) == build)
+    of_torch = [v for v in index.versions("torch") if _build_of(v) == build]
+    unread = False
     for version in of_build:
         needs = index.needs(file := index.versions(project)[version])
-        if needs is None:  # the newest go together, and of others nobody can tell
-            if torch == newest_torch and version == of_build[0]:
+        if needs is None:
+            # The newest go together, and the newest of those that have code for the GPUs.
+            if (torch, version) == (max(of_torch), of_build[0]) or (
+                torch == max(_with_code(index, "torch", of_torch, gpus), default=None)
+                and version == max(_with_code(index, project, of_build, gpus), default=None)
+            ):
                 return file
+            unread = True
             continue
         pins = [need.specifier for need in needs.requires if canonicalize_name(need.name) == "torch"]
         if all(pin.contains(torch, prereleases=True) for pin in pins):
             return file
+    if unread and torch == max(_with_code(index, "torch", of_torch, gpus), default=None):
+        return None
     rest = f", and has {wording.some([str(v) for v in of_build], shown=3)}" if of_build else ""
     of = "for the CPU" if build == _CPU else f"of ROCm {build}"
     raise _LackError(f"the index has no {project} {of} that goes with it{rest}")
+
+
+def _with_code(
+    index: _Index, project: str, versions: Sequence[Version], gpus: Sequence[str]
+) -> Iterator[Version]:
+    """The versions of a project that have device wheels for all GPUs."""
+    projects = [f"{_PREFIX}{project}-{device_names.extra_of(gpu)}" for gpu in gpus]
+    yield from (v for v in versions if projects and all(v in index.versions(name) for name in projects))
 
 
 def _extras(index: _Index, project: str, file: IndexFile, gpus: Sequence[str]) -> tuple[str, ...]:

@@ -156,6 +156,19 @@ def test_requirements_without_a_sidecar_are_read_from_the_wheels_themselves(
     assert "is not a ZIP archive" in warnings[0]
 
 
+def test_a_newer_torch_without_code_for_the_gpu_does_not_keep_from_the_older(
+    cairn: Cairn, index: WhlNext
+) -> None:
+    """Nobody can read then which torchaudio goes with the older one: the installer can."""
+    index.sidecars = False
+    index.add(NEWEST._replace(torch="2.15.0", vision="0.30.0", audio="2.11.0.4"), ())
+    packages, untested, warnings = choices(cairn, index)
+    assert packages == (*SET, "torchaudio")
+    assert "the installer finds the torchaudio that goes with it" in untested
+    assert "torch-2.15.0+rocm10.1.0" in warnings[0]
+    assert "has no code for gfx1100" in warnings[0]
+
+
 @pytest.mark.parametrize(
     ("metadata", "why"),
     [

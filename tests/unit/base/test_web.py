@@ -95,6 +95,26 @@ def test_what_a_redirection_says_is_not_read() -> None:
     assert sent[0] < 50
 
 
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("/", r"cannot read http://127\.0\.0\.1:\d+: it redirects in a circle, or too often$"),
+        (
+            "ftp://example.invalid/x?key=1",
+            r": it redirects from http: to ftp://example\.invalid/x, which is not read$",
+        ),
+        ("file:///etc/passwd", r": it redirects to file:///etc/passwd, which is not read$"),
+        ("http://127.0.0.1:9/x?key=1", r"it leads to http://127\.0\.0\.1:9/x: Connection refused$"),
+        ("{other}/y", r"it leads to http://127\.0\.0\.1:\d+/y, which answers 503 Busy$"),
+    ],
+)
+def test_a_redirection_that_leads_nowhere_says_where(location: str, message: str) -> None:
+    with answering("503 Busy") as other:
+        head = f"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: {location.format(other=other)}\r\n\r\n"
+        with sending(head.encode(), b"") as (url, _), pytest.raises(NetworkError, match=message):
+            fetch(url)
+
+
 def test_a_file_of_this_machine_is_read_and_may_be_missing(tmp_path: Path) -> None:
     """An index may be a folder, such as that of `cairn rocm package`."""
     (tmp_path / "index.html").write_bytes(b"abc")
