@@ -17,6 +17,7 @@ from cairn import datafile
 from cairn.errors import GateError, UsageError
 from cairn.output import Progress, silent
 from cairn.output.wording import short_id
+from cairn.release import recipes
 from cairn.release import records as test_records
 from cairn.release.gate import gate
 from cairn.release.gate.case import Case
@@ -226,6 +227,7 @@ def _through_the_gate(
             on_step("keeping what the gate found")
             # Before the commit: a set that is on the pages never lacks what let it in.
             write.create(store, _judgement_key(entry), datafile.dumps(report).encode())
+            recipes.keep(store, case.stack)
             if attester is not None:
                 attested = attest(store, case.wheel_set, entry, attester, snapshot=case.target)
             if test_records.read(store, set_id).digests != case.set_records.digests:
@@ -363,6 +365,7 @@ def _result_of_present(case: Case, readmission: Readmission | None, *, dry_run: 
     if not dry_run and commit.can_change_gated(store):
         gone = withdrawn_from(Ledger(store).history(set_id), case.target.index.name)
         _record_arrival(case, readmission if gone else None)
+        recipes.keep(store, case.stack)
     entry = case.target.set(set_id)
     report = None
     if entry.judgement is not None:

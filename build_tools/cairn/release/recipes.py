@@ -30,6 +30,15 @@ def put(store: Store, stack: Stack | None) -> None:
         write_once(store, key, current.canonical())
 
 
+def keep(store: Store, stack: Stack | None) -> None:
+    """Put the recipe of a stack into a store that lacks it, or has it damaged; else write nothing."""
+    if stack is not None and stack.file:
+        try:
+            read(store, recipe.digest_of(stack))
+        except CairnError:
+            put(store, stack)
+
+
 def read(reader: Reader, digest: str) -> Recipe:
     """Return the recipe with this digest.
 

@@ -302,7 +302,14 @@ def test_the_commands_publish_judge_promote_and_check(
     assert answer["installed_with"] == ["pip", "uv"]
     assert not store.exists("release/state.json")
     assert main([*promotion, "--record", str(tmp_path / "record.json")]) == 0
-    assert main(["index", "check", *at, "--index", "staging"]) == 0
+    assert main(["index", "check", *at]) == 0
+    (recipe_key,) = (listed.key for listed in store.list("recipes/"))
+    store.delete(recipe_key)
+    capsys.readouterr()
+    assert main(["index", "check", *at]) == 9
+    assert f"holds no {recipe_key}" in capsys.readouterr().out
+    assert main(promotion) == 0  # it is there already, but for its recipe
+    assert main(["index", "check", *at]) == 0
     store.delete("release/simple/index.html")
     capsys.readouterr()
     assert main(["index", "check", *at]) == 9

@@ -14,6 +14,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress
 from cairn.output.wording import short_id
+from cairn.release import recipes
 from cairn.release.audit.inventory import Code, Inventory, Problem
 from cairn.release.audit.offered import differences, readable_projects
 from cairn.release.index import keys, write
@@ -23,8 +24,9 @@ from cairn.release.provenance import chain, evidence, judged
 from cairn.release.publish import distribution, locks
 from cairn.release.publish.compatibility import Platform
 from cairn.release.trust.signers import Trust
-from cairn.store.protocol import MissingKeyError
-from cairn.wheels.wheelset import WheelSet
+from cairn.store.protocol import MissingKeyError, Store
+from cairn.wheels import build_statement
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 _AT_ONCE = 8  # sets looked at side by side
 _EVIDENCE = ("records", "answers", "judgements", "results")
@@ -79,6 +81,7 @@ def _problems(
 ) -> Iterator[tuple[Code, str]]:
     store = snapshot.index.store
     yield from (("evidence", text) for text in _evidence(inventory, set_id))
+    yield from (("evidence", text) for text in _builder_signatures(inventory, set_id))
     try:
         entry, wheel_set = snapshot.set(set_id), read_set(store, set_id)
     except MissingKeyError:
@@ -91,6 +94,7 @@ def _problems(
     yield from (("evidence", text) for text in _named_evidence(inventory, entry))
     if keys.is_gated(snapshot.index.name):
         yield from (("evidence", text) for text in _judgement(snapshot, entry, wheel_set))
+        yield from (("evidence", text) for text in _recipe(store, wheel_set))
     yield from (("set", text) for text in _objects(inventory, wheel_set))
     try:
         metadata = locks.metadata_of(store, wheel_set)
@@ -205,6 +209,18 @@ def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iter
         yield f"{key} refused it: {', '.join(refused) or 'nothing was asked'}"
 
 
+def _recipe(store: Store, wheel_set: WheelSet) -> Iterator[str]:
+    """Say that the stack which a set was frozen with is missing or was changed: nobody can build it again."""
+    try:
+        manifest = store.read(keys.set_key(wheel_set.id, MANIFEST_FILE)).data
+        if digest := build_statement.recipe_in(manifest, sha256=wheel_set.manifest_sha256):
+            recipes.read(store, digest)
+    except MissingKeyError as error:
+        yield f"{error}; `cairn release promote SET --stack STACK` by that stack restores it"
+    except (CairnError, OSError) as error:
+        yield f"its recipe cannot be read: {error}"
+
+
 def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
     """The evidence beside the set that is damaged or was changed."""
     store = inventory.store
@@ -212,14 +228,38 @@ def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
         for key in inventory.below(keys.set_key(set_id, f"{kind}/")):
             name = key.rpartition("/")[2]
             if name.endswith(".dsse.json"):
-                if key.replace(".dsse.json", ".json") not in inventory.objects:
-                    yield f"{key} is the signature of something that is missing"
+                yield from _signature(inventory, key, key.replace(".dsse.json", ".json"))
                 continue
             try:
                 if hashlib.sha256(store.read(key).data).hexdigest() != name.partition(".")[0]:
                     yield f"{key} was changed"
             except (CairnError, OSError) as error:
                 yield f"{key} cannot be read: {error}"
+
+
+def _builder_signatures(inventory: Inventory, set_id: str) -> Iterator[str]:
+    """The problems of what a builder signs: the statement and the set's id, both or neither."""
+    statement, whole = (
+        keys.set_key(set_id, name) for name in (evidence.BUILDER_SIGNATURE, evidence.SET_SIGNATURE)
+    )
+    there = [key for key in (statement, whole) if key in inventory.objects]
+    if len(there) == 1:
+        yield f"{whole if there == [statement] else statement} is missing, and {there[0]} is there"
+    if statement in there:
+        yield from _signature(inventory, statement, keys.set_key(set_id, BUILDER_FILE))
+    if whole in there:
+        yield from _signature(inventory, whole, None)
+
+
+def _signature(inventory: Inventory, key: str, subject: str | None) -> Iterator[str]:
+    """Say that a signature is damaged, or not over its subject: the set's id where that is None."""
+    try:
+        data = key.split("/")[1].encode() if subject is None else inventory.store.read(subject).data
+        evidence.require_signature_over(inventory.store.read(key).data, data, name=subject or key)
+    except MissingKeyError:
+        yield f"{key} is the signature of something that is missing"
+    except (CairnError, OSError) as error:
+        yield f"{key} cannot be read: {error}"
 
 
 def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:

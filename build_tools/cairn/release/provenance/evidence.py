@@ -331,7 +331,21 @@ def _signers(
     envelope = dsse.loads(signature, dsse.Envelope, name=f"the signature of {name}")
     by_itself = envelope.payload_type in (dsse.RECORD, dsse.SET)
     signed = dsse.verify(envelope, envelope.payload_type if by_itself else dsse.IN_TOTO, trusted, name=name)
-    digest = hashlib.sha256(data).hexdigest()
-    if signed.payload != data and (by_itself or _record_of(signed.payload, name) != digest):
-        raise SignatureError(f"{name} is not what its signature is over")
+    _require_over(envelope, signed.payload, data, name)
     return signed.key_ids
+
+
+def require_signature_over(signature: bytes, data: bytes, *, name: str) -> None:
+    """Refuse an envelope that is damaged, or over other bytes; whose key signed is not asked.
+
+    Raises:
+        SignatureError: it cannot be read, or is over something else.
+    """
+    envelope = dsse.loads(signature, dsse.Envelope, name=f"the signature of {name}")
+    _require_over(envelope, dsse.unverified_payload(envelope, name=name), data, name)
+
+
+def _require_over(envelope: dsse.Envelope, payload: bytes, data: bytes, name: str) -> None:
+    by_itself = envelope.payload_type in (dsse.RECORD, dsse.SET)
+    if payload != data and (by_itself or _record_of(payload, name) != hashlib.sha256(data).hexdigest()):
+        raise SignatureError(f"{name} is not what its signature is over")

@@ -26,6 +26,8 @@ _MODULE = re.compile(r"(?!(?:.*/)?\.{1,2}/)(?:[^/\\:*\s]+/)*[^/\\:*\s]+\.py")
 _FOLDER = re.compile(r"(?!(?:.*/)?\.{1,2}/)(?:[^/\\:*\s]+/)+\*")
 _STAR = re.compile(r"(?<![^_[-])\*(?![^_\]-])")  # one that is a whole part of a name or of arguments
 _EXAMPLE = "an id is written like test_nn.py::TestNN::test_print"
+# `2 tests collected in 0.1s`, `2/3 tests collected (1 deselected) in 0.1s`
+_COUNT = re.compile(r"^(?:=+ )?([0-9]{1,9})(?:/[0-9]+)? tests? collected", re.MULTILINE)
 _COLLECT = "write one with `python -m pytest --collect-only -q test_nn.py … > collection.txt`"
 _MOST_STARS = 4
 _SHOWN = 2  # ids that may have been meant
@@ -149,7 +151,7 @@ def read_collection(path: Path) -> Collected:
     ids begin with `test/`, which is removed.
 
     Raises:
-        UsageError: there is no id in it.
+        UsageError: there is no id in it, or there are not as many as pytest counted.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -162,6 +164,10 @@ def read_collection(path: Path) -> Collected:
     tests = [line for line in lines if ".py::" in line]
     if not tests:
         raise UsageError(f"{path} has no id of a test", tip=_COLLECT)
+    counts = [int(match[1]) for match in _COUNT.finditer(text)]
+    if counts[-1:] != [len(tests)]:
+        says = f"pytest counted {counts[-1]}" if counts else "pytest's count, its last line, is missing"
+        raise UsageError(f"{path} has {len(tests)} ids of tests, and {says}: it is not whole", tip=_COLLECT)
     above = "test/" if all(test.startswith("test/") for test in tests) else ""
     modules: dict[str, list[str]] = {}
     for test in tests:

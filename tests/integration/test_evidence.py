@@ -1,0 +1,268 @@
+"""A good verdict is made of what was read: what makes a command say good is taken away, command by command.
+
+A row is a command and the files that it judges by. Each file is removed, hidden, emptied, cut off and made
+unreadable in turn, and the command must not end with 0 then. A new command with a verdict gets a row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from cairn import stack as stacks
+from cairn.cli.main import main
+from cairn.release import recipes
+from cairn.stack import recipe
+from cairn.store.folder import LocalStore
+from cairn.wheels.wheelset import WheelSet
+from helpers import gate
+from helpers.gate import data_of, record_of, write_stack
+from helpers.program import Cairn
+from helpers.provenance import RELEASER, TESTER, released
+from helpers.release import in_folder, make_set, make_wheel, stage_set
+from helpers.suites import commit_all, write_tests
+from helpers.wheels import build_wheel
+
+FAULTS = ("removed", "hidden", "emptied", "cut", "unreadable")
+Words = Sequence[object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A command that gives a verdict.
+
+    Attributes:
+        make: writes what it judges into a folder; the words of the command, whose paths are below it.
+        evidence: globs below the folder, each of a file that it judges by; a pattern that ends in `/` is of a
+            folder.
+        exempt: a pattern and a fault of it that may be good, with the reason.
+    """
+
+    make: Callable[[Path], Words]
+    evidence: tuple[str, ...]
+    exempt: Mapping[str, str] = field(default_factory=dict)
+
+
+def _wheel_verify(folder: Path) -> Words:
+    return "wheel", "verify", make_wheel(folder, "alpha", "1.0"), make_wheel(folder, "beta", "1.0")
+
+
+def _set_of_wheels(folder: Path) -> Words:
+    build_wheel(folder / "old", files={"demo/__init__.py": b"gone = 1\n"})
+    build_wheel(folder / "users", name="user", requires=(), files={"user/a.py": b"from demo import gone\n"})
+    return "diff", "--consumers", folder / "old", folder / "old", "--consumer", folder / "users"
+
+
+def _store(folder: Path) -> Path:
+    """A store with a signed set in release, and the keys of who vouched for it."""
+    in_folder(released(folder / "made").store, folder / "store")
+    (folder / "releaser.pub").write_bytes(RELEASER.public.pem())
+    (folder / "tester.pub").write_bytes(TESTER.public.pem())
+    return folder / "store"
+
+
+def _index_check(folder: Path) -> Words:
+    return "index", "check", "--store", _store(folder), "--hashes"
+
+
+def _index_verify(folder: Path) -> Words:
+    store = _store(folder)
+    (torch,) = (folder / "made").glob("torch-*.whl")
+    trust = ("--trust", folder / "releaser.pub", "--trust-tester", folder / "tester.pub")
+    return "index", "verify", torch, "--store", store, *trust
+
+
+def _staged(folder: Path) -> tuple[LocalStore, WheelSet, Path]:
+    """A store with a set in staging, the set, and the record of a test that passed."""
+    store, wheel = LocalStore(folder / "store"), make_wheel(folder, "torch", "2.9.0")
+    stack = stacks.load(write_stack(folder / "stack", make_set([wheel], **gate.AWAY)))
+    recipes.put(store, stack)
+    digest = recipe.digest_of(stack)
+    made = stage_set(store, "staging", make_set([wheel], **gate.AWAY, recipe=digest), [wheel], recipe=digest)
+    record = folder / "record.json"
+    record.write_bytes(data_of(record_of(made)))
+    return store, made, record
+
+
+def _promote(folder: Path) -> Words:
+    store, made, record = _staged(folder)
+    words = ("--stack", folder / "stack", "--store", store.path, "--record", record, "--dry-run")
+    return "release", "promote", made.id, *words
+
+
+def _record_add(folder: Path) -> Words:
+    store, _, record = _staged(folder)
+    return "release", "record", "add", record, "--store", store.path, "--dry-run"
+
+
+def _test_report(folder: Path) -> Words:
+    text = '<testsuite tests="2"><testcase name="a"/><testcase name="b"/></testsuite>'
+    (folder / "junit.xml").write_text(text)
+    return "test", "report", folder / "junit.xml"
+
+
+def _suite(folder: Path) -> Words:
+    checkout = write_tests(
+        folder / "checkout", {"test_a.py": "def test_a(): pass\n", "test_b.py": "def test_b(): pass\n"}
+    )
+    (folder / "suite.toml").write_text(
+        'schema = "cairn.suite/1"\nproject = "pytest"\ntests = "test"\n'
+        'version_module = "_pytest/_version.py"\n'
+        'version_file = "version.txt"\n\n[[configs.default.groups]]\nmodules = ["test_a", "test_b"]\n'
+    )
+    commit_all(checkout)
+    words = ("--suite", folder / "suite.toml", "--sources-dir", checkout, "--output-dir", folder / "results")
+    return "test", "suite", *words, "--python", sys.executable, "--allow-version-mismatch", "--retries", 0
+
+
+def _skips_lint(folder: Path) -> Words:
+    (folder / "skips").mkdir()
+    (folder / "skips" / "generic.toml").write_text(
+        'schema = "cairn.skips/1"\n\n[[skips]]\ntests = ["test_a.py::A::test_a"]\nreason = "it hangs"\n'
+        'owner = "ann"\nissue = "https://example.org/1"\nexpires = 2099-01-01\n'
+    )
+    (folder / "collection.txt").write_text("test_a.py::A::test_a\n\n1 test collected in 0.1s\n")
+    return "test", "skips", "lint", folder / "skips", "--collection", folder / "collection.txt"
+
+
+ROWS = {
+    "wheel verify": Row(make=_wheel_verify, evidence=("alpha-*.whl",)),
+    "diff --consumers": Row(make=_set_of_wheels, evidence=("old/*.whl", "users/*.whl", "users/")),
+    "index check": Row(
+        make=_index_check,
+        evidence=(
+            "store/release/state.json",
+            "store/release/generations/*.json",
+            "store/release/parts/*.json",
+            "store/release/simple/torch/index.html",
+            "store/release/simple/torch/index.json",
+            "store/release/targets.json",
+            "store/files/*/*/torch-*.whl",
+            "store/files/*/*/torch-*.metadata",
+            "store/files/*/*/torch-*.provenance",
+            "store/sets/*/set.json",
+            "store/sets/*/set.dsse.json",
+            "store/sets/*/manifest.json",
+            "store/sets/*/builder.json",
+            "store/sets/*/builder.dsse.json",
+            "store/sets/*/records/*.json",
+            "store/sets/*/judgements/*.json",
+            "store/ledger/entries/*.json",
+            "store/release/",
+            "store/sets/",
+        ),
+    ),
+    "index verify": Row(
+        make=_index_verify,
+        evidence=(
+            "made/torch-*.whl",
+            "releaser.pub",
+            "tester.pub",
+            "store/release/state.json",
+            "store/release/generations/*.json",
+            "store/files/*/*/torch-*.provenance",
+            "store/sets/*/set.json",
+            "store/sets/*/manifest.json",
+            "store/sets/*/builder.json",
+            "store/sets/*/records/*.json",  # not its signature: the releaser's statement names its digest
+            "store/sets/*/judgements/*.json",
+        ),
+    ),
+    "release promote": Row(
+        make=_promote,
+        evidence=(
+            "record.json",
+            "stack/stack.toml",
+            "store/staging/state.json",
+            "store/sets/*/set.json",
+            "store/sets/*/manifest.json",
+            "store/sets/*/builder.json",
+            "store/files/*/*/torch-*.whl",
+            "store/files/*/*/torch-*.metadata",
+        ),
+    ),
+    "release record add": Row(make=_record_add, evidence=("record.json", "store/sets/*/set.json")),
+    "test report": Row(make=_test_report, evidence=("junit.xml",)),
+    "test suite": Row(
+        make=_suite,
+        evidence=("suite.toml", "checkout/test/test_b.py", "checkout/test/"),
+        exempt={"checkout/test/test_b.py emptied": "a module may have no tests, and edits are refused"},
+    ),
+    "test skips lint": Row(make=_skips_lint, evidence=("skips/generic.toml", "collection.txt", "skips/")),
+}
+
+
+@contextlib.contextmanager
+def spoilt(path: Path, fault: str, aside: Path) -> Iterator[None]:
+    """Have a file or folder be as after such a fault, until the block ends."""
+    path.rename(aside)
+    hidden = path.with_name(f".{path.name}")
+    try:
+        if fault == "hidden":
+            (shutil.copytree if aside.is_dir() else shutil.copy2)(aside, hidden)
+        elif fault == "emptied" and aside.is_dir():
+            path.mkdir()
+        elif fault in ("emptied", "cut"):
+            data = aside.read_bytes()
+            path.write_bytes(data[: len(data) // 2 if fault == "cut" else 0])
+        elif fault == "unreadable" and aside.is_dir():
+            path.write_bytes(b"")
+        elif fault == "unreadable":
+            path.mkdir()
+        yield
+    finally:
+        for made in (path, hidden):
+            if made.is_dir():
+                shutil.rmtree(made)
+            else:
+                made.unlink(missing_ok=True)
+        aside.rename(path)
+
+
+@pytest.fixture(scope="module")
+def materials(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Words]]:
+    """What each command judges, made once."""
+    there: dict[str, tuple[Path, Words]] = {}
+
+    def material(name: str) -> tuple[Path, Words]:
+        if name not in there:
+            folder = tmp_path_factory.mktemp("evidence")
+            there[name] = folder, ROWS[name].make(folder)
+        return there[name]
+
+    return material
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_nothing_is_good_that_was_not_read(
+    name: str, materials: Callable[[str], tuple[Path, Words]], cairn: Cairn, tmp_path: Path
+) -> None:
+    folder, words = materials(name)
+    cairn(*words)
+    good = []
+    for pattern in ROWS[name].evidence:
+        path = min(folder.glob(pattern.rstrip("/")), key=lambda path: (len(path.name), path))
+        for fault in FAULTS:
+            if path.is_dir() and fault == "cut":
+                continue
+            with spoilt(path, fault, tmp_path / "aside"):
+                code = _code(words)
+            if code not in range(2, 13) and f"{pattern} {fault}" not in ROWS[name].exempt:
+                good.append(f"{pattern} {fault}: {code}")
+    assert "\n".join(good) == ""
+
+
+def _code(words: Words) -> object:
+    """The exit code of a command, or what it raised."""
+    try:
+        return main([str(word) for word in words])
+    except SystemExit as end:
+        return end.code
+    except Exception as error:  # noqa: BLE001 - a traceback is no answer
+        return repr(error)
