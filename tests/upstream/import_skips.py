@@ -324,6 +324,8 @@ LINES = {"2.7": "2.7", "2.8 to 2.11": "2.8", "2.12": "2.12", "2.13": "2.13", "2.
 RUNS = (("Linux", "linux", "gfx942"), ("Windows", "windows", "gfx1100"), ("Linux, gfx950", "linux", "gfx950"))
 
 
+CONFIGS = ("default", "distributed", "inductor", "full")
+_SUITE = tomllib.loads((ROOT / _FOLDER / "suite.toml").read_text(encoding="utf-8"))
 KINDS = ("whole files", "exact ids", "patterns", "unresolved", "no such test", "not taken")
 
 
@@ -363,13 +365,45 @@ def _kind(name: Name, lists: Lists, listed: Sequence[Listed]) -> str:
 
 
 def table(lists: Lists, listed: Sequence[Listed]) -> Iterator[str]:
-    """Yield the lines of the page's table."""
-    heads = ("torch", "run", "upstream's names", *KINDS)
+    """Yield the lines of the page's table: what became of the names of each run."""
+    yield from _table(
+        ("torch", "run", "upstream's names", *KINDS),
+        (
+            (row.line, row.run, sum(map(len, row.names.values())), *map(len, row.names.values()))
+            for row in rows(lists, listed)
+        ),
+    )
+
+
+def table_of_configurations(lists: Lists, listed: Sequence[Listed]) -> Iterator[str]:
+    """Yield the lines of a table: names that are left out, of those of upstream, by configuration."""
+    cells = []
+    for row in rows(lists, listed):
+        counts = {config: [0, 0] for config in CONFIGS}
+        for kind, names in row.names.items():
+            for name in names:
+                of = counts[_config(name, lists)]
+                of[0] += kind not in ("no such test", "not taken")
+                of[1] += 1
+        cells.append((row.line, row.run, *(f"{here} of {there}" for here, there in counts.values())))
+    yield from _table(("torch", "run", *CONFIGS), cells)
+
+
+def _config(name: Name, lists: Lists) -> str:
+    """Return the first configuration of suite.toml that has the file of a name, or a folder of its name."""
+    place = ids.take_apart(_texts(name, lists.groups.get(name, {}))[0]).module
+    for config in CONFIGS[:-1]:
+        groups = _SUITE["configs"][config]["groups"]
+        modules = [f"{module}.py" for group in groups for module in group["modules"]]
+        if place in modules or place.startswith(f"{config}/"):
+            return config
+    return CONFIGS[-1]
+
+
+def _table(heads: Sequence[str], cells: Iterable[Sequence[object]]) -> Iterator[str]:
     yield f"| {' | '.join(heads)} |"
     yield f"| {' | '.join(['---'] * len(heads))} |"
-    for row in rows(lists, listed):
-        counts = [len(names) for names in row.names.values()]
-        yield f"| {row.line} | {row.run} | {' | '.join(map(str, (sum(counts), *counts)))} |"
+    yield from (f"| {' | '.join(map(str, row))} |" for row in cells)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -386,7 +420,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         listed = skip_files.read([request.output_dir])
     except ProblemsError as error:
         sys.exit("\n".join(map(str, (error, *error.problems))))
-    print("\n".join(table(lists, listed)))
+    print(*table(lists, listed), "", *table_of_configurations(lists, listed), sep="\n")
     for row in rows(lists, listed):
         if row.line != READ:
             absent = row.names["no such test"]
