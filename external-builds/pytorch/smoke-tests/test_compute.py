@@ -115,6 +115,14 @@ def test_attention_is_a_weighted_mean(device: torch.device) -> None:
     weights = [[math.exp(s / math.sqrt(8)) for s in row] for row in scores]
     expected = multiplied([[w / sum(row) for w in row] for row in weights], lists(4, 8, 0.7))
     close(nn.functional.scaled_dot_product_attention(query, key, value)[0, 0], expected, 1e-4)
+    # Each place looks at itself and at those before it.
+    seen = [[w if at <= row else 0.0 for at, w in enumerate(line)] for row, line in enumerate(weights)]
+    expected = multiplied([[w / sum(line) for w in line] for line in seen], lists(4, 8, 0.7))
+    found = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    close(found[0, 0], expected, 1e-4)
+    mask = torch.ones(4, 4, dtype=torch.bool, device=device).tril()
+    found = nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+    close(found[0, 0], expected, 1e-4)
 
 
 def test_training_finds_the_line(device: torch.device) -> None:

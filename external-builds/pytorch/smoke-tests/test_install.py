@@ -59,6 +59,18 @@ def test_a_build_for_rocm_names_the_installed_sdk() -> None:
     )
 
 
+def test_torch_computes_with_as_many_threads_as_it_is_told() -> None:
+    before = torch.get_num_threads()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if cores >= 4 and not os.environ.keys() & {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}:
+        assert before > 1, "this torch was built without threads"
+    try:
+        torch.set_num_threads(2)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_what_these_tests_compare_with_sees_a_difference() -> None:
     with pytest.raises(AssertionError):
         torch.testing.assert_close(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.001]))

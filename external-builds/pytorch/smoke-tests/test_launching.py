@@ -33,6 +33,29 @@ open(os.path.join(sys.argv[1], f"rank{rank}"), "w").write(repr(everyone))
 dist.destroy_process_group()
 """
 
+# Each rank holds a half of each weight, and steps as one that holds all of them would.
+SHARDED_RANK = """
+import os, sys
+import torch, torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+model = nn.Linear(2, 2, bias=False)
+with torch.no_grad():
+    model.weight.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+mesh = dist.init_device_mesh("cpu", (2,))
+fully_shard(model, mesh=mesh)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+out = model(torch.tensor([[1.0 + rank, 0.0]]))
+out.sum().backward()
+optimizer.step()  # the gradients of the first column are 1 and 2, their mean is 1.5
+said = out.tolist(), model.weight.to_local().tolist(), model.weight.full_tensor().tolist()
+open(os.path.join(sys.argv[1], f"rank{rank}"), "w").write(repr(said))
+dist.destroy_process_group()
+"""
+
 
 SHARE = """
 import torch
@@ -75,9 +98,9 @@ def variables() -> dict[str, str]:
     }
 
 
-def test_torchrun_starts_ranks_that_train_one_model(tmp_path: Path, variables: dict[str, str]) -> None:
-    need_gloo()
-    (tmp_path / "rank.py").write_text(RANK, encoding="utf-8")
+def run_two_ranks(folder: Path, text: str, variables: dict[str, str]) -> list[str]:
+    """What each of two ranks, started by torchrun, writes into its file."""
+    (folder / "rank.py").write_text(text, encoding="utf-8")
     # In the environment that has this torch; where there is only its package, its module is the program.
     program = shutil.which("torchrun", path=str(Path(sys.executable).parent))
     started = [program] if program else [sys.executable, "-m", "torch.distributed.run"]
@@ -88,8 +111,8 @@ def test_torchrun_starts_ranks_that_train_one_model(tmp_path: Path, variables: d
         "--local-addr=127.0.0.1",
     ]
     done = subprocess.run(
-        [*started, *options, str(tmp_path / "rank.py"), str(tmp_path)],
-        cwd=tmp_path,
+        [*started, *options, str(folder / "rank.py"), str(folder)],
+        cwd=folder,
         env=variables,
         capture_output=True,
         text=True,
@@ -97,8 +120,21 @@ def test_torchrun_starts_ranks_that_train_one_model(tmp_path: Path, variables: d
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    found = [(tmp_path / f"rank{rank}").read_text(encoding="utf-8") for rank in range(2)]
-    assert found == ["[-1.25, -1.25]"] * 2
+    return [(folder / f"rank{rank}").read_text(encoding="utf-8") for rank in range(2)]
+
+
+def test_torchrun_starts_ranks_that_train_one_model(tmp_path: Path, variables: dict[str, str]) -> None:
+    need_gloo()
+    assert run_two_ranks(tmp_path, RANK, variables) == ["[-1.25, -1.25]"] * 2
+
+
+def test_ranks_that_share_the_weights_train_one_model(tmp_path: Path, variables: dict[str, str]) -> None:
+    need_gloo()
+    whole = [[0.25, 2.0], [2.25, 4.0]]
+    assert run_two_ranks(tmp_path, SHARDED_RANK, variables) == [
+        repr(([[1.0, 3.0]], whole[:1], whole)),
+        repr(([[2.0, 6.0]], whole[1:], whole)),
+    ]
 
 
 @pytest.mark.parametrize("script", ["torchrun", "torchfrtrace"])

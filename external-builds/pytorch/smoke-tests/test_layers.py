@@ -70,6 +70,9 @@ def test_softmax_and_what_is_made_of_it(device: torch.device) -> None:
     close(nn.CrossEntropyLoss()(x, wanted), sum(losses) / 3)
     ignored = torch.tensor([3, -100, 1], device=device)
     close(F.cross_entropy(x, ignored), (losses[0] + losses[2]) / 2)
+    close(F.cross_entropy(x, wanted, ignore_index=0, reduction="none"), [losses[0], 0.0, losses[2]])
+    close(nn.CrossEntropyLoss(ignore_index=3)(x, wanted), (losses[1] + losses[2]) / 2)
+    close(F.nll_loss(F.log_softmax(x, dim=-1), wanted, ignore_index=1), (losses[0] + losses[1]) / 2)
     smooth = [sum(-math.log(p) for p in row) / 4 for row in chances]
     expected = [0.9 * loss + 0.1 * all_ for loss, all_ in zip(losses, smooth, strict=True)]
     close(F.cross_entropy(x, wanted, label_smoothing=0.1, reduction="none"), expected)
@@ -94,6 +97,9 @@ def test_losses(device: torch.device) -> None:
     expected = sum(b * (math.log(b) - math.log(a)) for a, b in zip(p, q, strict=True))
     logarithms = torch.tensor(p, device=device).log()[None]
     close(F.kl_div(logarithms, torch.tensor(q, device=device)[None], reduction="batchmean"), expected)
+    wanted_logarithms = torch.tensor(q, device=device).log()[None]
+    close(F.kl_div(logarithms, wanted_logarithms, reduction="batchmean", log_target=True), expected)
+    close(nn.KLDivLoss(reduction="sum", log_target=True)(logarithms, wanted_logarithms), expected)
     lengths = math.sqrt(sum(a * a for a in found)), math.sqrt(sum(b * b for b in wanted))
     cosine = sum(a * b for a, b in zip(found, wanted, strict=True)) / math.prod(lengths)
     close(F.cosine_similarity(x, y, dim=0), cosine)
@@ -174,6 +180,20 @@ def test_embeddings(device: torch.device) -> None:
     expected = [(a + b) / 2 for a, b in zip(ROWS[2], ROWS[0], strict=True)]
     close(bag(where[:2], torch.tensor([0], device=device)), [expected])
     close(F.one_hot(where, 3), [[0, 0, 1], [1, 0, 0], [0, 0, 1]])
+
+
+def test_an_embedding_of_padding_stays_as_it_is(device: torch.device) -> None:
+    fresh = nn.Embedding(3, 4, padding_idx=1)
+    assert torch.equal(fresh.weight[1], torch.zeros(4))
+    table = nn.Embedding.from_pretrained(torch.tensor(ROWS), freeze=False, padding_idx=0).to(device)
+    where = torch.tensor([2, 0, 0, 1], device=device)
+    found = table(where)
+    close(found, [ROWS[2], ROWS[0], ROWS[0], ROWS[1]])
+    found.sum().backward()
+    close(table.weight.grad, [[0.0] * 4, [1.0] * 4, [1.0] * 4])
+    bag = nn.EmbeddingBag.from_pretrained(torch.tensor(ROWS), mode="mean", padding_idx=0).to(device)
+    expected = [(a + b) / 2 for a, b in zip(ROWS[2], ROWS[1], strict=True)]
+    close(bag(where, torch.tensor([0], device=device)), [expected])
 
 
 def test_dropout_leaves_out_its_share_and_the_mean_alone(device: torch.device) -> None:
@@ -279,6 +299,12 @@ def test_convolutions_with_strides_groups_and_backwards(device: torch.device) ->
         for tap, factor in enumerate(kernel[0]):
             spread[2 * at + tap] += value * factor
     close(F.conv_transpose1d(x[None, None], weight[:1], stride=2)[0, 0], spread)
+    # One tap of padding comes off each end, and one more place is added behind the last.
+    layer = nn.ConvTranspose1d(1, 1, 3, stride=2, padding=1, output_padding=1, bias=False).to(device)
+    with torch.no_grad():
+        layer.weight.copy_(weight[:1])
+    close(layer(x[None, None])[0, 0], [*spread[1:], 0.0][:12])
+    close(layer(x[None, None], output_size=[11])[0, 0], spread[1:12])
     layer = nn.Conv2d(1, 1, 3, padding="same", bias=False).to(device)
     nn.init.dirac_(layer.weight)
     image = torch.tensor(ROWS, device=device)[None, None]

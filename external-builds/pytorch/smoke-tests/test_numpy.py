@@ -169,6 +169,17 @@ def test_reductions_with_a_choice(device: torch.device) -> None:
     close(tensor(many, device).cumsum(0)[-1], many.sum(), 1e-7)
 
 
+def test_norms(device: torch.device) -> None:
+    rows = [[3.0, -4.0, 0.0], [-1.0, 2.0, -2.0]]
+    x = torch.tensor(rows, device=device, dtype=torch.float64)
+    close(torch.norm(x, p=1), 12.0)
+    close(torch.norm(x), 34**0.5)
+    close(torch.norm(x, p=float("inf")), 4.0)
+    close(torch.norm(x, p=1, dim=1), [7.0, 5.0])
+    close(x.norm(p=3, dim=1), [91 ** (1 / 3), 17 ** (1 / 3)])
+    close(torch.norm(x, p=2, dim=0, keepdim=True), [[10**0.5, 20**0.5, 2.0]])
+
+
 def test_products_of_many_kinds(device: torch.device) -> None:
     a, b = tensor(A, device), tensor(B, device)
     close(torch.einsum("ij,jk,ik->i", a, b, a), numpy.einsum("ij,jk,ik->i", A, B, A))

@@ -1,8 +1,12 @@
 """A model as a program: traced by torch.fx, exported, scripted, quantized, profiled; and what reads it."""
 
+import importlib.util
 import io
+import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -49,6 +53,56 @@ def test_an_exported_program_computes_on_other_sizes_and_survives_its_file(
     found = torch.export.load(tmp_path / "model.pt2").module()
     other = torch.linspace(-3, 3, 20).view(5, 4)
     torch.testing.assert_close(found(other), model(other))
+
+
+def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields of a message of Protocol Buffers that have a length, by number; of others, no bytes.
+
+    https://protobuf.dev/programming-guides/encoding
+    """
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte, at = data[at], at + 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = number()
+        size = {0: 0, 1: 8, 5: 4}.get(key & 7, -1)
+        if key & 7 == 0:
+            number()
+        size = number() if size < 0 else size
+        yield key >> 3, data[at : at + size] if key & 7 == 2 else b""
+        at += size
+
+
+@pytest.fixture
+def onnx(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package, which torch does not require, or what the exporter asks it: the functions of a model."""
+    if importlib.util.find_spec("onnx") is None:
+        model = SimpleNamespace(graph=SimpleNamespace(node=[]))
+        stand_in = SimpleNamespace(load_model_from_string=lambda _data: model)
+        monkeypatch.setitem(sys.modules, "onnx", stand_in)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("onnx")
+def test_a_program_for_onnx_has_its_operators_and_weights(model: Model, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the newer exporter needs packages that torch does not require
+        torch.onnx.export(model, (X,), str(tmp_path / "model.onnx"), dynamo=False)
+    # onnx.proto: ModelProto.graph, GraphProto.node and .initializer, NodeProto.op_type, TensorProto.raw_data
+    (graph,) = (value for key, value in fields((tmp_path / "model.onnx").read_bytes()) if key == 7)
+    nodes = [dict(fields(value)) for key, value in fields(graph) if key == 1]
+    assert [node[4] for node in nodes if node[4] != b"Constant"] == [b"Gemm", b"Relu", b"ReduceSum", b"Add"]
+    weights = {dict(fields(value)).get(9) for key, value in fields(graph) if key == 5}
+    layer = model.layer
+    assert {bytes(x.detach().numpy()) for x in (layer.weight, layer.bias)} <= weights
 
 
 def test_scripted_and_traced_programs_survive_their_file(model: Model) -> None:

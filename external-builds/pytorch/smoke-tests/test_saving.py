@@ -115,3 +115,11 @@ def test_copies_are_apart() -> None:
     other = copy.deepcopy(model)
     nn.init.zeros_(other.weight)
     assert model.weight.abs().sum() > 0
+    tensor = torch.arange(6.0).view(2, 3).requires_grad_()
+    copied = copy.deepcopy([tensor, tensor])
+    assert copied[0] is copied[1]
+    assert copied[0].requires_grad
+    assert copied[0].data_ptr() != tensor.data_ptr()
+    with torch.no_grad():
+        copied[0].fill_(7.0)
+    assert tensor.tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]

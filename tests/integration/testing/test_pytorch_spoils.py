@@ -194,6 +194,59 @@ WRONG = [
         "launching::test_processes_share_tensors",
     ),
     (
+        "nn/modules/conv.py",
+        "_ConvTransposeNd._output_padding = lambda self, x, size, stride, *a, **k: [0] * len(stride)",
+        "layers::test_convolutions_with_strides_groups_and_backwards",
+    ),
+    (
+        "nn/functional.py",
+        (
+            "_right = scaled_dot_product_attention\n"
+            "def scaled_dot_product_attention(*a, is_causal=False, **k): return _right(*a, **k)"
+        ),
+        "compute::test_attention_is_a_weighted_mean",
+    ),
+    (
+        "nn/functional.py",
+        "_right = embedding\ndef embedding(x, w, padding_idx=None, *a): return _right(x, w, None, *a)",
+        "layers::test_an_embedding_of_padding_stays_as_it_is",
+    ),
+    (
+        "_tensor.py",
+        "Tensor.__deepcopy__ = lambda self, memo: self.detach().requires_grad_(self.requires_grad)",
+        "saving::test_copies_are_apart",
+    ),
+    (
+        "nn/functional.py",
+        "_right = kl_div\ndef kl_div(*a, log_target=False, **k): return _right(*a, **k)",
+        "layers::test_losses",
+    ),
+    (
+        "functional.py",
+        "_right = norm\ndef norm(x, p='fro', *a, **k): return _right(x, 2, *a, **k)",
+        "numpy::test_norms",
+    ),
+    (
+        "nn/functional.py",
+        "_right = cross_entropy\ndef cross_entropy(*a, ignore_index=-100, **k): return _right(*a, **k)",
+        "layers::test_softmax_and_what_is_made_of_it",
+    ),
+    (
+        "distributed/fsdp/_fully_shard/_fsdp_param_group.py",
+        "FSDPParamGroup.post_backward = lambda self, *a: None",
+        "launching::test_ranks_that_share_the_weights_train_one_model",
+    ),
+    (
+        "onnx/__init__.py",
+        "def export(model, args, f, **k): open(f, 'wb').write(b'')",
+        "programs::test_a_program_for_onnx_has_its_operators_and_weights",
+    ),
+    (
+        "__init__.py",
+        "get_num_threads = lambda: 1",
+        "install::test_torch_computes_with_as_many_threads_as_it_is_told",
+    ),
+    (
         "testing/_comparison.py",
         "def assert_close(*a, **k): pass",
         "install::test_what_these_tests_compare_with_sees_a_difference",
