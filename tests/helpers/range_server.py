@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import functools
 import hashlib
 import http.server
+import ipaddress
 import re
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 from helpers.serving import QuietHandler
 
@@ -99,12 +107,21 @@ class _Handler(QuietHandler):
 
 
 @contextlib.contextmanager
-def serving_ranges(root: Path, *, ranges: bool = True, suffixes: bool = True) -> Iterator[RangeServer]:
-    """Serve a folder on a free port of this machine, in parts where a client wants them."""
+def serving_ranges(
+    root: Path, *, ranges: bool = True, suffixes: bool = True, certificate: Path | None = None
+) -> Iterator[RangeServer]:
+    """Serve a folder on a free port of this machine, in parts where a client wants them.
+
+    Over TLS with a `certificate`, which has its key in the same file.
+    """
     state = RangeServer(ranges=ranges, suffixes=suffixes)
     handler = functools.partial(type("Handler", (_Handler,), {"state": state}), directory=str(root))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        state.url = f"http://127.0.0.1:{server.server_address[1]}"
+        if certificate:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        state.url = f"http{'s' if certificate else ''}://127.0.0.1:{server.server_address[1]}"
         thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02), daemon=True)
         thread.start()
         try:
@@ -112,3 +129,22 @@ def serving_ranges(root: Path, *, ranges: bool = True, suffixes: bool = True) ->
         finally:
             server.shutdown()
             thread.join()
+
+
+def certificate_of_localhost() -> bytes:
+    """A certificate of 127.0.0.1 that vouches for itself, and its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    today = dt.datetime.now(dt.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(today - dt.timedelta(days=1))
+        .not_valid_after(today + dt.timedelta(days=1))
+        .add_extension(address, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return certificate.public_bytes(serialization.Encoding.PEM) + private

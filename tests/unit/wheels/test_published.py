@@ -18,7 +18,7 @@ from cairn.formats.zip import layout
 from cairn.wheels import published
 from cairn.wheels.contents.code_archives import named_targets
 from helpers.formats import make_elf
-from helpers.range_server import Answer, RangeServer, serving_ranges
+from helpers.range_server import Answer, RangeServer, certificate_of_localhost, serving_ranges
 from helpers.trail import ROOT
 from helpers.wheels import LINUX, MakeWheel, build_wheel, cairn_wheel
 
@@ -485,17 +485,36 @@ def test_metadata_without_a_sidecar_is_read_from_the_wheel(server: RangeServer, 
     assert published.metadata(file) is None
 
 
-def test_an_address_that_leads_from_https_to_http_is_refused() -> None:
-    request = web.Request("https://host/a.whl")
-    with pytest.raises(OSError, match="it redirects from https: to http:"):
-        web._Redirections().redirect_request(
-            request,
-            open("/dev/null", "rb"),  # noqa: SIM115, PTH123 - it is closed there
-            302,
-            "Found",
-            web.http.client.HTTPMessage(),
-            "http://host/a.whl",
-        )
+def test_an_address_that_leads_from_https_to_http_is_refused(
+    server: RangeServer,
+    large: Path,
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    certificate = tmp_path / "localhost.pem"
+    certificate.write_bytes(certificate_of_localhost())
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    web._opener.cache_clear()  # it has read the certificates of the system
+    try:
+        with serving_ranges(large.parent, certificate=certificate) as secure:
+            assert cairn_wheel("show", f"{secure.url}/{quote(large.name)}") == 0
+            capsys.readouterr()
+
+            def downgrade(_number: int, answer: Answer) -> None:
+                answer.status, answer.body = 302, b""
+                answer.headers = {"Location": url, "Content-Length": "0"}
+
+            secure.fault = downgrade
+            for verb in ("show", "verify"):
+                assert cairn_wheel(verb, f"{secure.url}/{quote(large.name)}") == 5
+                out, err = capsys.readouterr()
+                assert out == ""
+                assert "it redirects from https: to http:" in err
+        assert server.requests == []
+    finally:
+        web._opener.cache_clear()
 
 
 def _matches(folder: Path, word: str) -> list[str]:
