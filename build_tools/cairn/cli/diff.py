@@ -37,6 +37,7 @@ class Diff(consumers.ConsumerOptions):
     Wheels are compared by what they offer and want: requirements, files, symbols and their versions,
     operators, public Python names, kernels and their registers. Nothing of them is run. Where a wheel lies at
     a URL or in an index, all are compared by metadata, RECORD and files alone, unless --binaries fetches it.
+    Of an index the wheel for the same Python and platform is taken as of a wheel that is named by its file.
     Each further WHEEL is compared with OLD, too. Sets are compared
     wheel by wheel, and by the manifests that they were built from. With --store, a set is the first digits of
     its id, and a night is a date: the last sets of that day or before.
@@ -168,11 +169,12 @@ def _wheels(request: Diff, places: Sequence[Path | str]) -> Answer:
     from cairn.wheels.interface import difference
     from cairn.wheels.interface.read import read_archive, read_listing
 
+    like = next(filter(None, map(published.file_name, places)), None)
     by_listing = not request.binaries and not all(isinstance(place, Path) for place in places)
     with console.current().stage("compare"):
         interfaces = []
         for place in places:
-            with published.reading(place, whole=request.binaries) as archive:
+            with published.reading(place, whole=request.binaries, like=like) as archive:
                 interfaces.append(
                     read_listing(archive) if by_listing else read_archive(archive, python=request.python)
                 )

@@ -7,6 +7,7 @@ send by themselves (RFC 9110, section 14). Its libraries are not: deflate is rea
 from __future__ import annotations
 
 import contextlib
+import re
 import tempfile
 import urllib.request
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -34,6 +35,7 @@ _LONGEST_PART = 16 << 20  # bytes of one request
 _MOST_REQUESTS = 200  # to one file; a torch takes four
 _NEAR = 1 << 18  # bytes between two members that are read at once with them
 _SECONDS = 60.0
+_SYSTEM = re.compile(r"-((?:many|musl)?linux|macosx)\d*(?:_\d+_\d+)?_")  # of a platform tag (PEP 600, 656)
 _METADATA_FILES = ("METADATA", "WHEEL", "RECORD", "entry_points.txt")
 _HOW = "name it as https://HOST/FILE.whl, or as INDEX#NAME==VERSION"
 
@@ -135,8 +137,12 @@ class RemoteFile(RawFile):
         return ChangedError(f"{self.path} was changed on its server while it was read", tip="run it again")
 
 
-def find(text: str) -> Path | IndexFile:
+def find(text: str, *, like: str | None = None) -> Path | IndexFile:
     """Return the wheel that a user names: a path, a URL, or `INDEX#NAME==VERSION` or `INDEX#FILE.whl`.
+
+    Args:
+        text: what the user wrote.
+        like: a file name; of several wheels of a version the one for its Python and platform is meant.
 
     Raises:
         UsageError: it is none of these, or the index has several of the version and none is for this Python.
@@ -160,14 +166,23 @@ def find(text: str) -> Path | IndexFile:
         kind, _, digest = fragment.partition("=")
         return IndexFile(name=name, url=place, sha256=digest.lower() if kind == "sha256" else None)
     if fragment:
-        return _in_index(place, unquote(fragment))
+        return _in_index(place, unquote(fragment), like)
     if is_url:
         raise UsageError(f"{web.shown(place)} is not the URL of a wheel", tip=_HOW)
     return Path(place)
 
 
+def file_name(wheel: Path | str) -> str | None:
+    """Return the name of the file, where what `find` takes has one; None where the index decides."""
+    if isinstance(wheel, Path):
+        return wheel.name
+    place, _, fragment = wheel.partition("#")
+    names = (fragment, place.partition("?")[0].rpartition("/")[2])
+    return next((unquote(name) for name in names if name.endswith(".whl")), None)
+
+
 @contextlib.contextmanager
-def reading(wheel: Path | str, *, whole: bool = False) -> Iterator[Archive]:
+def reading(wheel: Path | str, *, whole: bool = False, like: str | None = None) -> Iterator[Archive]:
     """Open a wheel wherever it is, in parts where that is on a server.
 
     A server that does not offer parts of it sends it whole, which is said.
@@ -175,13 +190,14 @@ def reading(wheel: Path | str, *, whole: bool = False) -> Iterator[Archive]:
     Args:
         wheel: a file, or what `find` takes.
         whole: fetch it, so that its libraries can be read.
+        like: see `find`.
 
     Raises:
         UsageError: see `find`.
         NetworkError: see `find` and `opening`.
         WheelError: it is not a wheel.
     """
-    place = wheel if isinstance(wheel, Path) else find(wheel)
+    place = wheel if isinstance(wheel, Path) else find(wheel, like=like)
     with contextlib.ExitStack() as stack:
         if isinstance(place, IndexFile):
             try:
@@ -272,7 +288,7 @@ def metadata(file: IndexFile) -> bytes | None:
         return None
 
 
-def _in_index(place: str, fragment: str) -> Path | IndexFile:
+def _in_index(place: str, fragment: str, like: str | None) -> Path | IndexFile:
     """The file of an index that a requirement or a file name means."""
     if fragment.endswith(".whl"):
         project, requirement = wheel_info.parse_file_name(fragment, variants_too=True).distribution, None
@@ -299,7 +315,7 @@ def _in_index(place: str, fragment: str) -> Path | IndexFile:
         if problem:
             raise NetworkError(problem, tip=TIP)
         raise NetworkError(_lacking(web.shown(place), project, fragment, listed), tip=_HOW)
-    file = files[0] if len(files) == 1 else _for_this_python(web.shown(place), fragment, files)
+    file = files[0] if len(files) == 1 else _one_of(web.shown(place), fragment, files, like)
     return _local(file.url) if file.url.startswith("file:") else file
 
 
@@ -321,25 +337,34 @@ def _newest(project: str, files: Iterable[IndexFile], specifier: SpecifierSet) -
     return by_version[max(fitting)] if fitting else []
 
 
-def _for_this_python(place: str, fragment: str, files: Sequence[IndexFile]) -> IndexFile:
-    """The wheel that this Python would install, the most specific of several."""
+def _one_of(place: str, fragment: str, files: Sequence[IndexFile], like: str | None) -> IndexFile:
+    """The wheel for the Python and platform of another one, or of this interpreter: the most specific."""
     from packaging import tags  # noqa: PLC0415 - an index has many wheels of a version, a folder few
 
-    order = {str(tag): number for number, tag in enumerate(tags.sys_tags())}
+    words = wheel_info.parse_file_name(like, variants_too=True).tags if like else map(str, tags.sys_tags())
+    whose = like or "this Python and machine"
+    order: dict[str, int] = {}
+    for number, tag in enumerate(map(_without_version, words)):
+        order.setdefault(tag, number)
     ranks = {
-        file: min((order[tag] for tag in parsed.tags if tag in order), default=None)
+        file: min((order[tag] for tag in map(_without_version, parsed.tags) if tag in order), default=None)
         for file in files
         if (parsed := wheel_info.parse_file_name(file.name, variants_too=True)).variant is None
     }
     fitting = {file: rank for file, rank in ranks.items() if rank is not None}
     if not fitting:
         raise UsageError(
-            f"{place} has {len(files)} wheels {fragment}, and none is for this Python and machine",
+            f"{place} has {len(files)} wheels {fragment}, and none is for {whose}",
             tip=f"name one by its file: {place}#{files[-1].name}",
         )
     file = min(fitting, key=fitting.__getitem__)
-    console.current().info(f"{place} has {len(files)} wheels {fragment}; for this Python: {file.name}")
+    console.current().info(f"{place} has {len(files)} wheels {fragment}; for {whose}: {file.name}")
     return file
+
+
+def _without_version(tag: str) -> str:
+    """A tag whose platform is a system and a machine alone: no glibc, musl or macOS."""
+    return _SYSTEM.sub(lambda match: f"-{match[1].removeprefix('many')}_", tag)
 
 
 def _lacking(place: str, project: str, fragment: str, files: Sequence[IndexFile]) -> str:

@@ -453,6 +453,35 @@ def test_wheels_are_compared_where_they_lie(
     )
 
 
+@pytest.mark.parametrize(
+    ("own", "taken"),
+    [
+        ("cp27-cp27mu-manylinux_2_28_x86_64", "cp27-cp27mu-manylinux1_x86_64"),  # of another glibc
+        ("cp26-cp26mu-linux_x86_64", "cp26-cp26mu-manylinux1_x86_64"),
+        ("cp27-cp27mu-musllinux_1_2_x86_64", None),
+        ("cp27-cp27mu-manylinux1_aarch64", None),
+    ],
+)
+def test_an_index_is_asked_for_the_wheel_that_is_like_ones_own(
+    server: RangeServer,
+    index: Path,
+    tmp_path: Path,
+    own: str,
+    taken: str | None,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wheel = build_wheel(tmp_path / "own", version="1.0", tags=(own,))
+    for place in (f"{server.url}/simple", index):
+        status = diff(f"{place}#demo==1.0", wheel, "--json", "--no-python")
+        out, err = capsys.readouterr()
+        if taken:
+            assert status == 0
+            assert json.loads(out)["before"] == f"demo-1.0-{taken}.whl"
+        else:
+            assert status == 2
+            assert f"none is for {wheel.name}" in err
+
+
 def test_a_hash_in_record_tells_what_size_and_crc_do_not(
     server: RangeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
