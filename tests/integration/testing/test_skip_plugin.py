@@ -26,6 +26,7 @@ SUITE = {
     ),
     "test_torch.py": "def test_print(): pass\n",
     "nn/test_hangs.py": "import os\nos._exit(3)\n",
+    "deep/er/test_a.py": "class TestA:\n    def test_a(self): pass\n    def test_b(self): pass\n",
     "test_broken.py": "import no_such_module\ndef test_a(): pass\n",
 }
 
@@ -112,6 +113,18 @@ def test_ids_count_from_the_tests_wherever_pytest_starts(tmp_path: Path) -> None
     code, said, tests = collect(tmp_path, entries, "tests/test_torch.py", cwd=".")
     assert (code, tests) == (5, []), said  # 5: nothing was collected
     assert len(select.read_excluded([tmp_path / "journal"], entries).tests) == 1
+
+
+@pytest.mark.usefixtures("suite")
+def test_a_pattern_of_a_folder_is_of_the_files_below_it_and_is_not_said_to_match_nothing(
+    tmp_path: Path,
+) -> None:
+    entries = (listed(1, patterns=("deep/*::TestA::test_b", "deep/*::TestB::test_a")),)
+    _, _, tests = collect(tmp_path, entries, "deep", "test_torch.py")
+    assert tests == ["deep/er/test_a.py::TestA::test_a", "test_torch.py::test_print"]
+    excluded = select.read_excluded([tmp_path / "journal"], entries, tests=tmp_path / "tests")
+    assert [test for test, _ in excluded.tests] == ["deep/er/test_a.py::TestA::test_b"]
+    assert excluded.unmatched == ()
 
 
 def test_what_matched_nothing_is_named_where_its_file_was_collected_or_is_gone(
