@@ -20,7 +20,7 @@ from cairn.wheels.contents.code_archives import named_targets
 from helpers.formats import make_elf
 from helpers.range_server import Answer, RangeServer, certificate_of_localhost, serving_ranges
 from helpers.trail import ROOT
-from helpers.wheels import LINUX, MakeWheel, build_wheel, cairn_wheel
+from helpers.wheels import LINUX, MakeWheel, altered, build_wheel, cairn_wheel
 
 UNREAD = ("targets", "libraries", "kind", "archives", "builds")
 """What nobody can tell without the libraries."""
@@ -573,3 +573,19 @@ def test_what_the_page_tells_to_type(
     assert "torch-2.14.0+rocm10.1.0-py3-none-any.whl → torch-2.14.0-py3-none-any.whl" in out
     assert "~ file torch/__init__.py" in out
     assert "torch-2.14.0+rocm10.1.0-py3-none-any.whl: good" in out
+
+
+def test_record_is_compared_with_the_members(
+    server: RangeServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = build_wheel(tmp_path, files={"demo/a": b"1", "demo/b": b"2", "demo/c": b"3"})
+    altered(wheel, {"demo/a": b"12", "demo/b": None, "demo/d": b"4"})
+    assert cairn_wheel("show", f"{server.url}/{wheel.name}", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["record_problems"] == [
+        "RECORD does not list demo/d",
+        "RECORD lists demo/b, which is not there",
+        "RECORD gives demo/a 1 bytes, and it has 2",
+    ]
+    for word in (f"{server.url}/{wheel.name}", wheel):
+        assert cairn_wheel("show", word) == 0
+        assert "RECORD does not list demo/d" in capsys.readouterr().out

@@ -82,6 +82,7 @@ def _text(summary: Summary) -> Iterator[Piece]:
     rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
     if summary.unread is not None:
         rows.append(("libraries", f"not read (--binaries would fetch {size(summary.size)})"))
+    if summary.unread is not None or summary.record_problems:
         rows.append(("RECORD", _agreement(summary)))
     yield Table(("", ""), rows)
     if summary.targets:
