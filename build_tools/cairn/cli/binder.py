@@ -211,6 +211,7 @@ def _add(
     words = {key: value for key, value in words.items() if value is not None}
     if option.kind == "argument":
         action = into.add_argument(name, **words)
+        action.required &= option.nargs != "*"  # argparse names it among what is missing
     else:
         flags = option.flags or (f"--{name.replace('_', '-')}",)
         action = into.add_argument(*flags, dest=name + below, default=argparse.SUPPRESS, **words)

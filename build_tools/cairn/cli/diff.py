@@ -47,7 +47,6 @@ class Diff(consumers.ConsumerOptions):
     requirements, the Python names and the operators of PyTorch that they use are looked up in both.
 
         cairn diff yesterday/torch-….whl today/torch-….whl --html torch.html
-        cairn diff https://download.pytorch.org/whl/rocm7.14#torch==2.14.1 out/torch-….whl
     """
 
     old: str = argument(
@@ -79,10 +78,15 @@ class Group:
 
 def run(request: Diff) -> Answer:
     """Run the command."""
-    if request.consumers or request.consumer:
-        return consumers.look_up(request, Path(request.old), Path(request.new))
     texts = (request.old, request.new, *request.more)
     places = [converters.place_of_wheel(text) for text in texts]
+    if request.consumers or request.consumer:
+        if request.more or not all(isinstance(place, Path) for place in places):
+            raise UsageError(
+                "whom a set breaks is told of two folders or wheels of this machine",
+                tip="fetch what lies elsewhere first",
+            )
+        return consumers.look_up(request, Path(request.old), Path(request.new))
     kinds = {_kind_of(place, request) if isinstance(place, Path) else "wheel" for place in places}
     if len(kinds) > 1:
         raise UsageError(

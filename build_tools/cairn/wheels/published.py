@@ -298,9 +298,11 @@ def _in_index(place: str, fragment: str, like: str | None) -> Path | IndexFile:
         except ValueError as error:
             raise UsageError(f"{fragment!r} names no wheel of {web.shown(place)}", tip=_HOW) from error
         project = canonicalize_name(requirement.name)
+    folder = None if "://" in place else Path(place)
+    if folder and not folder.is_dir():
+        raise UsageError(f"there is no folder {place}", tip=_HOW)
     listed = simple_index.files(place, project)
-    folder = Path(place)
-    if not listed and "://" not in place and folder.is_dir():
+    if folder and not listed:
         listed = tuple(
             IndexFile(name=path.name, url=path.absolute().as_uri(), sha256=None)
             for path in sorted(folder.glob("*.whl"))
@@ -311,7 +313,7 @@ def _in_index(place: str, fragment: str, like: str | None) -> Path | IndexFile:
     else:
         files = _newest(project, listed, requirement.specifier)
     if not files:
-        problem = package_index.index_problem(place, project) if "://" in place and not listed else None
+        problem = None if folder or listed else package_index.index_problem(place, project)
         if problem:
             raise NetworkError(problem, tip=TIP)
         raise NetworkError(_lacking(web.shown(place), project, fragment, listed), tip=_HOW)

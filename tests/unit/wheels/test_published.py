@@ -228,6 +228,7 @@ def test_a_file_that_is_no_wheel_is_refused(
         ("s3://bucket/demo-1.0-py3-none-any.whl", "wheels cannot be read from s3://"),
         ("https://h/simple/", "is not the URL of a wheel"),
         ("https://h/simple/#demo==", "names no wheel of https://h/simple/"),
+        ("nowhere#demo==1", "there is no folder nowhere"),
     ],
 )
 def test_a_word_that_names_no_wheel_is_refused(
@@ -589,3 +590,17 @@ def test_record_is_compared_with_the_members(
     for word in (f"{server.url}/{wheel.name}", wheel):
         assert cairn_wheel("show", word) == 0
         assert "RECORD does not list demo/d" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [(), ("x-1.0-py3-none-any.whl",)])
+def test_whom_a_wheel_breaks_is_told_of_two_files_alone(
+    url: str, large: Path, options: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert diff(large if options else url, large, *options, "--consumer", "demo") == 2
+    assert "two folders or wheels of this machine" in capsys.readouterr().err
+
+
+def test_what_is_missing_of_a_comparison_is_named_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        diff("a.whl")
+    assert "arguments are required: NEW\n" in capsys.readouterr().err

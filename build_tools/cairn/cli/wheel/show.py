@@ -34,10 +34,10 @@ class Show:
     """Options of `cairn wheel show`.
 
     A wheel at a URL or in an index is read where it lies, by parts: what is said of it does not need its
-    libraries. INDEX is the URL of a simple index, or a folder.
+    libraries. INDEX is a folder, or the URL of a simple index, as in
+    https://stable.repo.amd.com/rocm/whl-next/#torch==2.14.0.
 
         cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl
-        cairn wheel show https://stable.repo.amd.com/rocm/whl-next/#torch==2.14.0
     """
 
     wheels: tuple[Path | str, ...] = common.published_wheels()
