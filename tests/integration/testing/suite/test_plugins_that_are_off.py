@@ -26,27 +26,25 @@ def test_timeout():
 MARKED = "import pytest\n\n@pytest.mark.slow\ndef test_slow():\n    pass\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [pytest.param("check", CHECKS, id="import"), pytest.param("timeout", TIMEOUT, id="mark")],
-)
-def test_tests_that_use_a_plugin_that_is_off_have_not_passed(
-    tmp_path: Path, python: Path, name: str, text: str
-) -> None:
-    tests = {"test_it.py": text + MARKED}
+def test_tests_that_use_a_plugin_that_is_off_have_not_passed(tmp_path: Path, python: Path) -> None:
+    tests = {"test_check.py": CHECKS + MARKED, "test_timeout.py": TIMEOUT}
     remarks: list[str] = []
-    request = request_of(tmp_path / "off", tests, python=python)
+    request = request_of(tmp_path, tests, python=python)
     merged = merge.merge([run.run_suite(request, say=remarks.append)], request.work_dir)
-    assert any("are installed and off" in remark and name in remark for remark in remarks)
+    assert any("check" in remark and "are installed and off" in remark for remark in remarks)
     assert merged.judgement.verdict == "failed"
-    assert merged.problems == (
-        f"test_it.py: its tests use pytest's plugin {name}, which `plugins` of suite.toml lacks",
+    assert merged.problems == tuple(
+        f"test_{name}.py: its tests use pytest's plugin {name}, which `plugins` of suite.toml lacks"
+        for name in ("check", "timeout")
     )
-    loaded = run_and_judge(request_of(tmp_path / "on", tests, python=python, suite=suite_of(plugins=(name,))))
+    names = ("check", "timeout")
+    loaded = run_and_judge(dataclasses.replace(request, suite=suite_of(plugins=names)))
     assert (loaded.judgement.verdict, loaded.problems) == ("failed", ())
-    assert by_test(loaded)[f"test_{name}"].failed
-    suite = suite_of(plugins_off=(name,))
-    refused = run_and_judge(request_of(tmp_path / "refused", tests, python=python, suite=suite))
+    assert {test for test, outcome in by_test(loaded).items() if outcome.failed} == {
+        "test_check",
+        "test_timeout",
+    }
+    refused = run_and_judge(dataclasses.replace(request, suite=suite_of(plugins_off=names)))
     assert refused.judgement.verdict == "passed"
 
 

@@ -28,23 +28,19 @@ def judged(tmp_path: Path, python: Path, tests: dict[str, str], **more: object) 
     return merged
 
 
-def test_a_module_that_the_time_found_before_its_tests_is_not_accounted_for(
+def test_modules_that_the_time_found_before_their_tests_are_not_accounted_for(
     tmp_path: Path, python: Path
 ) -> None:
-    merged = judged(tmp_path, python, {"test_a.py": GOOD, "test_b.py": SLEEPS}, limits=ENOUGH)
-    assert merged.problems == ("test_b.py: the time was over before its tests were collected",)
+    tests = {"test_a.py": GOOD, "test_b.py": SLEEPS, "test_c.py": GOOD}
+    merged = judged(tmp_path, python, tests, limits=ENOUGH)
+    assert merged.problems == (
+        "test_b.py: the time was over before its tests were collected",
+        "test_c.py did not run: the time was over",
+    )
     assert merged.judgement.verdict == "invalid"
-    assert merged.judgement.reason == f"1 of 2 modules did not come to their end; {merged.problems[0]}"
-    assert {count.module: count.finished for count in merged.results[0].modules} == {
-        "test_a.py": True,
-        "test_b.py": False,
-    }
-
-
-def test_modules_that_the_time_left_no_room_for_are_not_accounted_for(tmp_path: Path, python: Path) -> None:
-    merged = judged(tmp_path, python, {"test_a.py": SLEEPS, "test_b.py": GOOD}, limits=ENOUGH)
-    assert merged.problems[1] == "test_b.py did not run: the time was over"
-    assert (merged.judgement.verdict, len(merged.results[0].modules)) == ("invalid", 2)
+    reason = f"2 of 3 modules did not come to their end; {'; '.join(merged.problems)}"
+    assert merged.judgement.reason == reason
+    assert [count.finished for count in merged.results[0].modules] == [True, False, False]
 
 
 def test_a_process_that_the_time_found_behind_its_last_test_has_not_finished(
@@ -57,42 +53,33 @@ def test_a_process_that_the_time_found_behind_its_last_test_has_not_finished(
     assert merged.judgement.verdict == "invalid"
 
 
-def test_a_failure_in_a_run_without_an_end_stays_a_failure(tmp_path: Path, python: Path) -> None:
-    bad = "def test_bad():\n    assert False\n"
-    merged = judged(tmp_path, python, {"test_a.py": bad, "test_b.py": SLEEPS}, limits=ENOUGH)
+def test_a_failure_in_a_run_without_an_end_stays_a_failure(tmp_path: Path) -> None:
+    tests = [TestOutcome(test="test_a.py::test_bad", outcome="failed", reason="no")]
+    count = ModuleCount(module="test_a.py", selected=2, whole=2, cut=False)
+    folder = shard_of(tmp_path / "1", tests, modules=(count,), problems=("1 tests did not run",))
+    judgement = merge.merge([folder], tmp_path / "whole").judgement
+    reason = "1 of 1 tests failed; the first is test_a::test_bad: no; 1 tests did not run"
+    assert (judgement.verdict, judgement.reason) == ("failed", reason)
+
+
+CONFTESTS = {
+    "imported": "import os\nos._exit(0)\n",
+    "collection": "import os\ndef pytest_collection():\n    os._exit(0)\n",
+    "exit": "import pytest\ndef pytest_collection():\n    pytest.exit('no', returncode=0)\n",
+    "start": "import pytest\ndef pytest_sessionstart():\n    pytest.exit('no', returncode=0)\n",
+    "killed": "import os, signal\ndef pytest_sessionfinish():\n    os.kill(os.getpid(), signal.SIGKILL)\n",
+    # pytest has finished then, with its results and its exit code
+    "end": "import os\ndef pytest_unconfigure():\n    os._exit(0)\n",
+}
+
+
+def test_a_conftest_that_ends_its_process_costs_its_module(tmp_path: Path, python: Path) -> None:
+    tests = {f"{name}/conftest.py": text for name, text in CONFTESTS.items()}
+    tests |= {f"{name}/test_{name}.py": GOOD for name in CONFTESTS}
+    merged = judged(tmp_path, python, {"test_a.py": GOOD, **tests})
+    bad = {outcome.module for outcome in merged.outcomes if outcome.failed}
+    assert bad == {f"{name}/test_{name}.py" for name in CONFTESTS if name != "end"}
     assert merged.judgement.verdict == "failed"
-    assert merged.judgement.reason.startswith("1 of 1 tests failed; the first is test_a::test_bad")
-    assert merged.judgement.reason.endswith("; test_b.py: the time was over before its tests were collected")
-
-
-@pytest.mark.parametrize(
-    "conftest",
-    [
-        pytest.param("import os\nos._exit(0)\n", id="while it is imported"),
-        pytest.param("import os\ndef pytest_collection():\n    os._exit(0)\n", id="before the collection"),
-        pytest.param("import os\ndef pytest_unconfigure():\n    os._exit(0)\n", id="at the end"),
-        pytest.param(
-            "import pytest\ndef pytest_collection():\n    pytest.exit('no', returncode=0)\n", id="by pytest"
-        ),
-        pytest.param(
-            "import pytest\ndef pytest_sessionstart():\n    pytest.exit('no', returncode=0)\n", id="at once"
-        ),
-        pytest.param(
-            "import os, signal\ndef pytest_sessionfinish():\n    os.kill(os.getpid(), signal.SIGKILL)\n",
-            id="killed",
-        ),
-    ],
-)
-def test_a_conftest_that_ends_its_process_costs_its_module(
-    tmp_path: Path, python: Path, conftest: str
-) -> None:
-    tests = {"test_a.py": GOOD, "sub/conftest.py": conftest, "sub/test_b.py": GOOD}
-    merged = judged(tmp_path, python, tests)
-    bad = {outcome.test for outcome in merged.outcomes if outcome.failed}
-    if "unconfigure" in conftest:  # pytest has finished, with its results and its exit code
-        assert (bad, merged.judgement.verdict) == (set(), "passed")
-    else:
-        assert (bad, merged.judgement.verdict) == ({"sub/test_b.py"}, "failed")
 
 
 def test_a_test_that_was_run_again_when_the_time_was_over_did_not_pass(tmp_path: Path, python: Path) -> None:
