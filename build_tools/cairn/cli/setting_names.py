@@ -43,7 +43,7 @@ variants verbose version-suffix
 windows-amdgpu-families work-dir workers
 """
 _GUARDED = """
-add adopt again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
+accept-loss add adopt again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
 allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
 bad base baseline begun-within binaries build-arg build-env builder builder-key built-by built-dir bundle
 bypass cache cache-store cairn check checkout clean cluster collection collection-timeout consumer consumers

@@ -24,6 +24,7 @@ from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError, UsageError
 from cairn.output import Progress, silent, wording
+from cairn.release import wholes
 from cairn.release.index import keys, marks, write
 from cairn.release.index.commit import attempts, recover
 from cairn.release.index.generation import Generation
@@ -63,7 +64,7 @@ def collect(
         on_step: called with what is being done.
 
     Raises:
-        StoreError: an index cannot be read to its beginning, so nobody knows what it needs.
+        StoreError: an index cannot be read to its beginning, or is gone, so nobody knows what it needs.
         UsageError: the time is under a day, and so may be what a writer has put and is about to name.
     """
     if older_than < _TEMPORARY:
@@ -72,6 +73,7 @@ def collect(
             tip="a writer may be about to name it; give a day or more",
         )
     since = datetime.now(UTC) - older_than
+    wholes.require_all(store)
     if not dry_run:
         on_step("writing the pages that dead writers have left")
         for name in existing(store):

@@ -8,6 +8,7 @@ collected, cannot be known.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Literal
@@ -22,10 +23,12 @@ from cairn.release.index.snapshot import Index, read_set, traces
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 
-EventKind = Literal["ban", "lift", "withdraw", "readmit", "record", "answer", "stand", "rebuild"]
+EventKind = Literal[
+    "ban", "lift", "withdraw", "readmit", "record", "answer", "stand", "rebuild", "begin", "end"
+]
 """What may be noted of a set: that it was yanked, and no longer is; that a rollback took it off an index, and
 somebody lets it in again; that it got a test record, what was said to one, and which failures stand then;
-that somebody built it again."""
+that somebody built it again. Of a whole (`release.wholes`): that it began, and that it is gone for good."""
 
 
 class Event(datafile.Value, omit_defaults=True):
@@ -33,12 +36,12 @@ class Event(datafile.Value, omit_defaults=True):
 
     Attributes:
         kind: which.
-        set_id: the set.
+        set_id: the set; of `begin` and `end`, `subject_of` the whole.
         who: who did it.
         when: RFC 3339 in UTC.
         why: the reason, as it was given; empty where none was. Of `stand`, the failures; empty for none. Of
             `rebuild`, what came out differently; empty for nothing.
-        index: of `withdraw` and `readmit`, where; None for all of the store.
+        index: of `withdraw` and `readmit`, where; None for all of the store. Of `begin` and `end`, the whole.
         record: of `record` and `answer`, the digest of the test record; of `rebuild`, that of the verdict.
         verdict: of a record.
         failures: of a record, how many of its tests failed; None where its bytes cannot be read.
@@ -74,6 +77,11 @@ def with_wheels(event: Event, sets: Iterable[WheelSet]) -> tuple[Event, ...]:
             for wheel in one.wheels
         ),
     )
+
+
+def subject_of(whole: str) -> str:
+    """The id under which the ledger has the events of a whole: an index, the ledger itself, the metadata."""
+    return hashlib.sha256(whole.encode()).hexdigest()
 
 
 def rebuilds_of(history: Iterable[Event]) -> tuple[str, ...]:
@@ -153,10 +161,15 @@ def first_entry(store: Store) -> Entry:
     """
     names: dict[str, dict[str, str]] = {}
     events: dict[str, Event] = {}
+    begun: list[Event] = []
     # Where two indexes disagree, what users install from is what a name means.
     for name in sorted(traces(store), key=lambda name: not keys.is_gated(name)):
         index, marked = Index(store, name), set[str]()
-        for generation in _generations(index):
+        every = list(_generations(index))
+        if every:
+            event = Event(kind="begin", set_id=subject_of(name), who=who(), when=every[-1].when, index=name)
+            begun.append(event)
+        for generation in every:
             known = names.setdefault(keys.scope_of(name), {})
             for filename, sha256 in _files(index, generation):
                 known.setdefault(filename, sha256)
@@ -174,7 +187,7 @@ def first_entry(store: Store) -> Entry:
         who=who(),
         when=now(),
         names={scope: files for scope, files in names.items() if files},
-        events=(*bans, *records),
+        events=(*begun, *bans, *records),
     )
 
 

@@ -44,14 +44,20 @@ class Repair(signing.SignOptions, common.StoreOptions):
 
     What a writer that died has left is finished, and each page that does not say what the current generation
     says is written again. Where the pointer, state.json, was lost or damaged, it lists the generations that
-    may have been current last; --generation makes one of them current, if it is whole.
+    may have been current last; --generation makes one of them current, if it is whole. An index, the ledger
+    or the root of which nothing is left comes back from a copy of the store alone.
 
         cairn index repair --store ./store
+        cairn index repair --store ./store --accept-loss "release/gfx90X-dcgpu=closed in May"
     """
 
     index: str | None = common.index("every one of the store", explicit=True)
     generation: str | None = option(
         "with --index: have this generation count (12-3f2a9c1b)", metavar="N-DIGEST"
+    )
+    accept_loss: str | None = option(
+        "note by your name that an index, `ledger` or `metadata` is gone for good, and why",
+        metavar="WHAT=REASON",
     )
     json: bool = False
     dry_run: bool = common.dry_run()
@@ -91,7 +97,7 @@ def check(request: Check) -> Answer:
     error = StoreError(
         f"{request.index or store.url} has {wording.count(report.problems, 'problem')}",
         tip="pages: cairn index repair; files: publish them again, or restore them from a "
-        "copy; what is foreign: find out who put it there",
+        "copy; what is gone: restore it; what is foreign: find out who put it there",
     )
     return Answer(report, _text(report), error=None if report.good else error)
 
@@ -108,6 +114,9 @@ def _text(report: AuditReport) -> Iterator[Piece]:
 
 
 def _repair(request: Repair) -> Iterator[Answer]:
+    if request.accept_loss is not None:
+        yield _accept(request)
+        return
     if not request.json or request.index is not None:
         yield from _repair_each(request)
         return
@@ -124,7 +133,7 @@ def _repair(request: Repair) -> Iterator[Answer]:
 
 
 def _repair_each(request: Repair) -> Iterator[Answer]:
-    from cairn.release import records
+    from cairn.release import records, wholes
     from cairn.release.index import restore
     from cairn.release.index.snapshot import Index
 
@@ -138,6 +147,8 @@ def _repair_each(request: Repair) -> Iterator[Answer]:
         yield _end(request, f"generation {after.generation.number} of {index.name} {verb}")
         return
     problems: list[CairnError] = []
+    if request.index is None:  # pages and a ledger that are made anew would hide that it is gone
+        wholes.require_all(store)
     if not request.dry_run:
         records.publish_late(store)
     for index in _indexes(store, request.index):
@@ -152,8 +163,24 @@ def _repair_each(request: Repair) -> Iterator[Answer]:
         raise problems[0]
 
 
+def _accept(request: Repair) -> Answer:
+    from cairn.release import wholes
+
+    name, _, reason = (word.strip() for word in (request.accept_loss or "").partition("="))
+    if not (name and reason) or request.generation or request.index:
+        raise UsageError(
+            "a loss is accepted by name and reason, and by nothing else", tip='--accept-loss "WHAT=REASON"'
+        )
+    store = request.open_existing_store()
+    if not request.dry_run:
+        wholes.accept(store, name, reason)
+    verb = "would be noted" if request.dry_run else "is noted"
+    return _end(request, f"the ledger: that {name} is gone for good {verb}")
+
+
 def _pages(index: Index, *, dry_run: bool) -> str:
     """Write the pages of the current generation that are not what it says; return a sentence about them."""
+    from cairn.release import wholes
     from cairn.release.index.commit import recover, render_all
 
     pointer = index.load().pointer
@@ -164,6 +191,7 @@ def _pages(index: Index, *, dry_run: bool) -> str:
     if not is_finished:
         recover(index)
     projects = list(render_all(index))
+    wholes.begin(index.store, index.name)  # an earlier Cairn did not
     return f"{index.name}: the pages of {wording.count(projects, 'project')} say what is current"
 
 

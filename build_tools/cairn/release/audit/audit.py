@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
-from cairn.release import recipes
+from cairn.release import recipes, wholes
 from cairn.release.audit import chains, offered, sets
-from cairn.release.audit.inventory import AuditReport, Inventory, Problem
+from cairn.release.audit.inventory import AuditReport, Code, Inventory, Problem
 from cairn.release.index import keys
 from cairn.release.index.generation import now
 from cairn.release.index.snapshot import Index, Snapshot, missing, with_status
@@ -67,7 +67,7 @@ def audit(
         seen |= {*snapshot.set_ids} if snapshot else set()
         problems += of_index
     problems += _people(looked_at, inventory)
-    problems += chains.check_ledger(looked_at, inventory)
+    problems += (*_wholes(inventory, indexes), *chains.check_ledger(looked_at, inventory))
     problems += chains.check_signed(looked_at, inventory)
     inventory.named |= _of_nights(inventory, present)
     problems += inventory.foreign(_places(indexes, inventory))
@@ -153,6 +153,19 @@ def _places(indexes: Sequence[str], inventory: Inventory) -> tuple[str, ...]:
     return (*(f"{name}/" for name in indexes), *sorted(of_sets))
 
 
+def _wholes(inventory: Inventory, names: Sequence[str]) -> Iterator[Problem]:
+    """Report the ledger and the root of the store where they are gone, and indexes, or these alone."""
+    try:
+        for name, text in wholes.gone(inventory.store):
+            index = name if name in keys.possible_indexes() else None
+            if index and names and index not in names:
+                continue
+            code: Code = "pointer" if index else "ledger" if name == wholes.LEDGER else "signature"
+            yield Problem(code=code, index=index, where=name, said=text)
+    except (CairnError, OSError) as error:
+        yield Problem(code="ledger", index=None, where="ledger/", said=str(error))
+
+
 def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
     """Report pages of an index that was never published: whoever opens them would believe them."""
     published = {
@@ -179,8 +192,8 @@ def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
 
 
 def _recipes(inventory: Inventory) -> Iterator[Problem]:
-    """Report missing and changed stacks of nights: nobody can build such a night again."""
-    for key in inventory.below(keys.NIGHTS):
+    """Report missing and changed stacks of nights and sets: nobody can build such a night again."""
+    for key in (*inventory.below(keys.NIGHTS), *inventory.below("sets/")):
         if not key.endswith("/manifest.json"):
             continue
         try:

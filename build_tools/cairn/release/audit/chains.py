@@ -21,7 +21,7 @@ from cairn.release.index import keys, marks
 from cairn.release.index.generation import Generation, digest_of, encode
 from cairn.release.index.snapshot import Index, Snapshot, objects_of
 from cairn.release.ledger import Ledger, replayed, short
-from cairn.release.ledger_entries import Entry, Event, Head
+from cairn.release.ledger_entries import Entry, Event, Head, History
 from cairn.release.trust import anchor
 from cairn.release.trust.current import DECISIONS, LEDGER, Current, SignedMetadata, decisions_of, vouched
 from cairn.release.trust.metadata import Targets, role_of
@@ -173,6 +173,9 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
         text = f"the ledger ends after entry {len(entries) - 1}, and there are later ones"
         yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=text)
     yield from _lookups(chain, inventory)
+    if entries and keys.LEDGER_HEAD not in inventory.objects:
+        yield from _later_than(entries, inventory)
+    yield from _records(entries, inventory)
     published = {
         scope: {name: sha for entry in entries for name, sha in entry.names.get(scope, {}).items()}
         for scope in {keys.scope_of(name) for name in names}
@@ -293,6 +296,31 @@ def _lookups(chain: Mapping[str, Entry], inventory: Inventory) -> Iterator[Probl
         if not same:
             text = f"{key} does not say what the entries say: remove it and {keys.LEDGER_HEAD}"
             yield Problem(code="ledger", index=None, where=key, said=text)
+
+
+def _later_than(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem]:
+    """Whether a lookup has what a later entry said: then the end of the ledger was removed, and its head."""
+    for key in inventory.below("ledger/sets/"):
+        try:
+            history = datafile.loads(inventory.store.read(key).data, History, name=key)
+        except (CairnError, OSError):
+            continue  # it is made again from the entries
+        if history.through >= len(entries):
+            text = (
+                f"the ledger had {history.through + 1} entries or more, and has {len(entries)}: "
+                "restore it from a copy"
+            )
+            yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=text)
+            return
+
+
+def _records(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem]:
+    """The test records that the ledger has and the store lacks: they stay, whatever becomes of their sets."""
+    for event in (event for entry in entries for event in entry.events if event.kind == "record"):
+        key = keys.set_key(event.set_id, f"records/{event.record}.json")
+        if inventory.size(key) is None:
+            text = f"{key} is missing, which the ledger has since {event.when[:10]}: restore it from a copy"
+            yield Problem(code="evidence", index=None, where=key, said=text)
 
 
 def _names(snapshot: Snapshot, published: dict[str, str]) -> Iterator[Problem]:

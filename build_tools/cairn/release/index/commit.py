@@ -6,6 +6,7 @@
     2 parts and the generation          the pointer does not lead to them; `gc` collects the parts
       the promoter's word for it        where the store has a root: see `trust.online`, also for its sequel
     3 state.json, if it is unchanged    the change is made; the pages are still the old ones, whole
+      the ledger has the index          it is missed where all of it is lost (`release.wholes`)
     4 pages of projects, the root,      an installer sees each project before or after the change, in an
       those for people                  order (`write`) that never leads it to what is not there
     5 state.json: pages are written     the next run compares the pages once more
@@ -38,6 +39,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from cairn.errors import CairnError, StoreError
+from cairn.release import wholes
 from cairn.release.index import generation, keys, write
 from cairn.release.index.generation import (
     RECENT,
@@ -164,6 +166,8 @@ def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
         if promoter is not None:
             promoter.settle(current)
         if not _shows_all(current):
+            if current.pointer is not None and current.pointer.rendered == 0:
+                wholes.begin(index.store, index.name)
             written |= dict.fromkeys(_write_pages(current))
             current = index.load()
         if _shows_all(current):

@@ -320,7 +320,7 @@ def believed(
             for event in others
             if event not in own
             and (
-                event.kind in ("record", "rebuild")
+                event.kind in ("record", "rebuild", "begin", "end")
                 # That something failed; that it did no more is for a promoter to see.
                 or (event.kind == "stand" and event.why and event.when > stands.get(event.of, ""))
             )

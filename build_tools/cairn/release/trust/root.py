@@ -9,6 +9,7 @@ from datetime import timedelta
 import msgspec
 
 from cairn.errors import StoreError, UsageError
+from cairn.release import wholes
 from cairn.release.index import keys
 from cairn.release.index.snapshot import Index, Snapshot, existing, read_set
 from cairn.release.provenance import evidence
@@ -171,6 +172,8 @@ def publish(store: Store, data: bytes) -> Anchor:
     for number in range(2, trusted.root.version):
         store.write_if(key_of("root", number), trusted.history(number).read_bytes(), etag=None)
     store.write("metadata/root.json", store.read(key_of("root", trusted.root.version)).data)
+    if version == 1:  # with a later one, nothing counts that is not yet signed by its keys
+        wholes.begin(store, wholes.METADATA)
     return trusted
 
 

@@ -1,0 +1,140 @@
+"""What is removed as a whole is missed by name, until it is restored or somebody accepts that it is gone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cairn.cli import main
+from cairn.errors import StoreError, UsageError
+from cairn.release import gc, records, wholes
+from cairn.release.audit.audit import audit
+from cairn.release.history.rollback import rollback
+from cairn.release.index import keys
+from cairn.store.memory import MemoryStore
+from cairn.wheels.wheelset import WheelSet
+from helpers.gate import data_of, record_of
+from helpers.nights import everything_is_a_year_old
+from helpers.release import in_folder, make_wheel, manifest_of, put
+from helpers.trust import rooted
+
+Sets = dict[str, WheelSet]
+
+
+def removed(store: MemoryStore, pattern: str) -> MemoryStore:
+    """A copy of a store without what matches."""
+    lost = [key for key in store.objects if re.match(pattern, key)]
+    assert lost, pattern
+    return MemoryStore({key: data for key, data in store.objects.items() if key not in lost})
+
+
+def said(store: MemoryStore) -> list[str]:
+    return [problem.said for problem in audit(store, hashes=True).problems]
+
+
+# Each top-level thing of a store, and what the audit says of it.
+REMOVED = {
+    "release/": r"the index release is gone, which was there on .*: restore it from a copy of the store, or",
+    "staging/": r"the index staging is gone",
+    "(release|index.html|choose.html)": r"the index release is gone",
+    "release/(?!parts)": r"the index release is gone",
+    "release/(state|generations)": r"the index release is gone",
+    "release/state.json": r"release/state\.json was lost",
+    "release/generations/": r"generations/00000003-\w+\.json is lost",
+    "release/parts/": r"release/parts/\w+\.json is lost",
+    "release/simple/": r"release/simple/torch/index\.json is missing",
+    "files/": r"files/\w+/\w+/torch-2\.9\.0-py3-none-any\.whl is missing",
+    "sets/": r"its set\.json is missing",
+    "sets/.*/records/": r"records/\w+\.json is missing",
+    "ledger/": r"the ledger is gone, and staging was published into: restore it",
+    "ledger/entries/": r"the ledger had \d+ entries, and has 0",
+    "ledger/entries/00000002": r"the ledger ends after entry 1, and there are later ones",
+    "ledger/(head|entries/0000000[2-9])": r"the ledger had \d+ entries or more, and has 2",
+}
+
+
+@pytest.fixture
+def noted(released: MemoryStore, sets: Sets) -> MemoryStore:
+    """A store with a release, of which everything is noted."""
+    records.add(released, data_of(record_of(sets["2.9.0"])))
+    assert said(released) == []
+    return released
+
+
+@pytest.mark.parametrize("pattern", REMOVED)
+def test_a_whole_that_was_removed_is_missed(noted: MemoryStore, pattern: str) -> None:
+    store = removed(noted, pattern)
+    assert re.search(REMOVED[pattern], "\n".join(said(store)))
+
+
+@pytest.mark.parametrize("pattern", ["release/", "staging/", "ledger/", "(release|index.html|choose.html)"])
+def test_neither_repair_nor_garbage_collection_hides_that_a_whole_is_gone(
+    noted: MemoryStore, pattern: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    everything_is_a_year_old(noted)
+    store = removed(noted, pattern)
+    name = "ledger" if "ledger" in pattern else pattern.strip("(").partition("|")[0].strip("/")
+    folder = in_folder(store, tmp_path / "store")
+    before = {listed.key for listed in folder.list("")}
+    place = ("--store", str(folder.path))
+    for words in (("repair",), ("gc", "--older-than", "1"), ("check",)):
+        assert main.main(["index", *words, *place]) == 9, words
+        shown = capsys.readouterr()
+        assert f"{name} is gone" in shown.out + shown.err
+    assert {listed.key for listed in folder.list("")} == before
+    # A person decides; the pages are then written without it.
+    accept = ("repair", "--accept-loss", f"{name}=the disk died")
+    assert main.main(["index", *accept, *place]) == 0
+    assert main.main(["index", "repair", *place]) == 0
+    assert main.main(["index", "check", *place]) == 0
+    assert main.main(["index", *accept, *place]) == 2
+    assert f"{name} is not missing" in capsys.readouterr().err
+
+
+def test_an_index_that_begins_again_is_missed_again(store: MemoryStore, tmp_path: Path) -> None:
+    for number in range(2):
+        put(store, "dev", [make_wheel(tmp_path / str(number), f"alone{number}", "1.0")])
+        assert list(wholes.gone(store)) == []
+        for key in [key for key in store.objects if key.startswith("dev/")]:
+            store.delete(key)
+        assert [name for name, _ in wholes.gone(store)] == ["dev"]
+        with pytest.raises(StoreError, match="the index dev is gone"):
+            gc.collect(store, older_than=gc._TEMPORARY)
+        wholes.accept(store, "dev", f"reason {number}")
+        assert list(wholes.gone(store)) == []
+    with pytest.raises(UsageError, match="dev is not missing"):
+        wholes.accept(store, "dev", "again")
+
+
+def test_a_ledger_that_was_begun_again_is_no_whole_one(noted: MemoryStore, tmp_path: Path) -> None:
+    store = removed(noted, "ledger/")
+    put(store, "dev", [make_wheel(tmp_path, "alone", "1.0")])
+    (text,) = said(store)
+    assert re.match(r"the ledger begins on .*, later than the indexes, and has lost what it remembered", text)
+    wholes.accept(store, wholes.LEDGER, "an earlier Cairn had none")
+    assert said(store) == []
+
+
+def test_a_root_that_is_gone_is_missed_by_who_never_saw_it(noted: MemoryStore) -> None:
+    rooted(noted)
+    store = removed(noted, "metadata/")
+    assert any("the root of the store is gone, which was there on" in text for text in said(store))
+
+
+def test_a_recipe_that_a_set_names_is_missed(noted: MemoryStore) -> None:
+    digest = "ab" * 32
+    noted.write(keys.set_key("0" * 64, "manifest.json"), manifest_of(recipe=digest))
+    assert any(f"recipes/{digest}.json is missing, which sets/000" in text for text in said(noted))
+
+
+def test_a_record_that_the_ledger_has_is_missed_where_no_index_has_its_set(
+    nights: MemoryStore, sets: Sets
+) -> None:
+    records.add(nights, data_of(record_of(sets["2.9.0"])))
+    rollback(nights, "staging", "0")
+    assert said(nights) == []
+    store = removed(nights, r"sets/.*/records/")
+    (text,) = said(store)
+    assert re.search(r"records/\w+\.json is missing, which the ledger has since", text)
