@@ -121,6 +121,7 @@ def _suite(folder: Path) -> Words:
     checkout = write_tests(
         folder / "checkout", {"test_a.py": "def test_a(): pass\n", "test_b.py": "def test_b(): pass\n"}
     )
+    # Not a shipped suite: its two modules are of pytest, which is installed.
     (folder / "suite.toml").write_text(
         'schema = "cairn.suite/1"\nproject = "pytest"\ntests = "test"\n'
         'version_module = "_pytest/_version.py"\n'

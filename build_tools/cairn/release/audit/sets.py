@@ -242,12 +242,12 @@ def _builder_signatures(inventory: Inventory, set_id: str) -> Iterator[str]:
     statement, whole = (
         keys.set_key(set_id, name) for name in (evidence.BUILDER_SIGNATURE, evidence.SET_SIGNATURE)
     )
-    there = [key for key in (statement, whole) if key in inventory.objects]
-    if len(there) == 1:
-        yield f"{whole if there == [statement] else statement} is missing, and {there[0]} is there"
-    if statement in there:
+    signatures = [key for key in (statement, whole) if key in inventory.objects]
+    if len(signatures) == 1:
+        yield f"{whole if signatures == [statement] else statement} is missing, unlike {signatures[0]}"
+    if statement in signatures:
         yield from _signature(inventory, statement, keys.set_key(set_id, BUILDER_FILE))
-    if whole in there:
+    if whole in signatures:
         yield from _signature(inventory, whole, None)
 
 
