@@ -230,6 +230,7 @@ ROWS = {
             "store/sets/*/records/*.json",
             "store/sets/*/judgements/*.json",
             "store/ledger/entries/*.json",
+            "store/ledger/",
             "store/release/",
             "store/sets/",
         ),
