@@ -128,8 +128,8 @@ def offer(packages: Path, www: Path, family: str = FAMILY) -> None:
     (root / "index.html").write_text(pages, encoding="utf-8")
 
 
-def write_stack(folder: Path) -> Path:
-    """Write the stack of `tiny_stack`, for one family of GPUs, with an SDK from an index."""
+def write_stack(folder: Path, version: str = VERSION) -> Path:
+    """Write the stack of `tiny_stack`, for one family of GPUs, with this SDK from an index."""
     tiny_stack.write(folder)
     code = make_code_object("gfx942", struct.pack("<I", 0xBF810000) * 16)  # s_endpgm
     (folder / "origin/kernels.hipfb").write_bytes(make_bundle({"gfx942": code}))
@@ -143,7 +143,7 @@ def write_stack(folder: Path) -> Path:
         ("matrix.toml", 'families = ["cpu"]', f'families = ["{FAMILY}"]'),
         ("matrix.toml", f"[families.cpu.{here}]", f"[families.{FAMILY}.{here}]"),
         ("matrix.toml", 'test = ["anything"]', "bypass_tests = true"),
-        ("origin/pyproject.toml", "dynamic =", f'dependencies = ["rocm[libraries]=={VERSION}"]\ndynamic ='),
+        ("origin/pyproject.toml", "dynamic =", f'dependencies = ["rocm[libraries]=={version}"]\ndynamic ='),
     ):
         path = folder / name
         text = path.read_text(encoding="utf-8")

@@ -7,6 +7,8 @@ test_sdk_in_closure.py.
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from helpers.whl_next import WhlNext
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("whl-next-situations")]
 
+SCRIPT = Path(__file__).parents[3] / "external-builds/pytorch/build_prod_wheels.py"
 NEW, OLD = sdk_index.VERSION, "7.9.0"
 # What the pages leave out, which version is taken then, and what is said of the newer one.
 SITUATIONS = {
@@ -176,3 +179,50 @@ def test_one_file_without_a_hash_is_named(place: Place) -> None:
     (unverified,) = mirror_lock.read(place.folder / "stack" / mirror_lock.FILE).unverified
     assert unverified.startswith("rocm_sdk_device_gfx942-")
     assert f"unverified, since the index gives no sha256: {unverified}" in ended.err
+
+
+def script(place: Place, *words: object) -> subprocess.CompletedProcess[str]:
+    """Upstream's script, as it is typed."""
+    command = [sys.executable, str(SCRIPT), *map(str, words), "--stack", str(place.folder / "stack")]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=place.folder)
+
+
+def test_upstreams_script_installs_the_sdk_and_builds_with_it(place: Place) -> None:
+    words = ("install-rocm", "--index-url", place.url, "--rocm-extras", "device-gfx942")
+    done = script(place, *words)
+    assert done.returncode == 0, done.stderr
+    assert NEW in done.stdout + done.stderr
+    place.index.hidden = [f"rocm_sdk_device_gfx942-{NEW}"]
+    done = script(place, *words, "--rocm-sdk-version", NEW)
+    assert done.returncode == 2, done.stderr
+    assert f"has no rocm-sdk-device-gfx942=={NEW}; it has rocm {NEW}, {OLD}" in done.stderr
+    place.index.hidden = SITUATIONS["gone"][0]
+    done = script(place, *words, "--rocm-sdk-version", NEW)
+    assert done.returncode == 2, done.stderr
+    assert f"it has rocm {OLD}" in done.stderr
+    place.index.hidden, place.index.down = [], True
+    done = script(place, *words, "--rocm-sdk-version", "7.8.0")
+    assert done.returncode == 5, done.stderr
+    assert "503" in done.stderr
+
+
+@pytest.mark.parametrize("split", [(), ("--split",)], ids=["whole", "split"])
+def test_a_build_that_installs_the_sdk_of_the_index(place: Place, split: tuple[str, ...]) -> None:
+    version = "7.14.0" if split else NEW  # the first whose runtime finds code in device wheels
+    if split:
+        sdk_index.write_packages(place.folder / "sdk", version, targets=("gfx942",))
+        shutil.rmtree(place.folder / "stack")
+        sdk_index.write_stack(place.folder / "stack", version)
+    src = ("--root-checkout-dir", place.folder / "src", "--stack", place.folder / "stack")
+    assert place.types("checkout", "all", *src).code == 0
+    words = ("build", *src, "--output-dir", place.folder / "out", "--targets", "gfx942", *split)
+    index = ("--install-rocm", "--index-url", place.url)
+    ended = place.types(*words, *index)
+    assert ended.code == 0, ended.err
+    wheels = sorted(path.name for path in (place.folder / "out").glob("*.whl"))
+    assert all(f"rocm{version}" in name for name in wheels)
+    assert len(wheels) == (2 if split else 1)
+    place.index.hidden = SITUATIONS["page"][0]
+    ended = place.types(*words, *index, "--rocm-version", OLD)
+    assert ended.code == 2, ended.err
+    assert f"has no rocm-sdk-libraries=={OLD}" in ended.err
