@@ -17,8 +17,8 @@ from cairn.options import Exclusive, argument, fill, flag, option, repeated
 from cairn.output import Progress, console
 
 if TYPE_CHECKING:
-    from cairn.rocm.fetch.choose import ArtifactFilters, Run
-    from cairn.rocm.fetch.fetch import FetchRequest, Layout
+    from cairn.rocm.fetch.choose import Artifact, ArtifactFilters, Run
+    from cairn.rocm.fetch.fetch import FetchRequest, Layout, Source
     from cairn.rocm.fetch.runs import FoundRun
     from cairn.rocm.package import PackageRequest
     from cairn.store.protocol import Store
@@ -112,6 +112,13 @@ class Fetch(Artifacts):
 
     latest: bool = flag("take the latest run of the default branch", group=_RUN)
     commit: str | None = option("take the run of this commit", metavar="SHA", group=_RUN)
+    release: str | None = option(
+        "take the tarball of a release by its version, such as 10.1.0, or the newest: latest (stable), "
+        "nightly, rc or dev; --store is the address of a page of tarballs then",
+        metavar="NAME",
+        convert=converters.nonempty,
+        group=_RUN,
+    )
     families: tuple[str, ...] = repeated(
         "only what is for this family of targets and for all (default: everything)",
         metavar="FAMILY",
@@ -125,7 +132,6 @@ class Fetch(Artifacts):
         choices=("extract", "flatten", "archives"),
         default="extract",
     )
-    keep_archives: bool = flag("leave the archives beside it")
     jobs: int = common.jobs("downloads")
     dry_run: bool = common.dry_run()
 
@@ -144,6 +150,8 @@ def _fetch(request: Fetch) -> Answer:
         verified_only=not request.allow_unverified,
         jobs=request.jobs or FetchRequest.jobs,
     )
+    if request.release is not None:
+        return _fetch_release(request, fetch_request, request.release)
     if not request.latest and request.commit is None:
         return fetch_artifacts(request, fetch_request, dry_run=request.dry_run)
     with console.current().stage("find the run") as stage:
@@ -161,6 +169,35 @@ def _fetch(request: Fetch) -> Answer:
         answer,
         text=(line + chosen.url, *answer.text, *(Note(f"passed over: {each}") for each in passed)),
         more={"run": run, "passed_over": passed},
+    )
+
+
+def _fetch_release(request: Fetch, fetch_request: FetchRequest, name: str) -> Answer:
+    from cairn.rocm.fetch import releases
+
+    if request.include or request.exclude:
+        raise UsageError("the tarball of a release has everything", tip="leave the patterns out")
+    with console.current().stage(f"find ROCm {name}") as stage:
+        release, folder = releases.find_release(
+            name,
+            fetch_request.filters,
+            platform=request.platform or own_platform(),
+            page=request.store,
+            say=stage.update,
+        )
+    answer = _fetch_from(folder, fetch_request, artifacts=(release.artifact,), dry_run=request.dry_run)
+    of_stream = f" of the stream {release.stream}" if release.stream else ""
+    line = f"ROCm {release.name}{of_stream} for {release.group}: {folder.url}{release.artifact.key}"
+    chosen = {
+        "name": release.name,
+        "stream": release.stream,
+        "group": release.group,
+        "created": release.created,
+    }
+    return dataclasses.replace(
+        answer,
+        text=(f"{line}, {release.created}" if release.created else line, *answer.text),
+        more={"release": chosen},
     )
 
 
@@ -191,13 +228,23 @@ def fetch_artifacts(request: Artifacts, fetch_request: FetchRequest, *, dry_run:
     return _fetch_from(store, fetch_request, dry_run=dry_run)
 
 
-def _fetch_from(store: Store, fetch_request: FetchRequest, *, dry_run: bool) -> Answer:
+def _fetch_from(
+    store: Source,
+    fetch_request: FetchRequest,
+    *,
+    dry_run: bool,
+    artifacts: tuple[Artifact, ...] | None = None,
+) -> Answer:
     from cairn.rocm.fetch import fetch as fetching
 
     with console.current().stage("fetch artifacts") as stage:
         stage.update(f"looking at {store.url}")
         fetched = fetching.fetch(
-            store, fetch_request, dry_run=dry_run, on_progress=lambda progress: stage.update(str(progress))
+            store,
+            fetch_request,
+            artifacts=artifacts,
+            dry_run=dry_run,
+            on_progress=lambda progress: stage.update(str(progress)),
         )
     plain = [
         {

@@ -57,7 +57,7 @@ generation gitrepo-origin good good-within gpu-policy
 hashes host
 image include index index-url install install-rocm installer
 jump
-keep keep-archives keep-last
+keep keep-last
 later latest leg library library-path like lock
 machine manifest manifest-url max-size mirror-lock mount-dir
 new-record night no-extract no-hipify notify num-shards

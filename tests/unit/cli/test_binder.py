@@ -167,7 +167,7 @@ def test_a_value_is_not_made_without_what_no_option_says() -> None:
             "debs description family libraries_for_all output_dir trim version",
             {"targets"},
         ),
-        (rocm.Fetch, FetchRequest, "jobs keep_archives layout output_dir", {"jobs"}),
+        (rocm.Fetch, FetchRequest, "jobs layout output_dir", {"jobs"}),
         (upstream_rocm.FetchArtifacts, FetchRequest, "jobs output_dir unpack_jobs", set()),
         (change.Fat, FatRequest, "libraries output_dir provided rocm strict version wheel", {"targets"}),
         (verify.Verify, Expectation, "python require_device_code", {"targets"}),

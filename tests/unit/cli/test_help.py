@@ -41,6 +41,7 @@ SEVERAL_MEANINGS = {
     "--pythons": "interpreters, and versions of a matrix",
     "--pytorch-version": "of a run to come, and instead of the wheel's",
     "--reason": "of a bypass, a yank, or what the log alone says",
+    "--release": "of ROCm, and the branch of a release of triton",
     "--release-type": "of the SDK, and of a run",
     "--require": "of a wheel, of a set, or to be mirrored",
     "--gpu": "to install for, and whether a container sees GPUs",

@@ -14,13 +14,14 @@ import shutil
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias, cast
 
 from cairn import datafile, files
 from cairn.concurrency import go_on, side_by_side
 from cairn.errors import StoreError, UsageError
 from cairn.rocm.fetch import choose, unpack
 from cairn.rocm.fetch.choose import Artifact, ArtifactFilters
+from cairn.rocm.fetch.releases import TarballFolder
 from cairn.store.protocol import MissingKeyError, OnBytes, Store
 from cairn.store.transfer import Count, OnProgress
 
@@ -31,6 +32,8 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 NOTES = ".fetched"
 """Folder with what is known of each artifact that was fetched, and with what of archives has arrived."""
 
+Source: TypeAlias = "Store | TarballFolder"
+"""Where archives are read from."""
 Layout = Literal["extract", "flatten", "archives"]
 """A folder per artifact; all in one tree; or the archives as they are."""
 
@@ -92,13 +95,19 @@ class FetchedArtifact:
 
 
 def fetch(
-    store: Store, request: FetchRequest, *, dry_run: bool = False, on_progress: OnProgress = lambda _: None
+    store: Source,
+    request: FetchRequest,
+    *,
+    artifacts: tuple[Artifact, ...] | None = None,
+    dry_run: bool = False,
+    on_progress: OnProgress = lambda _: None,
 ) -> tuple[FetchedArtifact, ...]:
-    """Fetch artifacts of a run. Run again after it was interrupted, it goes on where it ended.
+    """Fetch artifacts of a run, or the tarball of a release; run again, it goes on where it ended.
 
     Args:
-        store: where the run's artifacts are.
+        store: where they are.
         request: which, and where to.
+        artifacts: what was chosen already; None for what the request chooses of the store.
         dry_run: find out what would be fetched, and change nothing.
         on_progress: called from time to time.
 
@@ -107,7 +116,10 @@ def fetch(
         StoreError: an archive is not what the sha256 beside it says.
         UnsafeArchiveError: an archive is malformed, or would write outside of its folder.
     """
-    chosen = choose.choose(choose.listed(store), request.filters, where=store.url)
+    if artifacts is None:
+        chosen = choose.choose(choose.listed(cast("Store", store)), request.filters, where=store.url)
+    else:
+        chosen = artifacts
     digests = dict(zip(chosen, side_by_side(lambda a: _expected_sha256(store, a), chosen), strict=True))
     if request.verified_only:
         unverified = [artifact.key for artifact, digest in digests.items() if digest is None]
@@ -136,7 +148,7 @@ def fetch(
 class _Fetcher:
     """Brings archives of one store into one folder."""
 
-    def __init__(self, store: Store, request: FetchRequest, on_progress: OnProgress) -> None:
+    def __init__(self, store: Source, request: FetchRequest, on_progress: OnProgress) -> None:
         self._store, self._request, self._on_progress = store, request, on_progress
         self._notes = request.output_dir / NOTES
         self._tree = threading.Lock()  # artifacts share the folders of one tree
@@ -195,7 +207,10 @@ class _Fetcher:
         if self._request.layout != "archives":
             new = self._notes / f"unpacking.{secrets.token_hex(4)}"
             try:
-                unpack.unpack(archive, new)
+                if archive.name.endswith(unpack.TARBALL):
+                    unpack.unpack_release(archive, new)
+                else:
+                    unpack.unpack(archive, new)
                 self._move(artifact, new)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
@@ -224,13 +239,14 @@ class _Fetcher:
         if place.exists():
             place.replace(new.with_name(f"{new.name}.old"))
             shutil.rmtree(new.with_name(f"{new.name}.old"))
-        new.replace(place)
+        is_release = artifact.key.endswith(unpack.TARBALL)
+        (new / unpack.TREE if is_release else new).replace(place)
 
     def _note(self, artifact: Artifact) -> Path:
         return self._notes / f"{artifact.name}.json"
 
 
-def _expected_sha256(store: Store, artifact: Artifact) -> str | None:
+def _expected_sha256(store: Source, artifact: Artifact) -> str | None:
     """The sha256 in the file beside an archive; None if there is no such file.
 
     Raises:
@@ -250,7 +266,7 @@ def _expected_sha256(store: Store, artifact: Artifact) -> str | None:
     return first.lower()
 
 
-def _download(store: Store, artifact: Artifact, path: Path, *, sha256: str | None, on_bytes: OnBytes) -> str:
+def _download(store: Source, artifact: Artifact, path: Path, *, sha256: str | None, on_bytes: OnBytes) -> str:
     """Bring an archive to `path`; what an earlier try brought there is not fetched again.
 
     Args:
@@ -290,7 +306,7 @@ def _download(store: Store, artifact: Artifact, path: Path, *, sha256: str | Non
     )
 
 
-def _fetch(store: Store, key: str, part: Path, begun: int, on_bytes: OnBytes) -> str:
+def _fetch(store: Source, key: str, part: Path, begun: int, on_bytes: OnBytes) -> str:
     """Bring what is missing after the first `begun` bytes; the sha256 of the whole."""
     digest = hashlib.sha256()
     with part.open("r+b" if begun else "wb") as file:

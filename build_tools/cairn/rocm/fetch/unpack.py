@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gzip
 import lzma
 import os
 import posixpath
@@ -27,6 +28,11 @@ MANIFEST = "artifact_manifest.txt"
 """The file of an artifact that lists its base folders."""
 MOST_UNPACKED = 32 << 30
 """Bytes that one archive may unpack to: ROCm's largest have 2 GB, and 1 MB can become 1 GB of zeros."""
+
+TARBALL = ".tar.gz"
+"""How the name of a release ends, which has a whole tree and no manifest."""
+TREE = "tree"
+"""The folder that `unpack_release` makes for it."""
 
 _BLOCK = 1 << 20
 _LONGEST_WINDOW: dict[int, int] = {
@@ -111,6 +117,21 @@ def unpack(archive: Path, folder: Path, *, most: int = MOST_UNPACKED) -> None:
     with _refusing(archive), _opened(archive, most) as tar:
         write_members(tar, folder, archive)
     base_folders(folder, shown=archive)
+
+
+def unpack_release(archive: Path, folder: Path, *, most: int = MOST_UNPACKED) -> None:
+    """Unpack a `.tar.gz` with a whole tree into a new folder, as the one base folder of an artifact.
+
+    Raises:
+        UnsafeArchiveError: as of `unpack`; or it has no file.
+    """
+    folder.mkdir()
+    (folder / TREE).mkdir()
+    with _refusing(archive), _opened(archive, most) as tar:
+        write_members(tar, folder / TREE, archive)
+    if not any((folder / TREE).iterdir()):
+        raise _unsafe(archive, "it is empty")
+    (folder / MANIFEST).write_text(f"{TREE}\n", encoding="utf-8")
 
 
 def unpack_stream(stream: IO[bytes], folder: Path, archive: Path, *, most: int = MOST_UNPACKED) -> None:
@@ -290,6 +311,8 @@ def _opened(archive: Path, most: int) -> Iterator[tarfile.TarFile]:
         if archive.name.endswith(".tar.zst"):
             opened = stack.enter_context(zstd.ZstdFile(file, options=_LONGEST_WINDOW))
             stream = cast("IO[bytes]", opened)
+        elif archive.name.endswith(TARBALL):
+            stream = cast("IO[bytes]", stack.enter_context(gzip.open(file)))
         else:
             stream = stack.enter_context(lzma.open(file))
         limited = cast("IO[bytes]", _Limited(stream, most))
