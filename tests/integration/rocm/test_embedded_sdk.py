@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -103,6 +104,42 @@ class TestInstalled:
         assert done.returncode == 0, done.stdout + done.stderr
         assert "DevelTest" in done.stdout
         assert "LibrariesTest" in done.stdout
+        # What it saw, against what the packages' own records and the unpacked files are.
+        (line,) = re.findall(r"^seen: (.*)$", done.stdout, re.MULTILINE)
+        counts = {kind: int(count.replace(",", "")) for count, kind in re.findall(r"([\d,]+) ([\w ]+)", line)}
+        root = install.query(environment).root
+        for kind, folder in (("headers", "include"), ("CMake files", "lib/cmake"), ("programs", "bin")):
+            assert counts[kind] == sum(not path.is_dir() for path in (root / folder).rglob("*")), kind
+        assert counts["libraries loaded"] == 2
+        assert counts["files of RECORD"] > 10
+        assert "not installed: profiler" in line
+
+    @pytest.mark.parametrize(
+        ("part", "left", "why"),
+        [
+            ("_rocm_sdk_core/lib/libamdhip64.so.6", None, "1 files are missing or changed"),
+            ("_rocm_sdk_core/lib/libamdhip64.so.6", b"", "1 files are missing or changed"),
+            ("_rocm_sdk_libraries_gfx942_gfx1100", None, "rocm-sdk-libraries-gfx942-gfx1100 is gone|is gone"),
+            ("rocm_sdk_devel/devel.tar", b"cut", "1 files are missing or changed"),
+            ("rocm_sdk_core-7.10.0.dist-info/RECORD", b"", "RECORD names no file"),
+        ],
+    )
+    def test_its_own_tests_miss_what_was_removed(
+        self, environment: Path, part: str, left: bytes | None, why: str
+    ) -> None:
+        path = install.query(environment).root.parent / part
+        away = path.with_name(f"{path.name}.away")
+        path.rename(away)
+        try:
+            if left is not None:
+                path.write_bytes(left)
+            program = environment.with_name("rocm-sdk")
+            done = subprocess.run([program, "test"], capture_output=True, text=True, check=False)
+        finally:
+            path.unlink(missing_ok=True)
+            away.rename(path)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert re.search(why, done.stdout)
 
     def test_libraries_are_links_into_the_other_packages(self, environment: Path) -> None:
         lib = install.query(environment).root / "lib"

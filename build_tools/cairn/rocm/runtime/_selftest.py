@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import base64
+import collections
+import csv
 import ctypes
+import hashlib
 import importlib.metadata
-import importlib.util
 import os
 import subprocess
 import sys
@@ -19,15 +22,60 @@ _NO_DEVICE = 100  # hipErrorNoDevice
 _KERNEL = b'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
 
 
+seen: collections.Counter[str] = collections.Counter()
+"""What the tests looked at, by its kind."""
+
+
 def run() -> int:
-    """Run the tests that what is installed allows; 0 when all passed."""
-    cases: list[type[unittest.TestCase]] = [CoreTest]
-    cases += [LibrariesTest] if _dist.folder("libraries") else []
-    devel = str(_dist.load()["folders"]["devel"]).removeprefix("_")
-    cases += [DevelTest] if importlib.util.find_spec(devel) else []
+    """Run the tests of what is installed; 0 when all passed. The last line counts what they saw."""
+    cases: list[type[unittest.TestCase]] = [RecordTest, CoreTest]
+    # By the metadata of pip: a package whose folder was removed is no package that nobody asked for.
+    cases += [LibrariesTest] if installed("libraries") else []
+    cases += [DevelTest] if installed("devel") else []
     loader = unittest.defaultTestLoader
     suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
-    return 0 if unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite).wasSuccessful() else 1
+    good = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite).wasSuccessful()
+    absent = [extra for extra in ("libraries", "devel", "profiler") if not installed(extra)]
+    counts = [f"{count:,} {kind}" for kind, count in seen.items()]
+    counts += [f"not installed: {', '.join(absent)}"] if absent else []
+    sys.stdout.write(f"seen: {'; '.join(counts)}\n")
+    return 0 if good else 1
+
+
+def installed(extra: str) -> list[importlib.metadata.Distribution]:
+    """The packages that an extra of `rocm` stands for, as far as they are installed; the core for none."""
+    names = [line.partition("==")[0] for line in _dist.requirements(_dist.family()).get(extra, ())]
+    return [each for name in names for each in importlib.metadata.distributions(name=name)]
+
+
+class RecordTest(unittest.TestCase):
+    """The files that each package installed, by its own RECORD (PEP 376)."""
+
+    def test_files_are_those_of_record(self) -> None:
+        """Not by `Distribution.files`, which passes over what is missing, from Python 3.12 on."""
+        self.assertTrue(installed(""), "rocm-sdk-core is not installed")
+        for package in [
+            each for extra in ("", "libraries", "profiler", "devel") for each in installed(extra)
+        ]:
+            with self.subTest(package=package.metadata["Name"]):
+                rows = [*csv.reader((package.read_text("RECORD") or "").splitlines())]
+                hashed = [row for row in rows if len(row) > 1 and row[1].startswith("sha256=")]
+                self.assertTrue(hashed, "its RECORD names no file with a sha256")
+                wrong = [name for name, digest, *_ in hashed if _sha256(package, name) != digest]
+                self.assertEqual(wrong[:5], [], f"{len(wrong)} files are missing or changed")
+                seen["files of RECORD"] += len(hashed)
+
+
+def _sha256(package: importlib.metadata.Distribution, name: str) -> str:
+    """The digest of an installed file as RECORD has it; empty where there is no such file."""
+    digest = hashlib.sha256()
+    try:
+        with Path(str(package.locate_file(name))).open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    except OSError:
+        return ""
+    return f"sha256={base64.urlsafe_b64encode(digest.digest()).rstrip(b'=').decode()}"
 
 
 class ComponentTest(unittest.TestCase):
@@ -38,6 +86,7 @@ class ComponentTest(unittest.TestCase):
     def test_libraries_load(self) -> None:
         """Each library loads in a process of its own: nothing that was loaded before helps it."""
         root = _dist.folder(self.component)
+        self.assertIsNotNone(root, f"the folder of rocm-sdk-{self.component} is gone")
         assert root is not None
         libraries = sorted(path for path in root.glob("lib/lib*.so*") if path.is_file())
         self.assertTrue(libraries, f"no library in {root / 'lib'}")
@@ -48,6 +97,7 @@ class ComponentTest(unittest.TestCase):
                     [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False
                 )
                 self.assertEqual(result.returncode, 0, result.stderr)
+                seen["libraries loaded"] += 1
 
     def test_shortnames_are_found(self) -> None:
         """Each name that can be preloaded is found."""
@@ -128,14 +178,17 @@ class DevelTest(unittest.TestCase):
             if path.is_symlink() and not path.exists():
                 self.fail(f"{path} points to {path.readlink()}, which is not there")
 
-    def test_tools_can_be_run(self) -> None:
-        if not (self.root / "bin").is_dir():
-            self.skipTest("this SDK has no tools")
-        tools = [path for path in (self.root / "bin").iterdir() if path.is_file()]
-        self.assertTrue(tools, "no tools")
-        for path in tools:
-            with self.subTest(tool=path.name):
-                self.assertTrue(os.access(path, os.X_OK))
-
-    def test_headers_are_there(self) -> None:
-        self.assertTrue((self.root / "include" / "hip" / "hip_runtime.h").is_file())
+    def test_each_kind_of_file_is_there(self) -> None:
+        """Headers, CMake files and programs that were unpacked; a kind that is lacking is skipped by name."""
+        unpacked = _devel.listing(self.root)
+        for kind, folder in (("headers", "include"), ("CMake files", "lib/cmake"), ("programs", "bin")):
+            with self.subTest(kind=kind):
+                paths = [self.root / name for name in unpacked if name.startswith(f"{folder}/")]
+                if not paths and kind != "headers":
+                    self.skipTest(f"this SDK has no {kind}")
+                self.assertTrue(paths, f"no {kind} in {self.root / folder}")
+                for path in paths:
+                    self.assertTrue(path.exists(), f"{path} is missing")
+                    if kind == "programs" and path.is_file():
+                        self.assertTrue(os.access(path, os.X_OK), f"{path} cannot be run")
+                seen[kind] += len(paths)
