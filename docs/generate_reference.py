@@ -47,6 +47,7 @@ from cairn.wheels import wheelset
 REFERENCE = Path(__file__).parent / "reference"
 
 GENERATED = "<!-- Written by `python3 dev.py docs` from the code; edit the code. -->\n"
+PART, END = "<!-- Written by `python3 dev.py docs`: {}. -->", "<!-- End of what is written. -->"
 GENERATED_FOLDERS = ("commands", "formats", "schemas", "scripts")  # below docs/reference
 EVERYWHERE = {"-h", "-v", "-q", "--debug", "--json"}  # said once, on the page of all commands
 
@@ -123,6 +124,65 @@ def pages() -> Mapping[str, str]:
     written["windows-variables.md"] = GENERATED + "".join(_windows(datafile.read_toml(facts)))
     written["modules.md"] = GENERATED + MODULES + "".join(_rooms())
     return written
+
+
+def in_pages() -> Mapping[Path, str]:
+    """Return the pages written by hand that have generated parts, with these parts as the code says them.
+
+    Raises:
+        ValueError: a page has no such part.
+    """
+    root = Path(__file__).parents[1]
+    pytorch = stack.load(root / "external-builds" / "pytorch")
+    parts = {
+        "external-builds/pytorch/README.md": ("lines of stack.toml", "".join(_lines(pytorch))),
+        "docs/reference/therock.md": ("runners of matrix.toml", "".join(_runners(pytorch))),
+    }
+    written = {}
+    for name, (title, text) in parts.items():
+        before, begin, rest = (root / name).read_text(encoding="utf-8").partition(PART.format(title))
+        _, end, after = rest.partition(END)
+        if not end:
+            raise ValueError(f"{name} has no part {title}")
+        written[root / name] = f"{before}{begin}\n{text}{end}{after}"
+    return written
+
+
+def _lines(pytorch: stack.Stack) -> Iterator[str]:
+    """The release lines of a stack, and where their projects come from."""
+    yield "| line | torch | audio | vision | triton |\n| --- | --- | --- | --- | --- |\n"
+    names = sorted(pytorch.line_names(), key=lambda name: [int(n) for n in re.findall("[0-9]+", name)])
+    for name in names:
+        line = pytorch.for_line(name)
+        cells = []
+        for project in map(line.project, ("torch", "audio", "vision", "triton")):
+            repository = str(project.origin.url).removeprefix("https://github.com/").removesuffix(".git")
+            cells.append(f"{repository} `{project.hashtag}`")
+        yield f"| {name} | {' | '.join(cells)} |\n"
+    by_pin: dict[str, list[str]] = {}
+    for project in pytorch.projects:
+        if project.pin:
+            by_pin.setdefault(project.pin, []).append(project.name)
+    pins = "; ".join(f"`{pin}` for {', '.join(projects)}" for pin, projects in by_pin.items())
+    yield f"\nA commit that the torch checkout names counts before the branch: {pins}.\n"
+
+
+def _runners(pytorch: stack.Stack) -> Iterator[str]:
+    """The labels of the machines that test each family."""
+    matrix = matrix_toml.load_matrix_toml(Path(pytorch.folder, matrix_toml.FILE), pytorch)
+    yield "| family | platform | tests | tests of several GPUs |\n| --- | --- | --- | --- |\n"
+    without: dict[str, list[str]] = {}
+    for family, platforms in matrix.families.items():
+        for platform, machines in platforms.items():
+            labels = [
+                " ".join(f"`{label}`" for label in kind) for kind in (machines.test, machines.multi_gpu)
+            ]
+            if any(labels):
+                yield f"| {family} | {platform} | {labels[0] or '-'} | {labels[1] or '-'} |\n"
+            else:
+                without.setdefault(platform, []).append(family)
+    for platform, families in without.items():
+        yield f"\nOn {platform} no machine has GPUs of {', '.join(families)}.\n"
 
 
 def _windows(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -452,6 +512,8 @@ def main() -> None:
         for path in (REFERENCE / folder).iterdir():
             if f"{folder}/{path.name}" not in written:
                 path.unlink()
+    for path, text in in_pages().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,13 @@ def test_the_reference_is_up_to_date(generator: ModuleType) -> None:
     assert stale == [], "run `python3 dev.py docs`"
 
 
+def test_the_generated_parts_of_pages_are_up_to_date(generator: ModuleType) -> None:
+    pages = generator.in_pages()
+    assert {path.name for path in pages} == {"README.md", "therock.md"}
+    stale = [path for path, text in pages.items() if path.read_text(encoding="utf-8") != text]
+    assert stale == [], "run `python3 dev.py docs`"
+
+
 def test_no_page_is_left_of_what_is_gone(generator: ModuleType) -> None:
     there = {
         f"{folder}/{path.name}"
