@@ -10,6 +10,7 @@ Source: pytorch/pytorch cf30153, torch/testing/_internal/common_utils.py
 from __future__ import annotations
 
 import ast
+import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -170,6 +171,8 @@ def _parametrized(call: ast.Call, scope: Scope) -> list[str]:
     """Return what each row of `@parametrize` adds to the name."""
     words = {word.arg: word.value for word in call.keywords}
     words |= dict(zip(("arg_str", "arg_values", "name_fn"), call.args, strict=False))
+    if not {"arg_str", "arg_values"} <= words.keys():
+        raise ComputedError
     arguments = [each.strip() for each in str(evaluate(words["arg_str"], scope)).split(",") if each]
     rows = []
     for number, row in enumerate(_items(evaluate(words["arg_values"], scope))):
@@ -180,7 +183,7 @@ def _parametrized(call: ast.Call, scope: Scope) -> list[str]:
             raise ComputedError
         else:
             columns = [values] if len(arguments) == 1 else _items(values)
-            pairs = zip(arguments, columns, strict=True)
+            pairs = zip(arguments, columns, strict=False)
             rows.append("_".join(_text(argument, number, value) for argument, value in pairs))
     return rows
 
@@ -243,7 +246,10 @@ def _attribute(node: ast.Attribute, _scope: Scope) -> object:
 
 def _name(node: ast.Name, scope: Scope) -> object:
     if node.id in scope.constants:
-        return evaluate(scope.constants[node.id], scope)
+        # A name may be assigned a value that has the name's earlier one in it.
+        constants = {**scope.constants}
+        value = constants.pop(node.id)
+        return evaluate(value, dataclasses.replace(scope, constants=constants))
     if node.id in scope.objects:
         return _COUNTED
     raise ComputedError

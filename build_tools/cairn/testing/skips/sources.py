@@ -173,7 +173,7 @@ class _Module:
         self.filled = {
             call.args[0].id
             for call in ast.walk(_parse(path))
-            if isinstance(call, ast.Call) and callee(call) == "setattr"
+            if isinstance(call, ast.Call) and callee(call) == "setattr" and len(call.args) > 1
             if isinstance(call.args[0], ast.Name) and not isinstance(call.args[1], ast.Constant)
         } & self._classes.keys()
         self.scope = Scope(
@@ -209,7 +209,8 @@ class _Module:
                 for each in (*own, *inherited):
                     yield name, _names(each) if generated else generated_names.plain_name(each[1])
         for template, call in self._instantiated(_COPIED):
-            yield from self._copies(template, *map(ast.unparse, call.args[1:3]))
+            if len(call.args) > 2:  # noqa: PLR2004 - template, class, suffix
+                yield from self._copies(template, *map(ast.unparse, call.args[1:3]))
 
     def _copies(self, template: str, target: str, suffix: str) -> Iterator[tuple[str, Names]]:
         source = self.resolve(ast.parse(template, mode="eval").body)
@@ -237,7 +238,11 @@ class _Module:
                 except ComputedError:
                     continue
                 devices = value if isinstance(value, list) else [value]
-                if isinstance(devices[0], str) and (DEVICE in devices) != (word.arg == "only_for"):
+                if (
+                    devices
+                    and isinstance(devices[0], str)
+                    and (DEVICE in devices) != (word.arg == "only_for")
+                ):
                     return False
         return True
 

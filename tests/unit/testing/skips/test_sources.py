@@ -16,6 +16,10 @@ from torch.testing._internal.mixins import Outer
 DIMS = [0, 1.5]
 with_dims = parametrize_test("dim", DIMS)
 
+GROWN = [0]
+GROWN = [*GROWN, GROWN]
+setattr(*ARGUMENTS)
+
 def with_tensors(function):
     return parametrize_test("f", [f for f in FUNCTIONS])(function)
 OPS = [f(x) for x in y]
@@ -55,6 +59,9 @@ class TestGeneric(Inherited):
     @ops(OPS, dtypes=OpDTypes.none)
     def test_op_without(self, device, op): pass
 
+class TestEmpty(TestCase):
+    def test_empty(self, device): pass
+
 class TestCPUOnly(TestCase):
     def test_a(self, device): pass
 
@@ -63,6 +70,10 @@ class TestParametrized(TestCase):
     def test_counted(self, f): pass
     @parametrize_test("x", range(2), name_fn=lambda x: "even")
     def test_named(self, x): pass
+    @parametrize_test(*ROW)
+    def test_with_row(self, x): pass
+    @parametrize_test("x", (GROWN,))
+    def test_grown(self, x): pass
     @with_dims
     def test_decorated(self, dim): pass
     @with_tensors
@@ -77,6 +88,7 @@ class TestDecorated(TestCase):
 
 instantiate_device_type_tests(TestGeneric, globals(), except_for=None)
 instantiate_device_type_tests(TestCPUOnly, globals(), only_for=("cpu",))
+instantiate_device_type_tests(TestEmpty, globals(), except_for=())
 for cls in (TestParametrized,):
     instantiate_parametrized_tests(cls)
 copy_tests(Template, GPUTests, GPU_TYPE)
@@ -137,6 +149,9 @@ def sources(tmp_path: Path) -> Sources:
         ("*::test_one_of_product_*", ["TestParametrized::test_one_of_product_x0"]),
         ("*::test_decorated_dim_1_5", ["TestParametrized::test_decorated_dim_1_5"]),
         ("*::test_with_tensors", []),
+        ("*::test_with_row", []),
+        ("*::test_grown", []),
+        ("*::test_empty_cuda", ["TestEmptyCUDA::test_empty_cuda"]),
         ("*::test_with_tensors_base", ["TestParametrized::test_with_tensors_base"]),
         ("*::test_x_*", ["TestDecorated::test_x_x_-1"]),
     ],
