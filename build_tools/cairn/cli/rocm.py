@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli.answer import Answer, Note, Table
+from cairn.cli.answer import Answer, Note, Table, Warn
 from cairn.cli.binder import command
 from cairn.errors import UsageError
 from cairn.options import Exclusive, argument, fill, flag, option, repeated
-from cairn.output import Progress, console
+from cairn.output import Progress, console, wording
 
 if TYPE_CHECKING:
     from cairn.rocm.fetch.choose import Artifact, ArtifactFilters, Run
@@ -270,8 +270,14 @@ def _fetch_from(
     )
     new = [each.artifact.size for each in fetched if not each.already]
     count = Note(f"{len(new)} {what}, {console.size(sum(new))}")
+    others = fetching.of_other_places(fetch_request.output_dir, store.url, fetched)
+    mixture = Warn(
+        f"{fetch_request.output_dir} also has {wording.some(others, shown=3)}, of another run: "
+        "name a folder for each, or delete what should not go with these"
+    )
     return Answer(
-        {"store": store.url, "artifacts": plain}, (Table(("artifact", "size", "sha256", ""), rows), count)
+        {"store": store.url, "artifacts": plain},
+        (Table(("artifact", "size", "sha256", ""), rows), count, *([mixture] if others else ())),
     )
 
 

@@ -142,6 +142,14 @@ def test_of_two_runs_of_a_commit_the_later_whole_one_is_taken(
     assert found["passed_over"] == ["run 111 ended with cancelled"]
 
 
+@pytest.mark.usefixtures("api")
+def test_artifacts_of_an_earlier_run_that_stay_beside_are_named(fetch: Fetch) -> None:
+    assert "also has" not in fetch("--run-id", "101").err
+    out, err = fetch("--latest", "--families", "gfx110X-all")
+    assert "run 102 of" in out
+    assert "out also has blas_lib_gfx906, of another run: name a folder for each" in err
+
+
 def test_no_run_that_is_whole(fetch: Fetch, api: GitHubApi) -> None:
     _, err = fetch("--latest", "--targets", "gfx950", code=2)
     assert "no run is whole: run 105 has not ended" in err

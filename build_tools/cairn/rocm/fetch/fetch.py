@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -143,6 +144,17 @@ def fetch(
         )
         for artifact in chosen
     )
+
+
+def of_other_places(output_dir: Path, place: str, fetched: Collection[FetchedArtifact]) -> tuple[str, ...]:
+    """Return the artifacts in a folder that an earlier fetch brought from elsewhere, and this one did not."""
+    names = {each.artifact.name for each in fetched}
+    others = []
+    for path in sorted((output_dir / NOTES).glob("*.json")):
+        with contextlib.suppress(UsageError):
+            if path.stem not in names and datafile.read(path, FetchedNote).place != place:
+                others.append(path.stem)
+    return tuple(others)
 
 
 class _Fetcher:
