@@ -201,7 +201,7 @@ def _check_libraries(plan: Layout, tree: RocmTree, described: Description) -> No
     """Refuse artifacts without libraries for a family: the extra that names them could not be installed."""
     lacking = [item.family or "any target" for item in plan.libraries if not item.members]
     if lacking and described.libraries.files:
-        others = f", and has some for {', '.join(tree.targets)}" if tree.targets else ""
+        others = f", and some for {', '.join(tree.targets)}" if tree.targets else ""
         raise UsageError(
             f"the artifacts have no libraries for {', '.join(lacking)}{others}",
             tip="fetch those of these GPUs, or name the targets that are there; for an SDK without libraries "

@@ -118,7 +118,7 @@ def test_artifacts_without_libraries_of_a_family_are_refused(artifacts: Path, tm
         family="gfx950-dcgpu",
         output_dir=tmp_path / "dists",
     )
-    why = "no libraries for gfx950-dcgpu, and has some for gfx942, gfx110X-all"
+    why = "no libraries for gfx950-dcgpu, and some for gfx942, gfx110X-all"
     with pytest.raises(CairnError, match=why):
         package.package(request)
     assert not (tmp_path / "dists").exists()

@@ -55,7 +55,7 @@ def audit(
     for name in indexes:
         if keys.checked_index(name) not in present:
             raise missing(store, name)
-    problems = list(inventory.problems)
+    problems = [*inventory.problems, *_wholes(inventory, indexes)]
     if not present:  # perhaps the disk that it should be on: nothing must not look like nothing wrong
         text = f"{store.url} has no index: nothing was ever published into it, or all of it was lost"
         problems.append(Problem(code="pointer", index=None, where=store.url, said=text))
@@ -67,7 +67,7 @@ def audit(
         seen |= {*snapshot.set_ids} if snapshot else set()
         problems += of_index
     problems += _people(looked_at, inventory)
-    problems += (*_wholes(inventory, indexes), *chains.check_ledger(looked_at, inventory))
+    problems += chains.check_ledger(looked_at, inventory)
     problems += chains.check_signed(looked_at, inventory)
     inventory.named |= _of_nights(inventory, present)
     problems += inventory.foreign(_places(indexes, inventory))
