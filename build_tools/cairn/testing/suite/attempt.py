@@ -278,9 +278,7 @@ def run(
     finished: Collection[str] = (),
     piece: Mapping[str, Any] | None = None,
 ) -> Ended:
-    """Run a module, or a part of it, in a separate process.
-
-    See `worker` for `only`, `finished` and `piece`.
+    """Run a module, or a part of it, in a separate process; see `worker` for `only`, `finished`, `piece`.
 
     Raises:
         PrerequisiteError: there is no such interpreter.

@@ -258,10 +258,7 @@ def _prepare(
         config=pytest_ini,
         work_dir=work_dir / "processes",
         plugins=(plugins, *tested.tools),
-        plugin_names=(
-            *plugins_on,
-            *(select.PLUGIN, pytest_runs.COUNTER),
-        ),
+        plugin_names=(*plugins_on, select.PLUGIN, pytest_runs.COUNTER),
         variables=_variables(request, visible, selection, tests),
         arguments=request.pytest_args,
         uncollected=request.suite.uncollected,
