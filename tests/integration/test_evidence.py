@@ -34,6 +34,7 @@ from helpers.program import Cairn
 from helpers.provenance import RELEASER, TESTER, released
 from helpers.release import in_folder, make_set, make_wheel, move, stage_set
 from helpers.suites import commit_all, write_tests
+from helpers.trail import clean_environment
 from helpers.wheels import build_wheel
 
 ALL = bool(os.environ.get("CAIRN_TEST_ALL"))
@@ -173,6 +174,13 @@ def _smoke(folder: Path) -> Words:
     return "test", "smoke", "--stack", stack, *words
 
 
+def _challenge(folder: Path) -> Words:
+    stack, store = tiny_stack.write(folder / "stack"), folder / "store"
+    made = tiny_stack.stage(stack, folder / "out", store, env=clean_environment(folder / "cache"))
+    words = ("--stack", stack, "--store", store, "--index", "staging", "--work-dir", folder / "challenge")
+    return "challenge", made, *words
+
+
 def _mirror_check(folder: Path) -> Words:
     stack, store = tiny_stack.write(folder / "stack"), LocalStore(folder / "store")
     publish(LocalStore(folder / "upstream"), "dev", [make_wheel(folder, "deep", "1.1")])
@@ -305,6 +313,16 @@ ROWS = {
     ),
     "test smoke": Row(
         make=_smoke, dear=True, evidence=("set.json", "wheels/tiny-*.whl", "stack/smoke-tests/test_tiny.py")
+    ),
+    "challenge": Row(
+        make=_challenge,
+        dear=True,
+        evidence=(
+            "stack/stack.toml",
+            "store/staging/state.json",
+            "store/sets/*/set.json",
+            "store/sets/*/manifest.json",  # not the wheel: what is built is compared with the set's sha256
+        ),
     ),
     "install": Row(
         make=_install,
