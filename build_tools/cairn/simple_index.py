@@ -163,7 +163,7 @@ def download(file: IndexFile, path: Path, *, say: Progress = silent) -> str:
     with path.open("wb") as raw:
         out = _Hashed(raw, say)
         if not web.read(file.url, out=out, most=most + 1, timeout=_SECONDS, tip=TIP):
-            raise NetworkError(f"there is no {web.shown(file.url)}, to which its index leads", tip=TIP)
+            raise NetworkError(f"there is no {web.shown(file.url)}", tip=TIP)
     if path.stat().st_size > most:
         path.unlink()
         raise NetworkError(

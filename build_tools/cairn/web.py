@@ -156,6 +156,18 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 class _Redirections(urllib.request.HTTPRedirectHandler):
+    def http_error_302(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage
+    ) -> http.client.HTTPResponse | None:
+        try:
+            urlsplit(headers.get("Location") or headers.get("URI") or "")
+        except ValueError:  # such as a host of half an IPv6 address
+            fp.close()
+            raise urllib.error.URLError("it redirects to an address that cannot be read") from None
+        return super().http_error_302(req, fp, code, msg, headers)
+
+    http_error_301 = http_error_303 = http_error_307 = http_error_308 = http_error_302
+
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
     ) -> Request | None:
@@ -275,9 +287,11 @@ def read_part(url: str, start: int | None, size: int, *, tag: str = "", timeout:
             raise WholeFileError("", size=total, only_end=True, tip=tip)
         if (first, last) != (begin, min(begin + size, total) - 1) or last < first:
             raise NetworkError(f"{wrong} {text[:80]}", tip=tip)
-        data = answer.read(last - first + 1)
-        if len(data) != last - first + 1 or answer.length:
-            raise NetworkError(f"{wrong} {len(data)} of {last - first + 1} bytes", tip=tip)
+        count = last - first + 1
+        data = answer.read(count)
+        if len(data) != count or answer.length:
+            came = f"more than {count}" if answer.length else f"{len(data)} of {count}"
+            raise NetworkError(f"{wrong} {came} bytes", tip=tip)
         changes = answer.headers.get("ETag") or answer.headers.get("Last-Modified") or ""
         return Part(with_credentials(str(answer.url), url), first, data, total, changes)
 

@@ -36,6 +36,7 @@ _MOST_REQUESTS = 200  # to one file; a torch takes four
 _NEAR = 1 << 18  # bytes between two members that are read at once with them
 _SECONDS = 60.0
 _SYSTEM = re.compile(r"-((?:many|musl)?linux|macosx)\d*(?:_\d+_\d+)?_")  # of a platform tag (PEP 600, 656)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.IGNORECASE)
 _METADATA_FILES = ("METADATA", "WHEEL", "RECORD", "entry_points.txt")
 _HOW = "name it as https://HOST/FILE.whl, or as INDEX#NAME==VERSION"
 
@@ -161,10 +162,10 @@ def find(text: str, *, like: str | None = None) -> Path | IndexFile:
         raise UsageError(f"wheels cannot be read from {parts.scheme}://", tip=_HOW)
     name = unquote(parts.path.rpartition("/")[2])
     if name.endswith(".whl") and is_url:
-        if parts.scheme == "file":
+        sha256 = _sha256_of(fragment) if fragment else None
+        if parts.scheme == "file" and not sha256:
             return _local(place)
-        kind, _, digest = fragment.partition("=")
-        return IndexFile(name=name, url=place, sha256=digest.lower() if kind == "sha256" else None)
+        return IndexFile(name=name, url=place, sha256=sha256)
     if fragment:
         return _in_index(place, unquote(fragment), like)
     if is_url:
@@ -318,7 +319,18 @@ def _in_index(place: str, fragment: str, like: str | None) -> Path | IndexFile:
             raise NetworkError(problem, tip=TIP)
         raise NetworkError(_lacking(web.shown(place), project, fragment, listed), tip=_HOW)
     file = files[0] if len(files) == 1 else _one_of(web.shown(place), fragment, files, like)
-    return _local(file.url) if file.url.startswith("file:") else file
+    return _local(file.url) if file.url.startswith("file:") and not file.sha256 else file
+
+
+def _sha256_of(fragment: str) -> str:
+    """The sha256 in the fragment of a URL, which may have other words beside it, as pip writes them."""
+    values = [word.removeprefix("sha256=") for word in fragment.split("&") if word.startswith("sha256=")]
+    if len(values) != 1 or not _SHA256.fullmatch(values[0]):
+        raise UsageError(
+            f"#{fragment} names no sha256 to compare the wheel with",
+            tip="write #sha256= and its 64 hexadecimal digits, or leave it out",
+        )
+    return values[0].lower()
 
 
 def _local(url: str) -> Path:

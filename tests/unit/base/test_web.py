@@ -104,6 +104,7 @@ def test_what_a_redirection_says_is_not_read() -> None:
             r": it redirects from http: to ftp://example\.invalid/x, which is not read$",
         ),
         ("file:///etc/passwd", r": it redirects to file:///etc/passwd, which is not read$"),
+        ("http://[::1/x", r": it redirects to an address that cannot be read$"),
         ("http://127.0.0.1:9/x?key=1", r"it leads to http://127\.0\.0\.1:9/x: Connection refused$"),
         ("{other}/y", r"it leads to http://127\.0\.0\.1:\d+/y, which answers 503 Busy$"),
     ],

@@ -144,6 +144,11 @@ def shortened(number: int, answer: Answer) -> None:
         answer.body = answer.body[:-5]
 
 
+def lengthened(_number: int, answer: Answer) -> None:
+    answer.body += b"more"
+    answer.headers["Content-Length"] = str(len(answer.body))
+
+
 def shifted(number: int, answer: Answer) -> None:
     """Bytes of another place under the offsets that were requested."""
     if number == 1:
@@ -173,6 +178,7 @@ FAULTS: dict[str, tuple[Fault, int, str]] = {
     "cut off": (shortened, 5, "cannot read"),
     "other bytes": (shifted, 7, "has no end record"),
     "length too large": (header("Content-Length", "9999999"), 5, "cannot read"),
+    "more than requested": (lengthened, 5, "with more than 131072 bytes"),
 }
 
 
@@ -393,6 +399,48 @@ def test_verify_fetches_and_compares_the_hash(
     wheel.write_bytes(wheel.read_bytes() + b"\0")
     assert cairn_wheel("verify", f"{server.url}/simple#demo==2.0") == 5
     assert cairn_wheel("verify", url) == 7
+
+
+@pytest.mark.parametrize(
+    ("fragment", "code", "message"),
+    [
+        (f"egg=demo&sha256={'0' * 64}", 5, "has other bytes: sha256"),
+        ("{sha256}&egg=demo", 7, "as published"),
+        (f"SHA256={'0' * 64}", 2, "names no sha256"),
+        (f"sha512={'0' * 128}", 2, "names no sha256"),
+        ("sha256=abc", 2, "names no sha256"),
+        ("demo==1.0", 2, "names no sha256"),
+    ],
+)
+def test_a_hash_is_compared_however_it_is_named(
+    large: Path,
+    url: str,
+    fragment: str,
+    code: int,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    digest = hashlib.sha256(large.read_bytes()).hexdigest()
+    for place in (url, large.as_uri()):
+        assert cairn_wheel("verify", f"{place}#{fragment.format(sha256=f'sha256={digest}')}") == code
+        assert message in capsys.readouterr().err
+
+
+def test_the_hash_of_an_index_on_disk_is_compared(index: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cairn_wheel("verify", f"{index}#demo==2.0") == 0
+    assert "as published" in capsys.readouterr().err
+    wheel = index / "demo" / "demo-2.0+rocm7.2-py3-none-any.whl"
+    wheel.write_bytes(wheel.read_bytes() + b"\0")
+    assert cairn_wheel("verify", f"{index}#demo==2.0") == 5
+    assert "has other bytes: sha256" in capsys.readouterr().err
+
+
+def test_a_file_that_no_index_named_is_missing(
+    server: RangeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cairn_wheel("verify", f"{server.url}/demo-1.0-py3-none-any.whl") == 5
+    assert "error: there is no http" in (err := capsys.readouterr().err)
+    assert "index" not in err
 
 
 def cut_to_half(_number: int, answer: Answer) -> None:
