@@ -6,7 +6,7 @@ import contextlib
 import json
 import secrets
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from cairn.output import Progress, wording
 from cairn.release.index.generation import version_of
 from cairn.release.pages.targets_file import Offer, Pick
 from cairn.release.publish.compatibility import Platform
+from cairn.simple_index import IndexFile
 from cairn.web import WholeFileError
 from cairn.wheels import published
 from cairn.wheels.metadata import record, wheel_info
@@ -74,10 +75,15 @@ for name in sys.argv[1:]:
         except OSError:
             size = None
         rows[str(file)] = [f"{file.hash.mode}={file.hash.value}" if file.hash else None, size]
-    origin = json.loads(distribution.read_text("direct_url.json") or "{}").get("url")
+    try:
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}").get("url")
+    except (ValueError, AttributeError):
+        origin = "a place that direct_url.json does not tell"
     present[name] = {"version": distribution.version, "origin": origin, "rows": rows}
 print(json.dumps(present))
 """
+# Of the dist-info folder, where an installer keeps what it did (PEP 376, 610).
+_REWRITTEN = ("INSTALLER", "REQUESTED", "direct_url.json")
 _FRESH = "install into a new environment, or uninstall these packages there and repeat the command"
 
 
@@ -139,16 +145,17 @@ def require_announced(offer: Offer, index_url: str, python: Path) -> dict[str, i
             wrong.append(f"{name} is missing, not {version}")
         elif present[name]["version"] != version:
             wrong.append(f"{name} {present[name]['version']}, not {version}")
-        elif (rows := _rows_of_wheel(offer, index_url, name, version)) is None:
-            counts[name] = None
         else:
-            files = present[name]["rows"]
-            other = [row.path for row in rows if not _is_there(row, files.get(row.path))]
-            counts[name] = len(rows)
+            wheels = _wheels_of(offer, index_url, name, version)
+            compared = _compare_files(wheels, name, present[name]["rows"])
+            counts[name] = compared and compared[0]
             origin = f", installed from {present[name]['origin']}" if present[name]["origin"] else ""
-            if other or not rows:
-                few = f"{len(other)} of {len(rows)} files are not those of its wheel"
-                wrong.append(f"{name} {version}{origin}: {few} ({wording.some(other, shown=2) or 'none'})")
+            if compared and (compared[1] or not compared[0]):
+                count, different = compared
+                few = f"{len(different)} of {count} files are not those of its wheel"
+                wrong.append(
+                    f"{name} {version}{origin}: {few} ({wording.some(different, shown=2) or 'none'})"
+                )
     if wrong:
         uninstall = (venv.uv_program(), "pip", "uninstall", "--python", str(python), *announced)
         raise PrerequisiteError(
@@ -174,29 +181,56 @@ def _present(python: Path, names: Iterable[str]) -> dict[str, Any]:
     return present
 
 
-def _rows_of_wheel(offer: Offer, index_url: str, name: str, version: str) -> list[RecordRow] | None:
-    """The rows of a wheel's RECORD that are installed as they are; None where it is not offered in parts."""
+def _wheels_of(offer: Offer, index_url: str, name: str, version: str) -> list[IndexFile]:
+    """The wheels of a version that fit; an index may have several, such as for two versions of glibc."""
     place = Platform(python=offer.python, tag=offer.platform)
-    files = []
+    wheels = []
     for file in simple_index.files(index_url, name, may_lack=False):
         with contextlib.suppress(CairnError, ValueError):  # no file of a distribution
             if version_of(file.name) == version and place.takes(file.name, file.requires_python):
-                files.append(file)
-    if not files:
+                wheels.append(file)
+    if not wheels:
         raise NetworkError(f"{index_url} has no wheel of {name} {version} any more", tip=_FRESH)
+    return wheels
+
+
+def _compare_files(
+    wheels: Iterable[IndexFile], name: str, present: Mapping[str, object]
+) -> tuple[int, list[str]] | None:
+    """Return how many files the wheel that is most like the installed files has, and which are different.
+
+    None where the index does not offer a wheel in parts.
+    """
+    compared = []
+    for wheel in wheels:
+        if (rows := _rows_of_wheel(wheel, name)) is None:
+            return None
+        different = [
+            row.path for row in rows if present.get(row.path) != [f"{row.algorithm}={row.digest}", row.size]
+        ]
+        compared.append((len(rows), different))
+        if rows and not different:
+            break
+    return min(compared, key=lambda pair: len(pair[1]) or not pair[0])
+
+
+def _rows_of_wheel(wheel: IndexFile, name: str) -> list[RecordRow] | None:
+    """The rows of a wheel's RECORD that are installed as they are; None where it is not offered in parts."""
     try:
-        with published.opening(files[0]) as archive:
+        with published.opening(wheel) as archive:
             folder = wheel_info.find_dist_info(archive, name)
             rows = record.parse_record(archive.read(f"{folder}/RECORD").decode())
+            sizes = {member.name: member.size for member in archive.members}
     except WholeFileError:
         return None
-    # Installers write RECORD anew, and move what lies in the data folder (PEP 427).
-    data = f"{folder.removesuffix('.dist-info')}.data/"
-    return [row for row in rows if row.algorithm and not row.path.startswith(data)]
-
-
-def _is_there(row: RecordRow, present: tuple[str, int] | None) -> bool:
-    return present is not None and list(present) == [f"{row.algorithm}={row.digest}", row.size]
+    # Installers write RECORD and some files more anew, and move what lies in the data folder (PEP 427).
+    moved = f"{folder.removesuffix('.dist-info')}.data/"
+    rewritten = {f"{folder}/{file}" for file in _REWRITTEN}
+    return [
+        row._replace(size=sizes.get(row.path) if row.size is None else row.size)  # RECORD may leave it out
+        for row in rows
+        if row.algorithm and row.path not in rewritten and not row.path.startswith(moved)
+    ]
 
 
 def prove(pick: Pick, python: Path, *, on_line: Progress | None) -> Proof:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from cairn import venv
+from cairn.errors import PrerequisiteError
+from cairn.pipeline import installed
 from cairn.release.history import yank
+from cairn.release.pages.targets_file import Offer
 from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from helpers import packing
@@ -21,6 +25,7 @@ from helpers.hardware import TORCH
 from helpers.pages import PLATFORM, PYTHON
 from helpers.program import Cairn
 from helpers.release import make_set, make_wheel, move, stage_set
+from helpers.wheels import altered
 
 LOCAL = "+rocm7.10.0"
 TORCH_V, VISION_V, AUDIO_V = f"2.9.0{LOCAL}", f"0.24.0{LOCAL}", f"2.9.0{LOCAL}"
@@ -182,6 +187,60 @@ def test_a_file_that_was_edited_in_place_is_named(cairn: Cairn, index_url: str, 
     line = err.partition("repeat the command: ")[2].strip()
     subprocess.run(shlex.split(line), check=True, capture_output=True)
     assert WORKS in cairn(*words).out
+
+
+def two_platforms(wheel: Path) -> list[Path]:
+    """A wheel for this machine, and one for an old glibc, which installers prefer."""
+    wheels = []
+    for platform in ("linux_x86_64", "manylinux1_x86_64"):
+        tag = f"py3-none-{platform}"
+        wheels.append(
+            make_wheel(wheel.parent / "two", "torch", TORCH_V, tag=tag, content=f"FOR = {platform!r}\n")
+        )
+    return wheels
+
+
+def without_sizes(wheel: Path) -> list[Path]:
+    """Its RECORD has hashes alone, which its specification permits."""
+    change = {f"torch-{TORCH_V}.dist-info/RECORD": lambda data: re.sub(rb"(?m),\d+$", b",", data)}
+    return [altered(wheel, change)]
+
+
+def with_files_of_installers(wheel: Path) -> list[Path]:
+    """Conda's wheels have such files."""
+    info = f"torch-{TORCH_V}.dist-info"
+    return [altered(wheel, {f"{info}/INSTALLER": b"conda\n", f"{info}/REQUESTED": b"x"}, record=True)]
+
+
+@pytest.mark.parametrize("installer", INSTALLERS)
+@pytest.mark.parametrize("shape", [two_platforms, without_sizes, with_files_of_installers])
+def test_a_good_wheel_of_an_odd_shape_is_there(
+    tmp_path: Path, installer: str, shape: Callable[[Path], list[Path]]
+) -> None:
+    wheels = shape(make_wheel(tmp_path, "torch", TORCH_V))
+    page = tmp_path / "simple" / "torch"
+    page.mkdir(parents=True)
+    (page / "index.html").write_text("".join(f'<a href="{wheel.as_uri()}">x</a>\n' for wheel in wheels))
+    environment = venv.create(tmp_path / "environment")
+    words = ("--no-index", "--find-links", wheels[0].parent, f"torch=={TORCH_V}")
+    start = (
+        venv.pip_command(environment.python)
+        if installer == "pip"
+        else (venv.uv_program(), "pip", "install", "--python", environment.python)
+    )
+    subprocess.run([*start, *words], check=True)
+    offer = Offer(
+        index="", index_url="", family="cpu", line="", set_id="", added="", python=PYTHON, platform=PLATFORM,
+        packages=("torch",), versions={"torch": TORCH_V},
+    )  # fmt: skip
+    index_url = (tmp_path / "simple").as_uri()
+    counts = installed.require_announced(offer, index_url, environment.python)
+    assert counts == {"torch": 4}
+    module = environment.site_packages / "torch" / "__init__.py"
+    module.unlink()  # which uv may share with its cache
+    module.write_text("mine = True\n")
+    with pytest.raises(PrerequisiteError, match="1 of 4 files are not those of its wheel"):
+        installed.require_announced(offer, index_url, environment.python)
 
 
 @pytest.mark.parametrize("installer", INSTALLERS)
