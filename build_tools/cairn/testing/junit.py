@@ -72,7 +72,14 @@ _STATES: dict[str, Outcome] = {
     "error": "error",
     "skipped": "skipped",
 }
-"""The values of the attributes `status` and `result` of a case, and what they say; elements say more."""
+"""The values of the attributes `status`, `result` and `outcome` of a case; elements may say worse."""
+# NUnit 2 (nunit-console's Results.xsd): two attributes that scripts which convert to JUnit leave in place.
+_TRUTHS: dict[str, dict[str, Outcome]] = {
+    "executed": {"true": "passed", "false": "skipped"},
+    "success": {"true": "passed", "false": "failed"},
+}
+_STATE_ATTRIBUTES = dict.fromkeys(("status", "result", "outcome"), _STATES) | _TRUTHS
+_ANNOUNCE_FAILED = ("failures", "errors", "failed", "timeouts")  # the last two: of a few writers
 _RANK: dict[Outcome, int] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
 # What XML 1.0 has no way to write ("Characters").
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -133,11 +140,13 @@ class JUnit:
 
     Attributes:
         listed: its cases; some plugins write each attempt of a test as one.
+        suites: the number of each case's suite: equal names in two suites are two tests. Empty for one suite.
         objections: where a suite announces more tests, failures or skipped tests than it lists, a sentence
             each.
     """
 
     listed: tuple[TestOutcome, ...]
+    suites: tuple[int, ...] = ()
     objections: tuple[str, ...] = ()
 
     @classmethod
@@ -148,9 +157,9 @@ class JUnit:
     @functools.cached_property
     def cases(self) -> tuple[TestOutcome, ...]:
         """Each test once, however often it ran, in the order of the first attempts."""
-        attempts: dict[str, list[TestOutcome]] = {}
-        for case in self.listed:
-            attempts.setdefault(case.test, []).append(case)
+        attempts: dict[tuple[int, str], list[TestOutcome]] = {}
+        for suite, case in zip(self.suites or (0,) * len(self.listed), self.listed, strict=True):
+            attempts.setdefault((suite, case.test), []).append(case)
         return tuple(cases[0] if len(cases) == 1 else _together(cases) for cases in attempts.values())
 
     @property
@@ -207,19 +216,18 @@ def loads(data: bytes, *, name: str) -> JUnit:
     """Like `read`, from bytes; `name` is the file's name in error messages."""
     reader = _Reader()
     _parse(data, reader, name=name)
-    return JUnit(listed=tuple(reader.cases), objections=tuple(reader.objections))
+    return JUnit(listed=tuple(reader.cases), suites=tuple(reader.suites), objections=tuple(reader.objections))
 
 
 def _together(cases: Sequence[TestOutcome]) -> TestOutcome:
-    """Return the outcome of a test from its attempts: that of the last, unless it only avoids a failure."""
+    """Return the outcome of the cases of one name in a suite: that of the worst, else that of the last."""
     failures, last = [case for case in cases if case.failed], cases[-1]
-    # pytest-rerunfailures and flaky write an attempt that failed without saying so.
-    first = next(iter(failures), last)
-    reason = first.reason or f"it was run {len(cases)} times"
-    if last.outcome == "passed":
-        last = msgspec.structs.replace(last, flaky=True, reason=reason, detail=first.detail)
-    elif failures:
+    # pytest-rerunfailures and flaky write an attempt that failed without saying so. Where a failure is
+    # written, the others may be different tests: Jest, Gradle and go-junit-report repeat names.
+    if failures:
         last = max(failures, key=lambda case: _RANK[case.outcome])
+    elif last.outcome == "passed":
+        last = msgspec.structs.replace(last, flaky=True, reason=f"it was run {len(cases)} times")
     seconds = sum(case.seconds for case in cases)
     return msgspec.structs.replace(last, seconds=seconds, attempts=sum(case.attempts for case in cases))
 
@@ -295,13 +303,17 @@ class _Reader:
 
     Attributes:
         cases: the tests of all suites.
+        suites: see `JUnit.suites`.
         objections: see `JUnit.objections`.
     """
 
     def __init__(self) -> None:
         self.cases: list[TestOutcome] = []
+        self.suites: list[int] = []
         self.objections: list[str] = []
-        self._suites: list[tuple[str, Counter[str], int]] = []  # name, what it announces, cases before it
+        self._begun = 0  # suites
+        # name, what it announces, cases before it, number
+        self._suites: list[tuple[str, Counter[str], int, int]] = []
         self._path: list[str] = []
         self._case: dict[str, Any] = {}  # the one that is read; empty outside of any
         self._states: list[tuple[str, str]] = []  # attributes of the case that say how it ended
@@ -327,10 +339,11 @@ class _Reader:
 
     def _begin_suite(self, attributes: dict[str, str]) -> None:
         announced = Counter(tests=_count(attributes, "tests"))
-        announced["failed"] = _count(attributes, "failures") + _count(attributes, "errors")
-        # googletest and CTest count disabled tests apart.
-        announced["skipped"] = _count(attributes, "skipped") + _count(attributes, "disabled")
-        self._suites.append((attributes.get("name", "the suite"), announced, len(self.cases)))
+        announced["failed"] = sum(_count(attributes, name) for name in _ANNOUNCE_FAILED)
+        # googletest and CTest count disabled tests apart; nose calls the skipped ones `skip`.
+        announced["skipped"] = sum(_count(attributes, name) for name in ("skipped", "disabled", "skip"))
+        self._begun += 1
+        self._suites.append((attributes.get("name", "the suite"), announced, len(self.cases), self._begun))
 
     def _begin_case(self, attributes: dict[str, str]) -> None:
         if self._case:
@@ -339,12 +352,12 @@ class _Reader:
         # Of a clock that jumped. No verdict depends on it, but the sums on a page do.
         seconds = seconds if 0 <= seconds < LONGEST else 0.0
         self._case = {"test": _test(attributes), "outcome": "passed", "seconds": seconds}
-        self._states = [(key, attributes[key]) for key in ("status", "result") if key in attributes]
+        self._states = [(key, attributes[key]) for key in _STATE_ATTRIBUTES if key in attributes]
 
     def end(self, name: str) -> None:
         self._path.pop()
         if name in _SUITES:
-            suite, announced, before = self._suites.pop()
+            suite, announced, before, _number = self._suites.pop()
             counts = Counter[str]("failed" if case.failed else case.outcome for case in self.cases[before:])
             counts["tests"] = len(self.cases) - before
             for what, number in announced.items():
@@ -355,10 +368,11 @@ class _Reader:
                     )
         elif name == "testcase":
             for key, value in self._states:
-                outcome = _STATES.get(value.lower())
+                outcome = _STATE_ATTRIBUTES[key].get(value.lower())
                 reason = f'{key}="{value}"' if outcome else f'{key}="{value}" is not known'
                 _make_worse(self._case, outcome or "error", reason)
             self.cases.append(TestOutcome(**self._case, detail="".join(self._text)[:_KEPT_TEXT]))
+            self.suites.append(self._suites[-1][-1])
             self._case, self._text = {}, []
 
     def data(self, text: str) -> None:

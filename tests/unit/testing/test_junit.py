@@ -94,6 +94,10 @@ def test_what_is_not_a_whole_result_is_refused(tmp_path: Path, text: str, messag
         pytest.param('result="failed">', "failed", 'result="failed"', id="failed"),
         pytest.param('status="PASSED">', "passed", "", id="capitals"),
         pytest.param('status="inconclusive">', "error", 'status="inconclusive" is not known', id="state"),
+        pytest.param('outcome="Failed">', "failed", 'outcome="Failed"', id="outcome"),
+        pytest.param('executed="True" success="False">', "failed", 'success="False"', id="NUnit 2"),
+        pytest.param('executed="False">', "skipped", 'executed="False"', id="NUnit 2 ignores"),
+        pytest.param('executed="True" success="True">', "passed", "", id="NUnit 2 passes"),
         pytest.param(">x<Failure/>", "error", "it has an element that is not known: <Failure>", id="Failure"),
         pytest.param(
             "><f:failure/>", "error", "it has an element that is not known: <f:failure>", id="namespace"
@@ -132,6 +136,15 @@ def test_what_a_suite_announces_and_does_not_list_is_an_objection(tmp_path: Path
     for outer, more in (("", []), ('tests="4"', ["the suite announces 4 tests and lists 2"])):
         text = f"<testsuites><testsuite {outer}>{inner}</testsuite></testsuites>"
         assert list(junit.read(write(tmp_path / "j.xml", text)).objections) == mine + more
+
+
+@pytest.mark.parametrize(
+    ("attribute", "kind"), [("failed", "failed"), ("timeouts", "failed"), ("skip", "skipped")]
+)
+def test_counts_under_other_names_are_announced_too(tmp_path: Path, attribute: str, kind: str) -> None:
+    text = f'<testsuite name="a" {attribute}="1"><testcase name="t"/></testsuite>'
+    objection = f"a announces 1 {kind} tests and lists none"
+    assert junit.read(write(tmp_path / "j.xml", text)).objections == (objection,)
 
 
 def test_a_suite_that_lists_what_it_announces_meets_no_objection(tmp_path: Path) -> None:
@@ -187,7 +200,7 @@ FAILS, BREAKS, SKIPS = '<failure message="f"/>', '<error message="e"/>', '<skipp
     ("attempts", "outcome", "reason", "flaky"),
     [
         (("", "", ""), "passed", "it was run 3 times", True),  # as pytest-rerunfailures writes them
-        ((FAILS, ""), "passed", "f", True),
+        ((FAILS, ""), "failed", "f", False),  # two tests of one name, as Jest may have them
         (("", FAILS), "failed", "f", False),
         ((FAILS, FAILS), "failed", "f", False),
         ((FAILS, BREAKS), "error", "e", False),  # of its teardown
@@ -207,6 +220,22 @@ def test_a_test_counts_once_however_often_it_ran(
     assert (case.attempts, case.seconds) == (len(attempts), 2.0 * len(attempts))
     assert (other.test, other.attempts, other.flaky) == ("u", 1, False)
     assert (found.counts.total, len(found.listed)) == (2, len(attempts) + 1)
+
+
+@pytest.mark.parametrize("attributes", ['classname="util" name="TestX"', 'file="a.test.js" name="works"'])
+def test_equal_names_in_two_suites_are_two_tests(tmp_path: Path, attributes: str) -> None:
+    inside = f"<testcase {attributes}>{{}}</testcase>"
+    suites = "".join(
+        f'<testsuite name="example.com/{name}/util">{inside.format(end)}</testsuite>'
+        for name, end in (("a", FAILS), ("b", ""), ("c", ""))
+    )
+    found = junit.read(write(tmp_path / "j.xml", f"<testsuites>{suites}</testsuites>"))
+    assert [(case.outcome, case.flaky) for case in found.cases] == [
+        ("failed", False),
+        ("passed", False),
+        ("passed", False),
+    ]
+    assert found.counts == Counts(passed=2, failed=1, errors=0, skipped=0)
 
 
 def test_the_reason_is_the_first_line_of_the_message_unless_that_is_long(tmp_path: Path) -> None:

@@ -169,6 +169,9 @@ def test_failures_are_new_or_known() -> None:
     assert summary.known_failure("a", nights[1:2]) == summary.Known(new=True, text="")
     now = [TestOutcome(test="a", outcome="passed"), TestOutcome(test="b", outcome="skipped")]
     assert summary.changes_since(now, nights) == summary.Changes(fixed=("a",), gone=("b",))
+    # Two suites of JUnit XML may have tests of one name.
+    failed = TestOutcome(test="a", outcome="failed")
+    assert summary.changes_since([failed, *now], nights) == summary.Changes(gone=("b",))
 
 
 def test_earlier_sets_of_the_same_line_are_compared(

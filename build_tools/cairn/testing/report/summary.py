@@ -81,7 +81,7 @@ def changes_since(tests: Sequence[TestOutcome], earlier: Sequence[EarlierRun]) -
     last = next((run.outcomes for run in earlier if run.outcomes is not None), None)
     if last is None:
         return Changes()
-    now = {test.test: test.outcome for test in tests}
+    now = JUnit.of(tests).by_test  # two suites may have tests of one name: the worst counts
     failed = [test for test, outcome in last.items() if outcome in ("failed", "error")]
     return Changes(
         fixed=tuple(test for test in failed if now.get(test) == "passed"),
