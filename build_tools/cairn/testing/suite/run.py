@@ -134,8 +134,10 @@ def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progres
 def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progress) -> Path:
     started, began = datetime.now(UTC), time.monotonic()
     prepared = _prepare(request, began, held, say, on_line)
-    runs, hanging = _run_pieces(request, prepared)
     work_dir, tested, entries = request.work_dir, request.tested, prepared.selection.entries
+    folders = (work_dir / "tests", work_dir / "plugins")
+    code = sources.hash_code(folders)
+    runs, hanging = _run_pieces(request, prepared)
     # Once more as a whole: a test that cleared a folder too many may have emptied or removed what was there.
     suite_results.write_outcomes(
         work_dir / suite_results.OUTCOMES, [test for _, run in runs for test in run.outcomes.values()]
@@ -146,6 +148,8 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         [xml for _, run in runs for xml in run.results],
     )
     problems = [problem for _, run in runs for problem in run.problems]
+    if not prepared.setup.lost and (changed := sources.changed_code(code, folders)):
+        problems.append(f"a test changed {wording.some(changed, shown=3)}: the tests that ran are unknown")
     try:
         excluded = select.read_excluded([work_dir / SKIPS], entries, tests=prepared.setup.tests)
     except TestsFailedError as error:

@@ -25,6 +25,8 @@ from cairn.testing.install_set import Tested
 from cairn.testing.suite.suite_toml import Suite
 
 _ASK_TIMEOUT = 60.0  # seconds
+_CODE = (".py", ".ini", ".cfg", ".toml", ".json")
+_CONFIGURATION = ("conftest.py", "pytest.ini", "sitecustomize.py")  # which a later process reads by itself
 
 # Finding a module does not import it: importing torch takes seconds, and makes it look at the GPUs.
 _ASK = """
@@ -244,6 +246,20 @@ def configuration(target: Path, suite: Suite) -> Path:
     if not config.is_file():
         files.write_text(config, "[pytest]\n")  # so that none further up is found
     return config
+
+
+def hash_code(folders: Sequence[Path]) -> dict[Path, str]:
+    """Return the sha256 of each file below these folders that decides which tests run, and how."""
+    paths = (path for folder in folders for path in folder.rglob("*") if path.suffix in _CODE)
+    return {path: files.sha256_of(path) for path in paths if path.is_file()}
+
+
+def changed_code(before: Mapping[Path, str], folders: Sequence[Path]) -> list[str]:
+    """Return the names of files that were changed or removed since `hash_code`, and of new configuration."""
+    now = hash_code(folders)
+    changed = [path for path, sha256 in before.items() if now.get(path) != sha256]
+    changed += [path for path in now.keys() - before.keys() if path.name in _CONFIGURATION]
+    return sorted(path.name for path in changed)
 
 
 def _source_version(path: Path) -> Version | None:

@@ -165,3 +165,33 @@ def test_more():
     folder = request.work_dir / "tests" / "test"
     assert f"test_c.py did not run: a test of test_b.py or before removed {folder}" in merged.problems
     assert str(folder) in merged.judgement.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("test_b.py", "def test_b(): pass"),
+        ("conftest.py", "def pytest_pyfunc_call(pyfuncitem): return True"),
+        ("../../plugins/worker.py", "# nothing"),
+    ],
+)
+def test_a_test_that_changes_what_runs_later_is_a_problem(
+    tmp_path: Path, python: Path, name: str, text: str
+) -> None:
+    changes = f"""
+import pathlib
+
+def test_changes():
+    (pathlib.Path(__file__).parent / {name!r}).write_text({text!r})
+"""
+    tests = {"test_a.py": changes, "test_b.py": "def test_b(): assert 0\n"}
+    merged = run_and_judge(request_of(tmp_path, tests, python=python))
+    problem = f"a test changed {Path(name).name}: the tests that ran are unknown"
+    assert problem in merged.problems
+    assert merged.judgement.verdict == "failed"
+
+
+def test_a_test_may_write_what_decides_nothing(tmp_path: Path, python: Path) -> None:
+    writes = "import pathlib\n\ndef test_it():\n    pathlib.Path('result.py').write_text('1')\n"
+    merged = run_and_judge(request_of(tmp_path, {"test_a.py": writes}, python=python))
+    assert (merged.judgement.verdict, merged.problems) == ("passed", ())
