@@ -111,7 +111,9 @@ class Fetch(Artifacts):
     """
 
     latest: bool = flag("take the latest run of the default branch", group=_RUN)
-    commit: str | None = option("take the run of this commit", metavar="SHA", group=_RUN)
+    commit: str | None = option(
+        "take the run of this commit", metavar="SHA", convert=converters.nonempty, group=_RUN
+    )
     release: str | None = option(
         "take the tarball of a release by its version, such as 10.1.0, or the newest: latest (stable), "
         "nightly, rc or dev; --store is the address of a page of tarballs then",

@@ -192,3 +192,40 @@ def test_a_tarball_that_leads_out_is_not_unpacked(
     _, err = cairn(*words, "--release", "10.1.0", "--targets", "gfx1151", UNVERIFIED, code=7)
     assert "leads out of it" in err
     assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "code", "message"),
+    [
+        ("foo", None, 2, "'foo' is no release of ROCm"),
+        ("latest", "therock-dist-linux-multiarch-" + "9" * 5000 + ".0.0.tar.gz", 2, "names no tarball"),
+        ("latest", "therock-dist-linux-a" * 100_000, 2, "names no tarball"),
+        (
+            "latest",
+            " " * (1 << 24) + "therock-dist-linux-multiarch-10.3.0.tar.gz",
+            5,
+            "is larger than 16 MiB",
+        ),
+    ],
+    ids=["no release", "long number", "long page", "page cut off"],
+)
+def test_a_page_of_nonsense_is_one_line(
+    cairn: Cairn, words: tuple[object, ...], name: str, body: str | None, code: int, message: str
+) -> None:
+    class Handler(QuietHandler):
+        def do_GET(self) -> None:  # noqa: N802 - the base's name
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write((PAGE if body is None else body).encode())
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = f"http://127.0.0.1:{server.server_address[1]}/"
+        _, err = cairn(*words, UNVERIFIED, "--release", name, "--store", page, code=code)
+        server.shutdown()
+    assert message in err
+
+
+def test_a_folder_is_no_page_of_tarballs(cairn: Cairn, words: tuple[object, ...], tmp_path: Path) -> None:
+    _, err = cairn(*words, UNVERIFIED, "--release", "10.1.0", "--store", tmp_path, code=2)
+    assert "is no page of tarballs" in err

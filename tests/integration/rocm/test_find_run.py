@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,18 @@ def test_of_two_runs_of_a_commit_the_later_whole_one_is_taken(
     assert found["passed_over"] == ["run 111 ended with cancelled"]
 
 
+def test_runs_of_a_different_commit_are_not_taken(fetch: Fetch, api: GitHubApi) -> None:
+    """Such as of a server that does not know the parameter, or a script whose variable is empty."""
+    for run in api.runs["ROCm/TheRock", "multi_arch_ci.yml"]:
+        run["head_sha"] = NEW if run["head_sha"] == OLD else run["head_sha"]
+    api.body = json.dumps(
+        {"sha": OLD, "workflow_runs": api.runs["ROCm/TheRock", "multi_arch_ci.yml"]}
+    ).encode()
+    assert f"has not run for commit {OLD}" in fetch("--commit", OLD, code=2).err
+    assert f"has no commit {NEW}" in fetch("--commit", NEW, code=2).err
+    assert "argument --commit: it is empty" in fetch("--commit", "", code=2).err
+
+
 @pytest.mark.usefixtures("api")
 def test_artifacts_of_an_earlier_run_that_stay_beside_are_named(fetch: Fetch) -> None:
     assert "also has" not in fetch("--run-id", "101").err
@@ -163,6 +176,8 @@ def test_no_run_that_is_whole(fetch: Fetch, api: GitHubApi) -> None:
     [
         ((403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1795867200"}), "", 5,
          ("no more requests until 12:00 UTC: without a token it allows 60 an hour", "set GITHUB_TOKEN")),
+        ((403, {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "9" * 30}), "x", 5,
+         ("no more requests now",)),
         ((429, {"Retry-After": "60"}), "x", 5, ("answers no more requests now", "wait, or name the run")),
         ((401, {}), "x", 2, ("GitHub refuses the token in GITHUB_TOKEN (401)", "unset GITHUB_TOKEN")),
         ((403, {}), "", 5, ("it answers 403", "--run-id")),

@@ -37,11 +37,13 @@ LATEST = "latest"
 """The name of the newest release of the first stream."""
 _ALL_GPUS = "multiarch"
 _FOLDER = "../core/tarball/"  # from the index of a stream
+# Every part has a length: a page is as long as its server likes, and numbers of 4,300 digits are not read.
+_FORM = r"[0-9]{1,9}\.[0-9]{1,9}\.[0-9]{1,9}(?:(?:a|b|rc)[0-9]{1,9}|\.dev[0-9]{1,9}\+[0-9a-f]{1,40})?"
 _NAME = re.compile(
-    r"therock-dist-(?P<platform>linux|windows)-(?P<group>[\w-]+?)"
-    r"-(?P<version>\d+\.\d+\.\d+(?:(?:a|b|rc)\d+|\.dev\d+\+[0-9a-f]+)?)\.tar\.gz"
+    r"therock-dist-(?P<platform>linux|windows)-(?P<group>[\w-]{1,60}?)"
+    rf"-(?P<version>{_FORM})\.tar\.gz"
 )
-_VERSION = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+|\.dev\d+\+[0-9a-f]+)?")
+_VERSION = re.compile(_FORM)
 _DATE = re.compile(r'"name": "([^"]+)", "mtime": (\d{1,11})')
 _PAGE = 1 << 24  # bytes
 _PART = 1 << 24
@@ -73,15 +75,25 @@ class TarballFolder:
     """The folder of a web server with tarballs, as far as `fetch` reads a store."""
 
     def __init__(self, url: str, *, say: Progress) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise UsageError(f"{web.shown(url)} is no page of tarballs", tip="name one: --store https://…")
         self.url, self._say = f"{url.rstrip('/')}/", say
 
     def read(self, key: str) -> StoredObject:
         """Return a small file; see `Store.read`."""
-        out = io.BytesIO()
         url = self._address(key)
-        if not self._again(lambda: web.read(url, out=out, most=_PAGE, timeout=_SECONDS, tip=_TIP)):
+
+        def whole() -> bytes | None:
+            out = io.BytesIO()
+            return (
+                out.getvalue() if web.read(url, out=out, most=_PAGE + 1, timeout=_SECONDS, tip=_TIP) else None
+            )
+
+        if (data := self._again(whole)) is None:
             raise MissingKeyError(f"there is no {url}")
-        return StoredObject(data=out.getvalue())
+        if len(data) > _PAGE:
+            raise NetworkError(f"{url} is larger than {_PAGE >> 20} MiB, and was not read", tip=_TIP)
+        return StoredObject(data=data)
 
     def open(self, key: str, *, start: int = 0) -> BinaryIO:
         """Return a file as a stream; see `Store.open`. It is read in parts, each of which is tried again."""
@@ -160,7 +172,8 @@ def find_release(
         NetworkError: the server does not answer.
     """
     streams = gpu.upstream_streams()
-    stream = "" if page else _stream_of(name)
+    stream = _stream_of(name)
+    stream = "" if page else stream
     folder = TarballFolder(page or urllib.parse.urljoin(streams[stream], _FOLDER), say=say)
     say(f"reading {folder.url}")
     try:

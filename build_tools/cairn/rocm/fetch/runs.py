@@ -133,12 +133,12 @@ def list_of_commit(pattern: Run, commit: str) -> tuple[FoundRun, ...]:
             tip="write 7 to 40 of its hexadecimal digits; --latest takes the latest run",
         )
     whole = _ask(f"repos/{pattern.repository}/commits/{commit}", _Commit)
-    if whole is None:
+    if whole is None or not whole["sha"].startswith(commit):
         raise UsageError(
             f"{pattern.repository} has no commit {commit}",
             tip="check it, and --run-github-repo; --latest takes the latest run",
         )
-    runs = _runs(pattern, head_sha=whole["sha"])
+    runs = tuple(run for run in _runs(pattern, head_sha=whole["sha"]) if run.commit == whole["sha"])
     if not runs:
         raise UsageError(
             f"{_workflow(pattern)} of {pattern.repository} has not run for commit {whole['sha']}",
@@ -249,8 +249,8 @@ def _explained(refusal: web.RefusalError, variable: str | None) -> CairnError | 
         headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
     )
     if is_limited:
-        reset = headers.get("x-ratelimit-reset", "")
-        until = time.strftime(" until %H:%M UTC", time.gmtime(int(reset))) if reset.isdecimal() else " now"
+        reset = re.fullmatch("[0-9]{1,11}", headers.get("x-ratelimit-reset", ""))
+        until = time.strftime(" until %H:%M UTC", time.gmtime(int(reset[0]))) if reset else " now"
         allowance = "" if variable else ": without a token it allows 60 an hour for your address"
         tip = "wait" if variable else "set GITHUB_TOKEN to a token of yours (`gh auth token` prints one)"
         return NetworkError(
