@@ -122,6 +122,12 @@ class TestInstalled:
             ("_rocm_sdk_libraries_gfx942_gfx1100", None, "rocm-sdk-libraries-gfx942-gfx1100 is gone|is gone"),
             ("rocm_sdk_devel/devel.tar", b"cut", "1 files are missing or changed"),
             ("rocm_sdk_core-7.10.0.dist-info/RECORD", b"", "RECORD names no file"),
+            ("rocm_sdk_devel-7.10.0.dist-info", None, "rocm-sdk-devel has files and no metadata"),
+            (
+                "rocm_sdk_libraries_gfx942_gfx1100-7.10.0.dist-info",
+                None,
+                "rocm-sdk-libraries has files and no metadata",
+            ),
         ],
     )
     def test_its_own_tests_miss_what_was_removed(

@@ -14,6 +14,7 @@ import importlib.util
 import json
 import os
 import shutil
+import stat
 import tarfile
 import tempfile
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def root(*, look: bool = False) -> Path:
 
     Args:
         look: look for each file that was unpacked, and unpack again where one is missing or has another size.
-            That takes a tenth of a second, too long for each call of a compiler.
+            That takes 0.1 s for 30,000 files.
 
     Raises:
         RocmSdkError: the devel package is not installed, not whole, or cannot be unpacked.
@@ -65,14 +66,21 @@ def root(*, look: bool = False) -> Path:
     return target
 
 
+def package() -> Path | None:
+    """The folder of the installed devel package; None where it is not installed."""
+    name = _dist.load()["folders"].get("devel")
+    spec = importlib.util.find_spec(str(name).removeprefix("_")) if name else None
+    return Path(spec.origin).parent if spec and spec.origin else None
+
+
 def _package() -> Path:
-    spec = importlib.util.find_spec(str(_dist.load()["folders"]["devel"]).removeprefix("_"))
-    if spec is None or spec.origin is None:
+    folder = package()
+    if folder is None:
         raise RocmSdkError(
             "the ROCm development files are not installed; "
             f"pip install 'rocm[devel]=={_dist.load()['version']}'"
         )
-    return Path(spec.origin).parent
+    return folder
 
 
 def _stamp(package: Path) -> str:
@@ -101,7 +109,7 @@ def _is_current(target: Path, stamp: str, *, look: bool) -> bool:
     try:
         if (target / _STAMP).read_text(encoding="utf-8") != stamp:
             return False
-        return not look or all(_look(target / path) == size for path, size in listing(target).items())
+        return not look or all(_look(f"{target}/{path}") == size for path, size in listing(target).items())
     except (OSError, ValueError):
         return False
 
@@ -112,10 +120,12 @@ def listing(target: Path) -> dict[str, int]:
     return sizes
 
 
-def _look(path: Path) -> int:
-    if path.is_symlink():
-        return _LINK if path.exists() else _BROKEN
-    return path.stat().st_size
+def _look(path: str | Path) -> int:
+    # One call for most of tens of thousands of files: `rocm-sdk path` waits for it.
+    status = os.lstat(path)
+    if stat.S_ISLNK(status.st_mode):
+        return _LINK if os.path.exists(path) else _BROKEN  # noqa: PTH110 - pathlib takes three times as long
+    return status.st_size
 
 
 def _unpack(package: Path, target: Path, stamp: str) -> None:

@@ -54,6 +54,11 @@ class RecordTest(unittest.TestCase):
     def test_files_are_those_of_record(self) -> None:
         """Not by `Distribution.files`, which passes over what is missing, from Python 3.12 on."""
         self.assertTrue(installed(""), "rocm-sdk-core is not installed")
+        # Without its metadata a package would be taken for one that nobody wanted.
+        folders = {extra: _dist.folder(extra) for extra in ("libraries", "profiler")}
+        for extra, folder in {**folders, "devel": _devel.package()}.items():
+            if not installed(extra):
+                self.assertIsNone(folder, f"rocm-sdk-{extra} has files and no metadata")
         for package in [
             each for extra in ("", "libraries", "profiler", "devel") for each in installed(extra)
         ]:
