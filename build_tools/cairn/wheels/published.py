@@ -312,7 +312,12 @@ def _in_index(place: str, fragment: str, like: str | None) -> Path | IndexFile:
     if requirement is None:
         files = [file for file in listed if file.name == fragment]
     else:
-        files = _newest(project, listed, requirement.specifier)
+        kept = [
+            file for file in listed if not file.yanked
+        ]  # a yanked one where there is nothing else (PEP 592)
+        files = _newest(project, kept, requirement.specifier) or _newest(
+            project, listed, requirement.specifier
+        )
     if not files:
         problem = None if folder or listed else package_index.index_problem(place, project)
         if problem:

@@ -435,6 +435,18 @@ def test_the_hash_of_an_index_on_disk_is_compared(index: Path, capsys: pytest.Ca
     assert "has other bytes: sha256" in capsys.readouterr().err
 
 
+def test_a_yanked_wheel_is_taken_where_there_is_no_other(
+    server: RangeServer, index: Path, shown: Callable[[str], dict[str, object]]
+) -> None:
+    page = index / "demo" / "index.html"
+    lines = page.read_text().splitlines()
+    page.write_text("\n".join(
+        line.replace("<a ", '<a data-yanked="" ') if "rocm7.2" in line else line for line in lines
+    ))  # fmt: skip
+    assert shown(f"{server.url}/simple#demo==2.0")["version"] == "2.0+rocm7.1"
+    assert shown(f"{server.url}/simple#demo==2.0+rocm7.2")["version"] == "2.0+rocm7.2"
+
+
 def test_a_file_that_no_index_named_is_missing(
     server: RangeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
