@@ -89,29 +89,34 @@ class Checkout:
         return list(ast.walk(_definition(tree, path, name) if name else tree))
 
     def digest(self, path: str, names: Iterable[str]) -> str:
-        """A digest of functions, classes or variables, without comments, docstrings and blank lines.
+        """A digest of functions, classes or variables, whatever their layout, comments and docstrings.
 
         `*` is the whole file.
         """
-        lines = self.text(path).splitlines()
-        kept = []
-        for name in names:
-            node: ast.AST = self.tree(path)
-            first, last = 1, len(lines)
-            if name != "*":
-                node = definition = _definition(node, path, name)
-                first, last = definition.lineno, definition.end_lineno or 0
-            docstrings = {
-                line
-                for part in ast.walk(node)
-                if isinstance(part, ast.Module | ast.FunctionDef | ast.ClassDef) and ast.get_docstring(part)
-                for line in range(part.body[0].lineno, (part.body[0].end_lineno or 0) + 1)
-            }
-            for number in range(first, last + 1):
-                line = lines[number - 1].strip()
-                if number not in docstrings and line and not line.startswith("#"):
-                    kept.append(line)
-        return hashlib.sha256("\n".join(kept).encode()).hexdigest()[:12]
+        tree = self.tree(path)
+        text = "\n".join(
+            _normalised(tree if name == "*" else _definition(tree, path, name)) for name in names
+        )
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+_DOCUMENTED = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def _normalised(value: object) -> str:
+    """A syntax tree as text, without positions; the same from each version of Python, unlike `ast.dump`."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_normalised, value))}]"
+    if isinstance(value, ast.Constant):
+        return f"{type(value.value).__name__} {value.value!r}"
+    if not isinstance(value, ast.AST):
+        return repr(value)
+    fields = [(name, part) for name, part in ast.iter_fields(value) if name != "ctx"]
+    if isinstance(value, _DOCUMENTED) and ast.get_docstring(value, clean=False) is not None:
+        fields = [(name, part[1:] if name == "body" else part) for name, part in fields]
+    # A field that a later version of Python has is empty, and left out by others.
+    kept = ", ".join(f"{name}={_normalised(part)}" for name, part in fields if part not in (None, []))
+    return f"{type(value).__name__}({kept})"
 
 
 def _definition(tree: ast.AST, path: str, name: str) -> ast.stmt:

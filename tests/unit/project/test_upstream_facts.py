@@ -381,6 +381,21 @@ def test_a_digest_is_of_the_code_alone(checkout: Checkout, tmp_path: Path) -> No
         (FILES[BUILD].replace("'''Say something.'''", "'''Say\n\n    more.'''\n    # and why"), True),
         (FILES[BUILD].replace('"USE_ROCM"] = "ON"', '"USE_ROCM"] = "OFF"'), False),
         (FILES[BUILD].replace('"SUFFIX"', '"OTHER"'), True),  # a different function
+        (
+            FILES[BUILD]
+            .replace('"ON"\n    env["V', "(\n        'ON'\n    )\n\n    env[\n'V")
+            .replace('VERSION"]', "VERSION'\n    ]"),
+            True,
+        ),
+        (FILES[BUILD].replace('("gfx942",)', "(\n        'gfx942',\n    )"), True),
+        (
+            FILES[BUILD].replace(
+                '(env, "LDFLAGS", "-L")', "(\n        env,\n        'LDFLAGS',\n        '-L',\n    )"
+            ),
+            True,
+        ),
+        (FILES[BUILD].replace('"torch/lib/a.dll")', '"torch/lib/b.dll")'), False),
+        (FILES[BUILD].replace("version()", "version(None)"), False),
     ]:
         path = tmp_path / BUILD
         path.parent.mkdir(parents=True, exist_ok=True)
