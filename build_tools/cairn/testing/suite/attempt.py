@@ -91,6 +91,7 @@ class Journal:
         pytest: name and version of pytest and of the plugins that it loaded.
         events: how many were read; it grows as long as something happens.
         every: each end of a test or module, those of one that ran again too.
+        ever_selected: what any process of a journal of several was to run.
         text: all that was read.
     """
 
@@ -111,6 +112,7 @@ class Journal:
         self.pytest: tuple[str, ...] = ()
         self.events = 0
         self.every: list[TestOutcome] = []
+        self.ever_selected: dict[str, None] = {}
         self.text = bytearray()
         self._path = path
         self._read = 0  # bytes
@@ -141,6 +143,7 @@ class Journal:
         match event.event:
             case "collected":
                 self.selected = tuple(dict.fromkeys(event.tests))
+                self.ever_selected |= dict.fromkeys(event.tests)
                 self.collected, self.gone = event.collected, event.gone
             case "broken":
                 self.broken.append(_outcome(event, "error"))

@@ -222,7 +222,7 @@ def read_shard(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
             )
     tests = read_outcomes(folder / OUTCOMES)
     try:
-        problem = _disagreement(folder, tests)
+        problem = _disagreement(folder, tests, is_whole=not result.problems)
     except TestsFailedError as error:
         problem = str(error)
     if problem is not None:
@@ -268,8 +268,13 @@ def write_accounts(folder: Path, journals: Iterable[bytes], results: Iterable[by
     return {name: files.sha256_of(folder / name) for name in ACCOUNTS}
 
 
-def _disagreement(folder: Path, tests: Sequence[TestOutcome]) -> str | None:
+def _disagreement(folder: Path, tests: Sequence[TestOutcome], *, is_whole: bool) -> str | None:
     """Return how the outcomes of a shard contradict its other two accounts, or None if they agree.
+
+    Args:
+        folder: of the shard.
+        tests: its outcomes.
+        is_whole: the shard names no problem, so that each test that was selected has an outcome.
 
     Raises:
         TestsFailedError: pytest's results cannot be read.
@@ -283,10 +288,16 @@ def _disagreement(folder: Path, tests: Sequence[TestOutcome]) -> str | None:
             return f"{JOURNAL} has {ended.test}, and the outcomes have not"
         if ended.failed and not (own.failed or own.flaky):
             return f"the outcomes say that {ended.test} {own.outcome}, {JOURNAL} that it {ended.outcome}"
+    if is_whole and (left := [test for test in journal.ever_selected if test not in by_name]):
+        return f"{JOURNAL} selects {left[0]}, the outcomes do not have it, and no problem is named"
     good = {ended.test for ended in journal.every if ended.outcome == "passed"}
     for one in tests:
         if one.outcome == "passed" and one.test not in good:
             return f"the outcomes say that {one.test} passed, and {JOURNAL} does not"
+    return _disagreement_with_pytest(folder, by_name)
+
+
+def _disagreement_with_pytest(folder: Path, by_name: Mapping[str, TestOutcome]) -> str | None:
     for case in junit.read(folder / PYTEST).listed:
         own = by_name.get(case.test)
         if case.failed and own and not (own.failed or own.flaky):

@@ -74,3 +74,15 @@ def test_an_edit_is_found_by_the_other_accounts(
     with pytest.raises(TestsFailedError) as error:
         merge.merge([folder], folder)
     assert said in str(error.value)
+
+
+def test_a_test_that_did_not_run_is_missed_where_its_problem_was_edited_out(tmp_path: Path) -> None:
+    stops = "import pytest\n\ndef pytest_runtestloop(session):\n    session.shouldstop = 'no'\n"
+    folder = run.run_suite(request_of(tmp_path, {"conftest.py": stops, "test_a.py": TESTS["test_a.py"]}))
+    path = folder / suite_results.SHARD
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    assert plain["problems"]
+    module = {"module": "test_a.py", "selected": 0, "whole": 0, "cut": False, "finished": True, "gone": []}
+    path.write_text(json.dumps(plain | {"problems": [], "modules": [module]}), encoding="utf-8")
+    with pytest.raises(TestsFailedError, match="and no problem is named"):
+        merge.merge([folder], tmp_path / "merged")
