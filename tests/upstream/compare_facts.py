@@ -22,7 +22,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import our_facts as ours
 import upstream_files as theirs
-from upstream_files import Checkout, Facts, UpstreamError
+from upstream_files import SHAPE_ERRORS, Checkout, Facts, Unread, UpstreamError, describe_shape
 
 ROOT = Path(__file__).parents[2]
 EXPLAINED = Path(__file__).with_name("facts.toml")
@@ -152,21 +152,26 @@ def compare(
     """Compare the rows of the repositories that there are checkouts of."""
     result = Comparison()
     found: list[Difference] = []
-    categories: set[str] = set()
+    unread: dict[str, Sequence[str]] = {}
     for row in rows:
         if row.repository not in checkouts:
             continue
-        categories.add(row.category)
         try:
-            there = row.read(checkouts[row.repository])
-            here = row.ours(there)
+            facts = row.read(checkouts[row.repository])
+            reasons = {name: value.reason for name, value in facts.items() if isinstance(value, Unread)}
+            read = {name: value for name, value in facts.items() if name not in reasons}
+            here, there = (_without(each, reasons) for each in (row.ours(read), read))
         except UpstreamError as error:
             result.problems.append(f"{row.category}: {error}")
+            unread[row.category] = ("*",)
             continue
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            shape = f"another shape than the reader knows: {type(error).__name__}: {error}"
+        except SHAPE_ERRORS as error:
+            shape = describe_shape(error)
             result.problems.append(f"{row.category}: {', '.join(row.sources)}: {shape}")
+            unread[row.category] = ("*",)
             continue
+        result.problems += (f"{row.category}: {reason}" for reason in dict.fromkeys(reasons.values()))
+        unread[row.category] = tuple(reasons)
         result.compared[row.category] = len(here.keys() | there.keys())
         if not (here and there):
             result.problems.append(f"{row.category}: nothing was compared")
@@ -177,13 +182,22 @@ def compare(
         )
     rules, changed = _rules(notes["rules"], checkouts, result.problems)
     if THEROCK in checkouts:
-        categories.add("rules")
+        unread["rules"] = ()
         result.compared["rules"] = rules
         if not rules:
             result.problems.append("rules: nothing was compared")
         found += changed
-    _explain(found, notes["differences"], categories, today, result)
+    _explain(found, notes["differences"], unread, today, result)
     return result
+
+
+def _without(facts: Facts, patterns: Collection[str]) -> Facts:
+    """The facts whose names none of these patterns match."""
+    return {
+        name: value
+        for name, value in facts.items()
+        if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    }
 
 
 def _shown(value: object) -> str:
@@ -220,11 +234,15 @@ def _rules(
 def _explain(
     found: Sequence[Difference],
     entries: Sequence[dict[str, Any]],
-    categories: Collection[str],
+    unread: Mapping[str, Sequence[str]],
     today: date,
     result: Comparison,
 ) -> None:
-    """Sort differences into those with a reason and those without; report reasons that are out of date."""
+    """Sort differences into those with a reason and those without; report reasons that are out of date.
+
+    Args:
+        unread: by category of which a checkout is there: patterns of the facts that could not be read.
+    """
     for difference in found:
         reason = next((entry["reason"] for entry in entries if _is_of(difference, entry)), None)
         if reason is None:
@@ -232,7 +250,7 @@ def _explain(
         else:
             result.explained.append((difference, reason))
     for entry in entries:
-        result.problems += _stale(entry, found, categories, today)
+        result.problems += _stale(entry, found, unread, today)
 
 
 def _is_of(difference: Difference, entry: dict[str, Any]) -> bool:
@@ -242,20 +260,33 @@ def _is_of(difference: Difference, entry: dict[str, Any]) -> bool:
 
 
 def _stale(
-    entry: dict[str, Any], found: Sequence[Difference], categories: Collection[str], today: date
+    entry: dict[str, Any], found: Sequence[Difference], unread: Mapping[str, Sequence[str]], today: date
 ) -> Iterator[str]:
     """Yield what is wrong with an explanation; of a category that was not compared, nothing but its name."""
     category, names = entry["category"], entry["names"]
     if category not in {"rules", *(row.category for row in ROWS)}:
         yield f"{EXPLAINED.name} names a category that does not exist: {category}"
-    if category not in categories:
+    if category not in unread:
         return
     if entry["look_again"] < today:
         yield f"{category}: {', '.join(names)}: look again, {entry['look_again']} is past: {entry['reason']}"
-    seen = [difference.seen for difference in found if difference.category == category]
+    differences = [difference for difference in found if difference.category == category]
     for pattern in names:
-        if not any(fnmatch.fnmatchcase(text, pattern) for text in seen):
+        name = pattern.partition(": ")[0]
+        if any(fnmatch.fnmatchcase(difference.seen, pattern) for difference in differences):
+            continue
+        if any(_may_overlap(name, part) for part in unread[category]):
+            continue  # whether it still differs is unknown; what could not be read is a problem of its own
+        if any(fnmatch.fnmatchcase(difference.name, name) for difference in differences):
+            yield f"{category}: {pattern}: upstream has changed it: explain it anew in {EXPLAINED.name}"
+        else:
             yield f"{category}: {pattern}: it does not differ any more: take it out of {EXPLAINED.name}"
+
+
+def _may_overlap(*patterns: str) -> bool:
+    """Whether two patterns may match the same name: by the text before their first wildcard."""
+    first, second = (re.split(r"[*?[]", pattern)[0] for pattern in patterns)
+    return first.startswith(second) or second.startswith(first)
 
 
 class Marker(NamedTuple):

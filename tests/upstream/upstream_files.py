@@ -10,7 +10,8 @@ import ast
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +29,39 @@ _VALUES = (
 
 class UpstreamError(Exception):
     """Something is not where it was in upstream's checkout."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """The value of facts that could not be read. Its name is a pattern (fnmatch) of their names."""
+
+    reason: str
+
+
+SHAPE_ERRORS = (AttributeError, LookupError, TypeError, ValueError)
+"""What reading a file of another shape raises."""
+
+
+def describe_shape(error: Exception) -> str:
+    """Return the text for a file that has another shape than its reader expects."""
+    return f"another shape than the reader knows: {type(error).__name__}: {error}"
+
+
+def read_parts(parts: Iterable[tuple[str, str, Callable[[], Facts]]]) -> Facts:
+    """Read each part, and go on with the next where one cannot be read.
+
+    Args:
+        parts: the pattern of the names of its facts, the file, and the function that reads it.
+    """
+    facts: Facts = {}
+    for pattern, path, read in parts:
+        try:
+            facts |= read()
+        except UpstreamError as error:
+            facts[pattern] = Unread(str(error))
+        except SHAPE_ERRORS as error:
+            facts[pattern] = Unread(f"{path}: {describe_shape(error)}")
+    return facts
 
 
 class Checkout:
@@ -299,13 +333,20 @@ _SCRIPT = re.compile(r"([\w.+-]+)\s*=\s*[\w.]+:(\w+)")
 
 def scripts(checkout: Checkout) -> Facts:
     """Console scripts of the SDK: the program that each starts, and whether it is one that only reports."""
+    packages = (("core", CORE_SETUP, CORE_CLI), ("profiler", PROFILER_SETUP, PROFILER_CLI))
+    return read_parts(
+        (f"{package} *", setup, partial(_scripts_of_package, checkout, package, setup, cli))
+        for package, setup, cli in packages
+    )
+
+
+def _scripts_of_package(checkout: Checkout, package: str, setup: str, cli: str) -> Facts:
     facts: Facts = {}
-    for package, setup, cli in (("core", CORE_SETUP, CORE_CLI), ("profiler", PROFILER_SETUP, PROFILER_CLI)):
-        for node in checkout.nodes(setup):
-            match node:
-                case ast.Constant(value=str(text)) if script := _SCRIPT.fullmatch(text):
-                    facts[f"{package} {script[1]}"] = _program(checkout, cli, script[2])
-    return _needed(facts, CORE_SETUP)
+    for node in checkout.nodes(setup):
+        match node:
+            case ast.Constant(value=str(text)) if script := _SCRIPT.fullmatch(text):
+                facts[f"{package} {script[1]}"] = _program(checkout, cli, script[2])
+    return _needed(facts, setup)
 
 
 def _program(checkout: Checkout, cli: str, function: str) -> str:
@@ -348,9 +389,14 @@ def _strings(node: ast.AST) -> list[str]:
 
 def flags(checkout: Checkout, scripts: Iterable[str]) -> Facts:
     """The flags of each command of scripts, such as `build_prod_wheels.py build --clean`."""
+    return read_parts(
+        (f"{script} *", script, partial(_facts_of_script, checkout, script)) for script in scripts
+    )
+
+
+def _facts_of_script(checkout: Checkout, script: str) -> Facts:
     return {
         f"{f'{script} {command}'.strip()} {flag}": True
-        for script in scripts
         for command, names in _flags_of_script(checkout, script).items()
         for flag in names
     }
@@ -435,18 +481,19 @@ def _names(call: ast.Call) -> set[str]:
 
 def files(checkout: Checkout, folders: Sequence[str]) -> Facts:
     """The scripts in folders."""
-    facts: Facts = {}
-    for folder in folders:
-        paths = sorted((checkout.root / folder).glob("*")) if (checkout.root / folder).is_dir() else []
-        names = [
-            path.name
-            for path in paths
-            if path.suffix in (".py", ".sh", ".ps1") and path.name != "__init__.py"
-        ]
-        if not names:
-            raise UpstreamError(f"{folder} has no scripts")
-        facts |= {f"{folder}/{name}": True for name in names}
-    return facts
+    return read_parts(
+        (f"{folder}/*", folder, partial(_files_of_folder, checkout, folder)) for folder in folders
+    )
+
+
+def _files_of_folder(checkout: Checkout, folder: str) -> Facts:
+    paths = sorted((checkout.root / folder).glob("*")) if (checkout.root / folder).is_dir() else []
+    names = [
+        path.name for path in paths if path.suffix in (".py", ".sh", ".ps1") and path.name != "__init__.py"
+    ]
+    if not names:
+        raise UpstreamError(f"{folder} has no scripts")
+    return {f"{folder}/{name}": True for name in names}
 
 
 SKIPS, FULL = f"{PYTORCH}skip_tests", f"{PYTORCH}run_pytorch_tests_full.py"
@@ -454,20 +501,30 @@ SKIPS, FULL = f"{PYTORCH}skip_tests", f"{PYTORCH}run_pytorch_tests_full.py"
 
 def skips(checkout: Checkout) -> Facts:
     """The names of skipped tests: by file, section, and module; and the modules of which no test runs."""
-    modules = checkout.constant(FULL, "EXCLUDED_TEST_MODULES")
-    facts: Facts = {f"{Path(FULL).stem} common modules {module}": True for module in modules}
     programs = ("__init__.py", "create_skip_tests.py", "test_skip_tests.py")
-    for path in sorted((checkout.root / SKIPS).rglob("*.py")):
-        if path.name not in programs:
-            name = path.relative_to(checkout.root).as_posix()
-            sections = checkout.constant(name, "skip_tests")
-            for section, modules in sections.items():
-                facts |= {
-                    f"{path.stem} {section} {m} {name}": True
-                    for m, names in modules.items()
-                    for name in names
-                }
+    paths = sorted((checkout.root / SKIPS).rglob("*.py"))
+    names = [path.relative_to(checkout.root).as_posix() for path in paths if path.name not in programs]
+    facts = read_parts(
+        [
+            (f"{Path(FULL).stem} *", FULL, partial(_skipped_modules, checkout)),
+            *((f"{Path(name).stem} *", name, partial(_skips_of_file, checkout, name)) for name in names),
+        ]
+    )
     return _needed(facts, SKIPS)
+
+
+def _skipped_modules(checkout: Checkout) -> Facts:
+    modules = checkout.constant(FULL, "EXCLUDED_TEST_MODULES")
+    return {f"{Path(FULL).stem} common modules {module}": True for module in modules}
+
+
+def _skips_of_file(checkout: Checkout, path: str) -> Facts:
+    return {
+        f"{Path(path).stem} {section} {module} {name}": True
+        for section, modules in checkout.constant(path, "skip_tests").items()
+        for module, names in modules.items()
+        for name in names
+    }
 
 
 _BUILT = {
@@ -562,25 +619,50 @@ MANAGEMENT, PIN = f"{PYTORCH}repo_management.py", f"{PYTORCH}ci_commit_pins/trit
 
 def projects(checkout: Checkout) -> Facts:
     """Where projects come from and go to, the tags of their diff bases, and what torch carries on Windows."""
-    facts: Facts = {
-        "diff base": checkout.constant(MANAGEMENT, "TAG_UPSTREAM_DIFFBASE"),
-        "hipify diff base": checkout.constant(MANAGEMENT, "TAG_HIPIFY_DIFFBASE"),
-        "triton windows commit": checkout.text(PIN).strip(),
-        "triton windows llvm": checkout.constant(BUILD, "LLVM_BASE_URL"),
+    constants = {
+        "diff base": (MANAGEMENT, "TAG_UPSTREAM_DIFFBASE"),
+        "hipify diff base": (MANAGEMENT, "TAG_HIPIFY_DIFFBASE"),
+        "triton windows llvm": (BUILD, "LLVM_BASE_URL"),
     }
     for path in REPOSITORIES:
         name = Path(path).stem.split("_")[1]
-        facts[f"{name} folder"] = checkout.constant(path, "THIS_MAIN_REPO_NAME")
+        constants[f"{name} folder"] = (path, "THIS_MAIN_REPO_NAME")
         if name != "triton":
-            facts[f"{name} origin"] = checkout.constant(path, "DEFAULT_ORIGIN")
-            facts[f"{name} hashtag"] = checkout.constant(path, "DEFAULT_HASHTAG")
+            constants[f"{name} origin"] = (path, "DEFAULT_ORIGIN")
+            constants[f"{name} hashtag"] = (path, "DEFAULT_HASHTAG")
         else:
-            facts["triton origin"] = checkout.constant(path, "ROCM_TRITON_ORIGIN")
-            facts["triton windows origin"] = checkout.constant(path, "TRITON_WINDOWS_ORIGIN")
+            constants["triton origin"] = (path, "ROCM_TRITON_ORIGIN")
+            constants["triton windows origin"] = (path, "TRITON_WINDOWS_ORIGIN")
+
+    def read_constant(name: str, path: str, constant: str) -> Facts:
+        return {name: checkout.constant(path, constant)}
+
+    facts = read_parts(
+        (name, path, partial(read_constant, name, path, constant))
+        for name, (path, constant) in constants.items()
+    )
+    pin, flash_attention = "triton windows commit", "flash attention targets"
+    return facts | read_parts(
+        [
+            (pin, PIN, lambda: {pin: checkout.text(PIN).strip()}),
+            (flash_attention, BUILD, lambda: {flash_attention: _flash_attention_targets(checkout)}),
+            ("torch carries *", BUILD, partial(_carried_by_torch, checkout)),
+        ]
+    )
+
+
+def _flash_attention_targets(checkout: Checkout) -> frozenset[str]:
     for node in checkout.nodes(BUILD, "do_build_pytorch"):
         match node:
             case ast.Assign(targets=[ast.Name(id="AOTRITON_SUPPORTED_ARCH_PREFIXES")], value=value):
-                facts["flash attention targets"] = frozenset(_strings(value))
+                return frozenset(_strings(value))
+    raise UpstreamError(f"{BUILD} has no AOTRITON_SUPPORTED_ARCH_PREFIXES")
+
+
+def _carried_by_torch(checkout: Checkout) -> Facts:
+    facts: Facts = {}
+    for node in checkout.nodes(BUILD, "do_build_pytorch"):
+        match node:
             case ast.Constant(value=str(text)) if carried := re.fullmatch(
                 r"-Cwheel\.force-include\.(\S+?)=.*", text
             ):

@@ -14,6 +14,7 @@ import upstream_files
 from compare_facts import THEROCK, Row
 from upstream_files import Checkout, Facts
 
+BUILD = upstream_files.BUILD
 TODAY = date(2026, 11, 29)
 LATER, PAST = date(2027, 5, 31), date(2026, 11, 28)
 
@@ -102,6 +103,55 @@ def test_what_could_not_be_compared_is_not_good() -> None:
         "rules: nothing was compared",
     ]
     assert not compare_facts.Comparison().is_good
+
+
+def test_what_can_be_read_is_compared_and_the_rest_is_named() -> None:
+    here: Facts = {"a x": "1", "b x": "1", "c": True}
+    there: Facts = {"a x": "2", "b *": upstream_files.Unread("b.py is gone"), "c": True}
+    entry = {"category": "preloads", "names": ["b *: 2", "b x: 2"], "reason": "so", "look_again": LATER}
+    result = _result(here, there, entry)
+    assert [str(each) for each in result.differences] == ["preloads: a x: ours is 1, upstream's 2"]
+    assert (result.problems, result.compared["preloads"]) == (["preloads: b.py is gone"], 2)
+
+
+def test_a_reason_is_taken_out_only_where_the_fact_was_read_and_is_equal() -> None:
+    entry = {"category": "preloads", "names": ["a: 2"], "reason": "so", "look_again": LATER}
+    changed = "preloads: a: 2: upstream has changed it: explain it anew in facts.toml"
+    assert _result({"a": "1"}, {"a": "3"}, entry).problems == [changed]
+    gone = "preloads: a: 2: it does not differ any more: take it out of facts.toml"
+    assert _result({"a": "1"}, {"a": "1"}, entry).problems == [gone]
+
+    def missing(checkout: Checkout) -> Facts:
+        return {"": checkout.text("missing.py")}
+
+    row = Row("preloads", "ours.toml", THEROCK, ("a.py",), missing, dict)
+    notes = {"rules": (), "differences": (entry,)}
+    result = compare_facts.compare((row,), {THEROCK: Checkout(Path(__file__).parent)}, notes, TODAY)
+    assert not any("any more" in text for text in result.problems)
+
+
+@pytest.mark.parametrize(
+    ("read", "path", "pattern", "name"),
+    [
+        (lambda of: upstream_files.flags(of, ["gone.py", BUILD]), "", "gone.py *", f"{BUILD} build --pre"),
+        (lambda of: upstream_files.files(of, ["gone", upstream_files.SKIPS]), "", "gone/*", ""),
+        (upstream_files.skips, f"{upstream_files.SKIPS}/generic.py", "generic *", "run_pytorch_tests_full "),
+        (upstream_files.scripts, upstream_files.CORE_CLI, "core *", "profiler rocprof"),
+        (upstream_files.projects, upstream_files.REPOSITORIES[1], "audio origin", "vision origin"),
+        (upstream_files.projects, upstream_files.PIN, "triton windows commit", "triton windows origin"),
+    ],
+)
+def test_a_file_that_cannot_be_read_leaves_the_others_to_be_compared(
+    checkout: Checkout, tmp_path: Path, read: upstream_files.Reader, path: str, pattern: str, name: str
+) -> None:
+    shutil.copytree(checkout.root, tmp_path, dirs_exist_ok=True)
+    if path:
+        (tmp_path / path).write_bytes(b"\xff")
+    facts = read(Checkout(tmp_path))
+    unread = facts.pop(pattern)
+    assert isinstance(unread, upstream_files.Unread)
+    assert (path or pattern.rstrip("/ *")) in unread.reason
+    assert any(found.startswith(name) for found in facts)
 
 
 REPOSITORY = """
@@ -227,7 +277,6 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Checkout:
     return Checkout(root)
 
 
-BUILD = upstream_files.BUILD
 READ: list[tuple[upstream_files.Reader, Facts]] = [
     (
         upstream_files.targets,
@@ -371,8 +420,11 @@ def test_what_a_reader_would_pass_over_is_an_error(
     if path == BUILD and "=" in text:
         before = before.replace("LINUX_LIBRARY_PRELOADS", "OTHER")
     (tmp_path / path).write_text(f"{before}{text}\n", encoding="utf-8")
-    with pytest.raises(upstream_files.UpstreamError):
-        read(Checkout(tmp_path))
+    try:
+        facts = read(Checkout(tmp_path))
+    except upstream_files.UpstreamError:
+        return
+    assert any(isinstance(value, upstream_files.Unread) for value in facts.values())
 
 
 def test_a_digest_is_of_the_code_alone(checkout: Checkout, tmp_path: Path) -> None:
