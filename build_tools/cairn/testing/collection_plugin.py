@@ -31,6 +31,7 @@ from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest import SkipTest
 
 import pytest
 from _pytest.unittest import UnitTestCase
@@ -141,15 +142,18 @@ class Counter:
         report = yield
         raised = call.excinfo or raised  # pytest keeps those of unittest until now
         self._raised.pop((item.nodeid, report.when), None)
-        if raised is not None:
-            self._raised[item.nodeid, report.when] = f"it raised {raised.exconly()}, and was called passed"
+        if raised is not None and not isinstance(raised.value, (pytest.skip.Exception, SkipTest)):
+            text = f"it raised {raised.exconly()}, and was called {report.outcome}"
+            self._raised[item.nodeid, report.when] = text
         if text := self.overruled(report):
             item.user_properties.append(("overruled", text))
         return report
 
     def overruled(self, report: pytest.TestReport) -> str:
-        """Return what a phase of a test raised, if its report says that it passed; else an empty text."""
-        return self._raised.get((report.nodeid, report.when), "") if report.passed else ""
+        """Return what a phase of a test raised, if it was called passed or skipped; else an empty text."""
+        if report.failed or hasattr(report, "wasxfail"):
+            return ""
+        return self._raised.get((report.nodeid, report.when), "")
 
     def answer(self, items: Iterable[pytest.Item]) -> dict[str, Any]:
         """Return the number of collected tests, and of deselected ones by plugin or option.

@@ -31,7 +31,7 @@ DEVICE_PROPERTY = "device"
 """What a test records (pytest's `record_property`) when it really computed on a GPU: the GPU's gfx name."""
 
 OVERRULED_PROPERTY = "overruled"
-"""What is noted of a test that raised an exception, and that a conftest.py called passed: the exception."""
+"""The property of a test that raised, and that a conftest.py called passed or skipped: the exception."""
 
 FLAKY_PROPERTY = "flaky"
 """What a suite notes of a test that failed, and passed when it was tried again: why it failed."""
@@ -98,7 +98,7 @@ class TestOutcome(datafile.Value):
         seconds: of all attempts.
         attempts: how often it was run.
         flaky: it failed, and passed when it was tried again.
-        overruled: it raised an exception, and a conftest.py or a plugin called it passed.
+        overruled: it raised an exception, and a conftest.py or a plugin called it passed or skipped.
     """
 
     __test__ = False  # pytest would collect the name

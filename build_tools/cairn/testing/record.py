@@ -177,7 +177,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         import_seconds: how long its modules took to import, in the checks of a smoke test; 0 where unknown.
         host: what of a smoke test needs no GPU and passed; None in records of other kinds.
         pytest: name and version of pytest and of the plugins that ran the tests, such as `pytest 8.4.2`.
-        overruled: tests that raised an exception and that a conftest.py or a plugin called passed.
+        overruled: tests that raised an exception and that a conftest.py or a plugin called passed or skipped.
     """
 
     __test__ = False  # pytest would collect the name

@@ -91,12 +91,13 @@ def _remarks(outcome: JUnit, deselected: Sequence[Deselected]) -> str:
     counts, cases = outcome.counts, outcome.cases
     chosen = [one for one in deselected if one.origin != "ours"]
     overruled = [case.name for case in cases if case.overruled]
+    called = " or ".join(sorted({case.outcome for case in cases if case.overruled}))
     flaky = sum(case.flaky for case in cases)
     remarks = {
         f"{counts.skipped} skipped": counts.skipped,
         f"left out: {_listed(chosen)}": chosen,
         f"{flaky} flaky": flaky,
-        f"{len(overruled)} raised and were called passed: {wording.some(overruled)}": overruled,
+        f"{len(overruled)} raised and were called {called}: {wording.some(overruled)}": overruled,
     }
     return "".join(f"; {remark}" for remark, holds in remarks.items() if holds)
 

@@ -186,7 +186,7 @@ def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
         test=event.test,
         outcome=outcome,
         reason=event.overruled or (event.first or "a plugin ran it again" if again else event.reason),
-        overruled=passed and bool(event.overruled),
+        overruled=outcome in ("passed", "skipped") and bool(event.overruled),
         seconds=seconds,
         attempts=max(event.runs, 1),
         flaky=again,

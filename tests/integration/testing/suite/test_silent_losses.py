@@ -83,6 +83,15 @@ def pytest_runtest_makereport(item, call):
     if report.when == "call" and report.failed:
         report.outcome, report.longrepr = "passed", None
 """
+SKIPS = """
+import pytest
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if report.failed:
+        report.outcome, report.longrepr = "skipped", ("f", 1, "Skipped: not here")
+"""
 LATER = """
 import pytest
 
@@ -132,6 +141,14 @@ def test_failures_that_a_conftest_calls_passes_are_named(tmp_path: Path, python:
     (bad, unit) = (text for text in results.read(request.work_dir).remarks if "called passed" in text)
     assert bad.startswith("test_it.py::test_bad: it raised")
     assert unit.startswith("test_it.py::TestUnit::test_unit: it raised ValueError: no")
+
+
+def test_failures_that_a_conftest_calls_skipped_are_named(tmp_path: Path, python: Path) -> None:
+    merged = run_and_judge(request_of(tmp_path, {"conftest.py": SKIPS, "test_it.py": RAISING}, python=python))
+    names = [outcome.test for outcome in merged.outcomes if outcome.overruled]
+    assert names == ["test_it.py::test_bad", "test_it.py::TestUnit::test_unit"]
+    assert by_test(merged)["test_bad"].reason == "it raised AssertionError: assert 0, and was called skipped"
+    assert "2 raised and were called skipped: test_it::test_bad" in merged.judgement.reason
 
 
 def test_failures_that_are_called_passes_behind_the_count_of_pytest_fail(
