@@ -60,7 +60,12 @@ _SCRIPTS = ours.scripts_with_flags()
 
 
 def _flags(checkout: Checkout) -> Facts:
-    return theirs.flags(checkout, _SCRIPTS)
+    """The flags of upstream's scripts; defaults and choices of those that ours take."""
+    return {
+        name: value
+        for name, value in theirs.flags(checkout, _SCRIPTS).items()
+        if value is True or isinstance(value, Unread) or ours.takes_flag(name.rpartition(" ")[0])
+    }
 
 
 def _files(checkout: Checkout) -> Facts:

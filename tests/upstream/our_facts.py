@@ -5,6 +5,7 @@ Each function takes upstream's facts: what is ours by another name is looked up 
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import functools
 import re
@@ -14,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import import_skips
-from upstream_files import Facts
+from upstream_files import Facts, shown_default
 
 from cairn import requirements, targets
+from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
+from cairn.options import KEY, Option
 from cairn.rocm.fetch import choose
 from cairn.rocm.packages_toml import COMPONENTS
 from cairn.sources.git import repository
@@ -152,12 +155,56 @@ def buckets(_theirs: Facts) -> Facts:
 
 
 def flags(_theirs: Facts) -> Facts:
-    """The flags of their scripts that ours were made for."""
-    return {
-        f"{command} {flag}": True
-        for command, words in _toml(FLAGS)["flags"].items()
-        for flag in words.split()
-    }
+    """The flags of their scripts that ours were made for; defaults and choices of those that ours take."""
+    facts: Facts = {}
+    for command, words in _toml(FLAGS)["flags"].items():
+        facts |= {f"{command} {flag}": True for flag in words.split()}
+        for flag, (field, how) in options(command).items():
+            if flag in words.split():
+                if default := shown_default(field.default):
+                    facts[f"{command} {flag} default"] = default
+                if how.choices is not None:
+                    facts[f"{command} {flag} choices"] = frozenset(how.choices)
+    return facts
+
+
+_EXTERNAL = "external-builds/pytorch"
+_REQUESTS: Mapping[str, type[Any]] = {
+    f"{_EXTERNAL}/build_prod_wheels.py install-rocm": build_prod_wheels.Common,
+    f"{_EXTERNAL}/build_prod_wheels.py build": build_prod_wheels.Build,
+    f"{_EXTERNAL}/checkout_from_manifest.py": checkouts._FromManifest,
+    f"{_EXTERNAL}/run_pytorch_smoke_tests.py": pytorch_tests.Smoke,
+    f"{_EXTERNAL}/run_pytorch_tests.py": pytorch_tests.RunTests,
+    f"{_EXTERNAL}/windows_patch_fat_wheel.py": wheels.PatchFatWheel,
+    "build_tools/fetch_artifacts.py": rocm.FetchArtifacts,
+    "build_tools/build_python_packages.py": rocm.BuildPythonPackages,
+}
+
+
+@functools.cache
+def options(command: str) -> Mapping[str, tuple[dataclasses.Field[Any], Option]]:
+    """The options of our script of that name, or of its command, by flag."""
+    if command in _REQUESTS:
+        return _options(_REQUESTS[command])
+    return _options(checkouts._CheckOut if command.endswith(" checkout") else checkouts._Hipify)
+
+
+def _options(request: type[Any]) -> dict[str, tuple[dataclasses.Field[Any], Option]]:
+    options: dict[str, tuple[dataclasses.Field[Any], Option]] = {}
+    for field in dataclasses.fields(request):
+        declared = field.metadata.get(KEY)
+        if isinstance(declared, type):
+            options |= _options(declared)
+        elif isinstance(declared, Option):
+            names = declared.flags or (f"--{field.name.replace('_', '-')}",)
+            options |= dict.fromkeys(names, (field, declared))
+    return options
+
+
+def takes_flag(name: str) -> bool:
+    """Whether the command takes the flag at the end of its name."""
+    command, _, flag = name.rpartition(" ")
+    return command in _toml(FLAGS)["flags"] and flag in options(command)
 
 
 def files(_theirs: Facts) -> Facts:

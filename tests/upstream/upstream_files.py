@@ -10,7 +10,7 @@ import ast
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -388,7 +388,11 @@ def _strings(node: ast.AST) -> list[str]:
 
 
 def flags(checkout: Checkout, scripts: Iterable[str]) -> Facts:
-    """The flags of each command of scripts, such as `build_prod_wheels.py build --clean`."""
+    """The flags of each command of scripts, such as `build_prod_wheels.py build --clean`.
+
+    Behind a flag's name and ` default` is its default, where that is a literal, and neither empty nor false;
+    behind ` choices` are the values that it takes.
+    """
     return read_parts(
         (f"{script} *", script, partial(_facts_of_script, checkout, script)) for script in scripts
     )
@@ -396,17 +400,17 @@ def flags(checkout: Checkout, scripts: Iterable[str]) -> Facts:
 
 def _facts_of_script(checkout: Checkout, script: str) -> Facts:
     return {
-        f"{f'{script} {command}'.strip()} {flag}": True
-        for command, names in _flags_of_script(checkout, script).items()
-        for flag in names
+        f"{f'{script} {command}'.strip()} {name}": value
+        for command, facts in _flags_of_script(checkout, script).items()
+        for name, value in facts.items()
     }
 
 
-def _flags_of_script(checkout: Checkout, script: str) -> dict[str, set[str]]:
+def _flags_of_script(checkout: Checkout, script: str) -> dict[str, Facts]:
     """The flags by command; those of a script without commands by an empty name."""
     functions = {node.name: node for node in checkout.nodes(script) if isinstance(node, ast.FunctionDef)}
     parsers: dict[str, str] = {}  # variables of parsers and groups: the name of the command
-    by_command: dict[str, set[str]] = {}
+    by_command: dict[str, Facts] = {}
     for function in functions.values():
         nodes = list(_without_functions(function))
         calls = (node.func for node in nodes if isinstance(node, ast.Call))
@@ -425,9 +429,10 @@ def _read_parser(
     node: ast.AST,
     functions: Mapping[str, ast.FunctionDef],
     parsers: dict[str, str],
-    by_command: dict[str, set[str]],
+    by_command: dict[str, Facts],
 ) -> None:
     """Take a new parser, a group of one, a flag, or a function that adds flags from a node."""
+    constants = checkout.constants(script)
     match node:
         case ast.Assign(
             targets=[ast.Name(id=name)],
@@ -435,18 +440,41 @@ def _read_parser(
         ):
             if attr == "add_parser" and isinstance(args[0], ast.Constant):
                 parsers[name] = str(args[0].value)
-                by_command.setdefault(parsers[name], set())
+                by_command.setdefault(parsers[name], {})
             elif attr in ("add_argument_group", "add_mutually_exclusive_group"):
                 parsers[name] = parsers.get(of, "")
         case ast.Call(func=ast.Attribute(value=ast.Name(id=of), attr="add_argument")):
-            by_command.setdefault(parsers.get(of, ""), set()).update(_names(node))
-        case ast.Call(func=ast.Name(id=name), args=[ast.Name(id=of), *_]) if name in functions:
-            by_command.setdefault(parsers.get(of, ""), set()).update(_flags_within(functions[name]))
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=module), attr=name), args=[ast.Name(id=of), *_]):
+            by_command.setdefault(parsers.get(of, ""), {}).update(_flag(node, constants))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=of), attr="set_defaults"), keywords=words):
+            facts = by_command.setdefault(parsers.get(of, ""), {})
+            facts |= _defaults(words, facts, constants)
+        case ast.Call(args=[ast.Name(id=of), *_]) if helper := _helper(checkout, script, node, functions):
+            facts = _flags_within(helper, node, constants)
+            by_command.setdefault(parsers.get(of, ""), {}).update(facts)
+
+
+def _helper(
+    checkout: Checkout, script: str, call: ast.Call, functions: Mapping[str, ast.FunctionDef]
+) -> ast.stmt | None:
+    """The function of the script, or of a module beside it, that a call adds flags with."""
+    match call.func:
+        case ast.Name(id=name):
+            return functions.get(name)
+        case ast.Attribute(value=ast.Name(id=module), attr=name) if name.startswith("add_"):
             path = f"{Path(script).parent.as_posix()}/{module}.py"
-            if name.startswith("add_") and (checkout.root / path).exists():
-                helper = _definition(checkout.tree(path), path, name)
-                by_command.setdefault(parsers.get(of, ""), set()).update(_flags_within(helper))
+            if (checkout.root / path).exists():
+                return _definition(checkout.tree(path), path, name)
+    return None
+
+
+def _defaults(words: Iterable[ast.keyword], flags: Facts, names: Mapping[str, Any]) -> Facts:
+    """The defaults that a call of `set_defaults` has for flags."""
+    by_flag = {f"--{word.arg.replace('_', '-')}": word.value for word in words if word.arg}
+    return {
+        f"{flag} default": shown_default(_literal_or_none(value, names))
+        for flag, value in by_flag.items()
+        if flag in flags
+    }
 
 
 def _without_functions(node: ast.AST) -> Iterator[ast.AST]:
@@ -457,15 +485,46 @@ def _without_functions(node: ast.AST) -> Iterator[ast.AST]:
             yield from _without_functions(child)
 
 
-def _flags_within(function: ast.AST) -> set[str]:
-    return {
-        flag
-        for node in ast.walk(function)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "add_argument"
-        for flag in _names(node)
-    }
+def _flags_within(function: ast.AST, call: ast.Call, names: Mapping[str, Any]) -> Facts:
+    """The flags that a call of a function adds to a parser, with the values that it passes by name."""
+    passed = {word.arg: _literal_or_none(word.value, names) for word in call.keywords if word.arg}
+    values = {**names, **{name: value for name, value in passed.items() if value is not None}}
+    facts: Facts = {}
+    for node in ast.walk(function):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr == "add_argument"
+        ):
+            facts |= _flag(node, values)
+    return facts
+
+
+def _flag(call: ast.Call, names: Mapping[str, Any]) -> Facts:
+    """The names of a flag, its default and its choices."""
+    facts: Facts = dict.fromkeys(_names(call), True)
+    words = {word.arg: word.value for word in call.keywords}
+    action = ast.unparse(words["action"]) if "action" in words else ""
+    default = _literal_or_none(words["default"], names) if "default" in words else action == "'store_false'"
+    choices = _literal_or_none(words["choices"], names) if "choices" in words else None
+    for flag in [name for name in facts if not name.startswith("--no-") or "BooleanOptional" not in action]:
+        if shown := shown_default(default):
+            facts[f"{flag} default"] = shown
+        if "choices" in words:
+            facts[f"{flag} choices"] = frozenset(choices) if choices else _COMPUTED
+    return facts
+
+
+def shown_default(value: object) -> str:
+    """Return a default as text; empty where an option has none: not given is then the same as false."""
+    return str(value) if value and value is not MISSING else ""
+
+
+def _literal_or_none(node: ast.expr, names: Mapping[str, Any]) -> Any:
+    try:
+        return _evaluate(node, names)
+    except (ValueError, NameError, TypeError):
+        return None
 
 
 def _names(call: ast.Call) -> set[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import compare_facts
+import our_facts
 import pytest
 import upstream_files
 from compare_facts import THEROCK, Row
@@ -217,6 +218,7 @@ def device_artifact_filter(target, an):
     return an.name in ["blas"] and an.component == "lib" and target
 """,
     upstream_files.BUILD: """
+TYPE = "dev"
 LLVM_BASE_URL = "https://example.org/llvm"
 LINUX_LIBRARY_PRELOADS = ["amd_comgr"]
 WINDOWS_LIBRARY_PRELOADS = ["hiprtc"]
@@ -243,19 +245,24 @@ def copy_uv_to_torch_lib(): return "uv.dll"
 def main(argv):
     p = argparse.ArgumentParser()
     def add_common(p: argparse.ArgumentParser):
-        p.add_argument("--pre", action=argparse.BooleanOptionalAction)
+        p.add_argument("--pre", action=argparse.BooleanOptionalAction, default=True)
     sub_p = p.add_subparsers()
     build_p = sub_p.add_parser("build")
     add_common(build_p)
     group = build_p.add_mutually_exclusive_group()
-    group.add_argument("-j", "--jobs")
-    repo_management.add_checkout_options(build_p, default=True)
+    group.add_argument("-j", "--jobs", default=4, type=int)
+    build_p.add_argument("--release-type", choices=["ci", "dev"], default=TYPE)
+    build_p.add_argument("--output-dir", default=Path(__file__))
+    build_p.set_defaults(jobs=10, func=do_build)
+    repo_management.add_checkout_options(build_p, default_hipify="yes")
 """,
     upstream_files.MANAGEMENT: """
 TAG_UPSTREAM_DIFFBASE = "UP"
 TAG_HIPIFY_DIFFBASE = "HIP"
 def add_checkout_options(p):
-    p.add_argument("--depth")
+    p.add_argument("--depth", default=None)
+    p.add_argument("--hipify", action="store_true", default=default_hipify)
+    p.add_argument("--no-wait", action="store_false")
 """,
     upstream_files.PIN: "abc\n",
     f"{upstream_files.SKIPS}/generic.py": 'skip_tests = {"common": {"cuda": ["test_a" "test_b", "test_c"]}}',
@@ -345,7 +352,22 @@ READ: list[tuple[upstream_files.Reader, Facts]] = [
     ),
     (
         lambda checkout: upstream_files.flags(checkout, [BUILD]),
-        {f"{BUILD} build {flag}": True for flag in ("--pre", "--no-pre", "-j", "--jobs", "--depth")},
+        {
+            **{
+                f"{BUILD} build {flag}": True
+                for flag in (
+                    *("--pre", "--no-pre", "-j", "--jobs", "--depth", "--hipify", "--no-wait"),
+                    *("--release-type", "--output-dir"),
+                )
+            },
+            f"{BUILD} build --pre default": "True",
+            f"{BUILD} build -j default": "4",
+            f"{BUILD} build --jobs default": "10",
+            f"{BUILD} build --hipify default": "yes",
+            f"{BUILD} build --no-wait default": "True",
+            f"{BUILD} build --release-type default": "dev",
+            f"{BUILD} build --release-type choices": frozenset({"ci", "dev"}),
+        },
     ),
     (
         lambda checkout: upstream_files.files(checkout, [upstream_files.SKIPS]),
@@ -453,6 +475,17 @@ def test_a_digest_is_of_the_code_alone(checkout: Checkout, tmp_path: Path) -> No
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         assert (Checkout(tmp_path).digest(BUILD, ["do_build_pytorch"]) == digest) is is_equal
+
+
+def test_defaults_and_choices_of_ours_are_compared() -> None:
+    facts = our_facts.flags({})
+    fetch, build = "build_tools/fetch_artifacts.py", f"{BUILD} build"
+    assert facts[f"{fetch} --output-dir default"] == "build/artifacts"
+    assert facts[f"{fetch} --platform choices"] == frozenset({"linux", "windows"})
+    assert facts[f"{build} --pytorch-build-number default"] == "1"
+    assert "nightly-bkc" in str(facts[f"{build} --release-type choices"])
+    assert facts[f"{upstream_files.REPOSITORIES[2]} checkout --hipify default"] == "True"
+    assert f"{build} --clean default" not in facts  # false, as where it is not given
 
 
 def test_the_program_prints_what_it_compared(checkout: Checkout, capsys: pytest.CaptureFixture[str]) -> None:
