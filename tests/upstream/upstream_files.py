@@ -627,7 +627,10 @@ def _variables(checkout: Checkout, function: str, platform: str) -> dict[str, st
                 args=[ast.Dict() as pairs],
             ):
                 values |= _pairs(pairs, platform)
-            case ast.AnnAssign(target=ast.Name(id="env"), value=ast.Dict() as pairs):
+            case (
+                ast.AnnAssign(target=ast.Name(id="env"), value=ast.Dict() as pairs)
+                | ast.AugAssign(target=ast.Name(id="env"), op=ast.BitOr(), value=ast.Dict() as pairs)
+            ):
                 values |= _pairs(pairs, platform)
             case ast.Call(
                 func=ast.Name(id="add_env_compiler_flags"), args=[_, ast.Constant(value=str(name)), *_]
@@ -647,12 +650,8 @@ def _literal(node: ast.expr, platform: str) -> str:
     match node:
         case ast.Constant(value=str(text)):
             return text.strip()
-        case ast.IfExp(test=test, body=body, orelse=orelse) if ast.unparse(test) in (
-            "is_windows",
-            "not is_windows",
-        ):
-            is_body = (platform == "windows") is (ast.unparse(test) == "is_windows")
-            return _literal(body if is_body else orelse, platform)
+        case ast.IfExp() if (is_true := _is_true(node.test, platform)) is not None:
+            return _literal(node.body if is_true else node.orelse, platform)
         case ast.Call(func=func, args=[_, default]) if ast.unparse(func) == "os.environ.get":
             return _literal(default, platform)  # what the environment says wins, as it does here
     return _COMPUTED
@@ -661,13 +660,26 @@ def _literal(node: ast.expr, platform: str) -> str:
 def _of_platform(node: ast.AST, platform: str) -> Iterator[ast.AST]:
     """The nodes below one, without the branches for another platform."""
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and ast.unparse(child.test) == "is_windows":
-            for statement in child.body if platform == "windows" else child.orelse:
-                yield statement
-                yield from _of_platform(statement, platform)
+        if isinstance(child, ast.If) and (is_true := _is_true(child.test, platform)) is not None:
+            branch = ast.Module(body=child.body if is_true else child.orelse, type_ignores=[])
+            yield from _of_platform(branch, platform)
         else:
             yield child
             yield from _of_platform(child, platform)
+
+
+def _is_true(test: ast.expr, platform: str) -> bool | None:
+    """Whether a condition holds on a platform; None where that does not say it."""
+    match test:
+        case ast.Name(id="is_windows"):
+            return platform == "windows"
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            result = _is_true(operand, platform)
+            return None if result is None else not result
+        case ast.BoolOp(op=operator, values=parts):
+            deciding = isinstance(operator, ast.Or)  # what one part decides alone
+            return deciding if deciding in [_is_true(part, platform) for part in parts] else None
+    return None
 
 
 REPOSITORIES = tuple(

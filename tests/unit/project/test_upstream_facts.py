@@ -236,7 +236,17 @@ def do_build_pytorch(env):
     env["VERSION"] = version()
     add_env_compiler_flags(env, "LDFLAGS", "-L")
     command.append("-Cwheel.force-include.torch/lib/a.dll=" "torch/lib/a.dll")
-def do_build_pytorch_audio(env): pass
+def do_build_pytorch_audio(env, is_windows):
+    if not is_windows:
+        env["ONLY_LINUX"] = "1"
+    elif fast and is_windows:
+        env |= {"ONLY_WINDOWS": "1"}
+    else:
+        env["NEITHER"] = "1"
+    if is_windows and fast:
+        if not is_windows: env["NEITHER"] = "1"
+    elif not is_windows or fast:
+        env["BOTH"] = "1"
 def do_build_pytorch_vision(env): pass
 def do_build_apex(env): pass
 def build_triton_linux(env): env["SUFFIX"] = ""
@@ -416,6 +426,12 @@ def test_the_variables_of_builds_are_read_by_project_and_platform(checkout: Chec
         "torch linux LDFLAGS": "computed",
     }
     assert facts["audio windows CC"] == "clang-cl"
+    by_platform = {
+        platform: {name.split()[2] for name in facts if name.startswith(f"audio {platform} ")}
+        for platform in ("linux", "windows")
+    }
+    assert {"ONLY_LINUX", "BOTH"} == by_platform["linux"] - {"PYTHONUTF8", "USE_KINETO", "CXXFLAGS"}
+    assert {"ONLY_WINDOWS", "NEITHER", "BOTH"} == by_platform["windows"] - {"PYTHONUTF8", "USE_KINETO", "CC"}
     assert (facts["audio windows USE_KINETO"], facts["triton windows LLVM_SYSPATH"]) == ("OFF", "computed")
     projects = upstream_files.projects(checkout)
     assert projects["flash attention targets"] == frozenset({"gfx942"})
