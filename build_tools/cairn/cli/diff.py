@@ -37,9 +37,9 @@ class Diff(consumers.ConsumerOptions):
     Wheels are compared by what they offer and want: requirements, files, symbols and their versions,
     operators, public Python names, kernels and their registers. Nothing of them is run. Where a wheel lies at
     a URL or in an index, all are compared by metadata, RECORD and files alone, unless --binaries fetches it.
-    Of an index the wheel for the same Python and platform is taken as of a wheel that is named by its file.
-    Each further WHEEL is compared with OLD, too. Sets are compared
-    wheel by wheel, and by the manifests that they were built from. With --store, a set is the first digits of
+    From an index, the wheel for the Python and platform of the first wheel that is named by its file is
+    taken. Each further WHEEL is compared with OLD, too. Sets are compared wheel by wheel, and by the
+    manifests that they were built from. With --store, a set is the first digits of
     its id, and a night is a date: the last sets of that day or before.
 
     With --consumers or --consumer, what is told is whom NEW breaks of those who depend on OLD, which are

@@ -325,9 +325,9 @@ def run(
             something else afterwards.
         ProcessError: it refused.
     """
-    pick, *others = prepared.choice.picks
-    if others:
-        each = [one.targets[0] for one in prepared.choice.picks]
+    pick, *further_picks = prepared.choice.picks
+    if further_picks:
+        each = [pick.targets[0] for pick in prepared.choice.picks]
         raise UsageError(
             f"{' and '.join(each)} need an environment each",
             tip=f"name one of them, and --python: --gpu {each[0]}",

@@ -383,7 +383,7 @@ def other_streams(stream: str, serves: Callable[[str], bool]) -> str:
     """Return which of AMD's other streams have what one lacks, as a tip.
 
     Args:
-        stream: the one.
+        stream: the one that lacks it.
         serves: whether the index at an address has it.
     """
     have, silent = [], []

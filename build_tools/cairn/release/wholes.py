@@ -1,8 +1,8 @@
 """The wholes of a store that the ledger remembers, so that one that is gone is missed.
 
 An index is noted when its first generation is shown, and what promoters sign when the store gets its root.
-What was noted and has left nothing is gone, until somebody accepts by name that it is. The ledger itself is
-missed where an index was published into; that one was begun later than the indexes, its first entry shows.
+An index in the ledger with no objects left counts as lost, until a user accepts the loss by name. The ledger
+itself is missed where an index was published into. Its first entry shows whether it began after the indexes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _HOW = "name it as https://HOST/FILE.whl, or as INDEX#NAME==VERSION"
 
 
 class ChangedError(NetworkError):
-    """A file on a server is not the one that its first part was of."""
+    """A file changed on its server while it was read."""
 
 
 class RemoteFile(RawFile):
@@ -312,12 +312,10 @@ def _in_index(place: str, fragment: str, like: str | None) -> Path | IndexFile:
     if requirement is None:
         files = [file for file in listed if file.name == fragment]
     else:
-        kept = [
-            file for file in listed if not file.yanked
-        ]  # a yanked one where there is nothing else (PEP 592)
-        files = _newest(project, kept, requirement.specifier) or _newest(
-            project, listed, requirement.specifier
-        )
+        # A yanked file counts where there is nothing else (PEP 592).
+        offers = [[file for file in listed if not file.yanked], listed]
+        newest = (_newest(project, offer, requirement.specifier) for offer in offers)
+        files = next(filter(None, newest), [])
     if not files:
         problem = None if folder or listed else package_index.index_problem(place, project)
         if problem:

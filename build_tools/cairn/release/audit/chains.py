@@ -299,7 +299,7 @@ def _lookups(chain: Mapping[str, Entry], inventory: Inventory) -> Iterator[Probl
 
 
 def _later_than(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem]:
-    """Whether a lookup has what a later entry said: then the end of the ledger was removed, and its head."""
+    """Report a ledger that was cut off: a lookup refers to an entry that is missing."""
     for key in inventory.below("ledger/sets/"):
         try:
             history = datafile.loads(inventory.store.read(key).data, History, name=key)

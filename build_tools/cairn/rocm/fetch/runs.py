@@ -97,30 +97,30 @@ def repository_of(release_type: str) -> str:
     return UPSTREAM if release_type == "ci" else RELEASES
 
 
-def list_latest(pattern: Run) -> tuple[FoundRun, ...]:
+def list_latest(template: Run) -> tuple[FoundRun, ...]:
     """List runs of the default branch, the newest first.
 
     Args:
-        pattern: their repository, platform and release type; the id is of no account.
+        template: their repository, platform and release type; the id is ignored.
 
     Raises:
         UsageError: GitHub has no such repository or workflow, or no run.
         NetworkError: GitHub does not answer, or allows no more requests.
     """
-    repository = _ask(f"repos/{pattern.repository}", _Repository)
+    repository = _ask(f"repos/{template.repository}", _Repository)
     if repository is None:
-        raise UsageError(f"GitHub has no repository {pattern.repository}", tip="check --run-github-repo")
+        raise UsageError(f"GitHub has no repository {template.repository}", tip="check --run-github-repo")
     branch = repository["default_branch"]
-    runs = _runs(pattern, branch=branch)
+    runs = _runs(template, branch=branch)
     if not runs:
         raise UsageError(
-            f"{_workflow(pattern)} of {pattern.repository} has not run on {branch}",
+            f"{_workflow(template)} of {template.repository} has not run on {branch}",
             tip="name a run: --run-id ID",
         )
     return runs
 
 
-def list_of_commit(pattern: Run, commit: str) -> tuple[FoundRun, ...]:
+def list_of_commit(template: Run, commit: str) -> tuple[FoundRun, ...]:
     """List the runs of a commit, the newest first.
 
     Raises:
@@ -132,16 +132,16 @@ def list_of_commit(pattern: Run, commit: str) -> tuple[FoundRun, ...]:
             f"{commit[:60]!r} is not a commit",
             tip="write 7 to 40 of its hexadecimal digits; --latest takes the latest run",
         )
-    whole = _ask(f"repos/{pattern.repository}/commits/{commit}", _Commit)
+    whole = _ask(f"repos/{template.repository}/commits/{commit}", _Commit)
     if whole is None or not whole["sha"].startswith(commit):
         raise UsageError(
-            f"{pattern.repository} has no commit {commit}",
+            f"{template.repository} has no commit {commit}",
             tip="check it, and --run-github-repo; --latest takes the latest run",
         )
-    runs = tuple(run for run in _runs(pattern, head_sha=whole["sha"]) if run.commit == whole["sha"])
+    runs = tuple(run for run in _runs(template, head_sha=whole["sha"]) if run.commit == whole["sha"])
     if not runs:
         raise UsageError(
-            f"{_workflow(pattern)} of {pattern.repository} has not run for commit {whole['sha']}",
+            f"{_workflow(template)} of {template.repository} has not run for commit {whole['sha']}",
             tip="of several commits in one push only the last has a run; --latest takes the latest run",
         )
     return runs
@@ -154,7 +154,7 @@ def first_whole(runs: Sequence[FoundRun], choose: Callable[[Run], T]) -> tuple[F
 
     Args:
         runs: the best first.
-        choose: chooses artifacts of a run, and raises a `UsageError` where it lacks what is pattern.
+        choose: chooses artifacts of a run, and raises a `UsageError` where it lacks a requested artifact.
 
     Raises:
         UsageError: none has it.
@@ -176,21 +176,21 @@ def first_whole(runs: Sequence[FoundRun], choose: Callable[[Run], T]) -> tuple[F
     raise UsageError(f"no run is whole: {wording.some(passed, shown=_SHOWN)}", tip=tip)
 
 
-def _runs(pattern: Run, **which: str) -> tuple[FoundRun, ...]:
+def _runs(template: Run, **which: str) -> tuple[FoundRun, ...]:
     query = urllib.parse.urlencode({**which, "per_page": _PAGE, "exclude_pull_requests": "true"})
-    workflow = _workflow(pattern)
-    answer = _ask(f"repos/{pattern.repository}/actions/workflows/{workflow}/runs?{query}", _Runs)
+    workflow = _workflow(template)
+    answer = _ask(f"repos/{template.repository}/actions/workflows/{workflow}/runs?{query}", _Runs)
     if answer is None:
         raise UsageError(
-            f"{pattern.repository} has no workflow {workflow}", tip="name the run itself: --run-id ID"
+            f"{template.repository} has no workflow {workflow}", tip="name the run itself: --run-id ID"
         )
     runs = [
         FoundRun(
             run=Run(
                 id=str(each["id"]),
-                platform=pattern.platform,
-                repository=pattern.repository,
-                release_type=pattern.release_type,
+                platform=template.platform,
+                repository=template.repository,
+                release_type=template.release_type,
             ),
             commit=each["head_sha"],
             created=each["created_at"],
@@ -203,12 +203,12 @@ def _runs(pattern: Run, **which: str) -> tuple[FoundRun, ...]:
     return tuple(sorted(runs, key=lambda run: (run.created, int(run.run.id)), reverse=True))
 
 
-def _workflow(pattern: Run) -> str:
+def _workflow(template: Run) -> str:
     """The workflow that uploads the artifacts."""
-    if pattern.release_type != "ci":
+    if template.release_type != "ci":
         return "multi_arch_release.yml"
     # ROCm/TheRock 89553ce, build_tools/tests/find_artifacts_for_commit_test.py
-    return "multi_arch_ci.yml" if pattern.repository.endswith("/TheRock") else "therock-ci.yml"
+    return "multi_arch_ci.yml" if template.repository.endswith("/TheRock") else "therock-ci.yml"
 
 
 def _ask(path: str, kind: type[T]) -> T | None:

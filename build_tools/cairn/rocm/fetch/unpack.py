@@ -111,7 +111,7 @@ def unpack(archive: Path, folder: Path, *, most: int = MOST_UNPACKED) -> None:
 
     Raises:
         UnsafeArchiveError: it is not such an archive, a member of it leads out of the folder, is twice there,
-            or is neither file nor folder nor link, it is too large, or its manifest is as of `base_folders`.
+            or is neither file nor folder nor link, it is too large, or `base_folders` refuses its manifest.
     """
     folder.mkdir()
     with _refusing(archive), _opened(archive, most) as tar:
@@ -259,7 +259,7 @@ def move_into(artifact: Path, folder: Path) -> int:
     """Move what an unpacked artifact holds into one tree that several share; how many files these were.
 
     Raises:
-        UnsafeArchiveError: its manifest is as of `base_folders`, or a link there leads out of the tree.
+        UnsafeArchiveError: `base_folders` refuses its manifest, or a link there leads out of the tree.
     """
     moved: list[Path] = []
     for base in base_folders(artifact)[0]:

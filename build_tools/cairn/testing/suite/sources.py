@@ -134,7 +134,7 @@ def unmet(suite: Suite, wheel: WheelVersion) -> list[Requirement]:
 
 
 def choose_plugins(suite: Suite, wheel: WheelVersion) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return the plugins of pytest that the tests run with, and the top modules of those nobody decided on.
+    """Return the plugins of pytest that the tests run with, and the top modules of those in neither list.
 
     Raises:
         PrerequisiteError: one that the suite names is not installed.
