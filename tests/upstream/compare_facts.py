@@ -76,6 +76,11 @@ def _pytorch_files(checkout: Checkout) -> Facts:
     return theirs.pytorch_files(checkout, ours.modules())
 
 
+def _workflows(checkout: Checkout) -> Facts:
+    return theirs.workflows(checkout, ours.workflow_names())
+
+
+_WORKFLOWS = tuple(f"{theirs.WORKFLOWS}{name}" for name in ours.workflow_names())
 _LISTS = (theirs.FULL, *(f"{theirs.SKIPS}/{name}.py" for name in ours.skip_lists()))
 _TARGETS = "build_tools/cairn/targets.toml"
 ROWS = (
@@ -105,6 +110,10 @@ ROWS = (
     Row(
         "buckets of artifacts", "build_tools/cairn/rocm/fetch/choose.py", THEROCK, (theirs.BUCKETS,),
         theirs.buckets, ours.buckets,
+    ),
+    Row(
+        "workflows", "build_tools/cairn/rocm/fetch/runs.py", THEROCK, _WORKFLOWS,
+        _workflows, ours.workflows,
     ),
     Row("flags", ours.FLAGS, THEROCK, _SCRIPTS, _flags, ours.flags),
     Row("scripts", ours.FLAGS, THEROCK, _SCRIPTS, _files, ours.files),

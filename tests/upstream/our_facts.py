@@ -20,7 +20,7 @@ from upstream_files import Facts, shown_default
 from cairn import requirements, targets
 from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
 from cairn.options import KEY, Option
-from cairn.rocm.fetch import choose
+from cairn.rocm.fetch import choose, runs
 from cairn.rocm.packages_toml import COMPONENTS
 from cairn.sources.git import repository
 from cairn.testing.skips import skip_files
@@ -39,8 +39,11 @@ def _toml(path: str) -> dict[str, Any]:
 
 
 def gpu_targets(theirs: Facts) -> Facts:
-    """The families of each target; a product of theirs, where all its words are in names of ours."""
-    families = targets.families()
+    """The families of each target; a product of theirs, where its words are in names of ours, and ours in it.
+
+    The names are all that a target's GPUs have; the words that theirs must have are of those in targets.toml.
+    """
+    families, table = targets.families(), _toml("build_tools/cairn/targets.toml")["targets"]
     facts: Facts = {
         f"{name} families": frozenset(f for f, members in families.items() if name in members and "-" in f)
         - set(_toml("build_tools/cairn/targets.toml")["families"])
@@ -50,7 +53,10 @@ def gpu_targets(theirs: Facts) -> Facts:
         target, _, kind = name.partition(" ")
         if kind == "product" and target in targets.known_targets():
             unknown = _words(str(text)) - _words(" ".join(targets.product_names(target)))
-            facts[name] = f"without {' '.join(sorted(unknown))}" if unknown else text
+            more = _words(table.get(target, {}).get("product", "")) - _words(str(text))
+            words = [f"without {' '.join(sorted(unknown))}"] if unknown else []
+            words += [f"with {' '.join(sorted(more))}"] if more else []
+            facts[name] = ", ".join(words) or text
     return facts
 
 
@@ -85,9 +91,16 @@ def matrix(_theirs: Facts) -> Facts:
 
 
 def lines(_theirs: Facts) -> Facts:
-    """The lines and Pythons of the stack, and the families that the matrix leaves out of a line."""
-    stack, families = _toml(STACK), _toml(MATRIX)["families"]
+    """The lines and Pythons of the stack, those of changes, and the families left out of a line."""
+    stack, matrix = _toml(STACK), _toml(MATRIX)
+    families = matrix["families"]
     facts: Facts = {"pythons": stack["pythons"]}
+    facts |= {
+        f"{trigger} {platform} {what}": frozenset(matrix["triggers"][trigger][what])
+        for trigger in ("presubmit", "postsubmit")
+        for platform in stack["platforms"]
+        for what in ("pythons", "lines")
+    }
     for line in stack["lines"]:
         for platform in stack["platforms"]:
             facts[f"{line} {platform} without"] = frozenset(
@@ -214,6 +227,17 @@ def files(_theirs: Facts) -> Facts:
         for folder, words in _toml(FLAGS)["scripts"].items()
         for name in words.split()
     }
+
+
+def workflows(_theirs: Facts) -> Facts:
+    """The workflows whose runs are asked for."""
+    return dict.fromkeys(workflow_names(), True)
+
+
+def workflow_names() -> tuple[str, ...]:
+    """The names of upstream's workflows whose runs are asked for."""
+    wanted = [choose.Run(id="1", platform="linux", release_type=kind) for kind in choose.RELEASE_TYPES]
+    return tuple(sorted({runs._workflow(run) for run in wanted}))
 
 
 def scripts_with_flags() -> tuple[str, ...]:

@@ -250,8 +250,34 @@ RELEASES = "build_tools/github_actions/configure_pytorch_release_matrix.py"
 
 
 def lines(checkout: Checkout) -> Facts:
-    """Release lines and Pythons, and the families that a line is not built for."""
-    facts: Facts = {"pythons": list(checkout.constant(RELEASES, "RELEASE_PYTHON_VERSIONS"))}
+    """Release lines and Pythons, those of CI, and the families that a line is not built for."""
+    return read_parts(
+        [
+            ("pythons", RELEASES, partial(_release_pythons, checkout)),
+            *(
+                (f"* {what}", RELEASES, partial(_of_ci, checkout, what, constant))
+                for what, constant in (("pythons", "CI_PYTHON_VERSIONS"), ("lines", "CI_PYTORCH_REFS"))
+            ),
+            ("* without", RELEASES, partial(_families_without_lines, checkout)),
+        ]
+    )
+
+
+def _release_pythons(checkout: Checkout) -> Facts:
+    return {"pythons": list(checkout.constant(RELEASES, "RELEASE_PYTHON_VERSIONS"))}
+
+
+def _of_ci(checkout: Checkout, what: str, constant: str) -> Facts:
+    """What upstream's CI builds, by trigger and platform; its workflows have the same for both."""
+    return {
+        f"{trigger} {_PLATFORMS.get(platform, platform)} {what}": frozenset(values)
+        for trigger in ("presubmit", "postsubmit")
+        for platform, values in checkout.constant(RELEASES, constant).items()
+    }
+
+
+def _families_without_lines(checkout: Checkout) -> Facts:
+    facts: Facts = {}
     without = checkout.constant(RELEASES, "UNSUPPORTED_AMDGPU_FAMILIES")
     for platform, refs in checkout.constant(RELEASES, "RELEASE_PYTORCH_REFS").items():
         for ref in refs:
@@ -555,6 +581,17 @@ def _files_of_folder(checkout: Checkout, folder: str) -> Facts:
     return {f"{folder}/{name}": True for name in names}
 
 
+WORKFLOWS = ".github/workflows/"
+
+
+def workflows(checkout: Checkout, names: Iterable[str]) -> Facts:
+    """Those workflows of these names that are there."""
+    found = {path.name for path in (checkout.root / WORKFLOWS).glob("*.yml")}
+    if not found:
+        raise UpstreamError(f"{WORKFLOWS} has no workflows")
+    return {name: True for name in names if name in found}
+
+
 SKIPS, FULL = f"{PYTORCH}skip_tests", f"{PYTORCH}run_pytorch_tests_full.py"
 
 
@@ -597,19 +634,23 @@ _BUILT = {
 
 def variables(checkout: Checkout) -> Facts:
     """The variables that builds see: by project and platform, the value where it is a literal."""
-    facts: Facts = {}
-    for platform in ("linux", "windows"):
-        common = _variables(checkout, "_setup_common_build_env", platform)
-        for project, functions in _BUILT.items():
-            if (project, platform) == ("apex", "windows"):
-                continue
-            # On Windows triton is built without the common ones.
-            values = {} if (project, platform) == ("triton", "windows") else dict(common)
-            for function in functions:
-                if project != "triton" or function.endswith(platform):
-                    values |= _variables(checkout, function, platform)
-            facts |= {f"{project} {platform} {name}": value for name, value in values.items()}
-    return _needed(facts, BUILD)
+    builds = [(project, platform) for platform in ("linux", "windows") for project in _BUILT]
+    return read_parts(
+        (f"{project} {platform} *", BUILD, partial(_variables_of_build, checkout, project, platform))
+        for project, platform in builds
+        if (project, platform) != ("apex", "windows")
+    )
+
+
+def _variables_of_build(checkout: Checkout, project: str, platform: str) -> Facts:
+    values: dict[str, str] = {}
+    # On Windows triton is built without the common ones.
+    if (project, platform) != ("triton", "windows"):
+        values |= _variables(checkout, "_setup_common_build_env", platform)
+    for function in _BUILT[project]:
+        if project != "triton" or function.endswith(platform):
+            values |= _variables(checkout, function, platform)
+    return _needed({f"{project} {platform} {name}": value for name, value in values.items()}, BUILD)
 
 
 def _variables(checkout: Checkout, function: str, platform: str) -> dict[str, str]:

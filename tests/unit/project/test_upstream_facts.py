@@ -139,6 +139,8 @@ def test_a_reason_is_taken_out_only_where_the_fact_was_read_and_is_equal() -> No
         (upstream_files.skips, f"{upstream_files.SKIPS}/generic.py", "generic *", "run_pytorch_tests_full "),
         (upstream_files.scripts, upstream_files.CORE_CLI, "core *", "profiler rocprof"),
         (upstream_files.projects, upstream_files.REPOSITORIES[1], "audio origin", "vision origin"),
+        (upstream_files.variables, BUILD, "apex linux *", "torch windows CC"),
+        (upstream_files.lines, upstream_files.RELEASES, "* lines", "presubmit linux_x86_64 pythons"),
         (upstream_files.projects, upstream_files.PIN, "triton windows commit", "triton windows origin"),
     ],
 )
@@ -146,7 +148,11 @@ def test_a_file_that_cannot_be_read_leaves_the_others_to_be_compared(
     checkout: Checkout, tmp_path: Path, read: upstream_files.Reader, path: str, pattern: str, name: str
 ) -> None:
     shutil.copytree(checkout.root, tmp_path, dirs_exist_ok=True)
-    if path:
+    if path == BUILD:
+        (tmp_path / path).write_text(FILES[BUILD].replace("do_build_apex", "build_apex"), encoding="utf-8")
+    elif path == upstream_files.RELEASES:
+        (tmp_path / path).write_text(FILES[path].replace("CI_PYTORCH", "X"), encoding="utf-8")
+    elif path:
         (tmp_path / path).write_bytes(b"\xff")
     facts = read(Checkout(tmp_path))
     unread = facts.pop(pattern)
@@ -183,6 +189,8 @@ amdgpu_family_info_matrix_nightly = {}
 """,
     upstream_files.RELEASES: """
 RELEASE_PYTHON_VERSIONS = ["3.12"]
+CI_PYTHON_VERSIONS = {"linux": ["3.11"]}
+CI_PYTORCH_REFS = {"linux": ["release/2.13"]}
 STABLE = {"linux": ["release/2.13"]}
 RELEASE_PYTORCH_REFS = {platform: [*refs, "nightly"] for platform, refs in STABLE.items()}
 UNSUPPORTED_AMDGPU_FAMILIES = {"linux": {"release/2.13": {"gfx90c"}}}
@@ -281,6 +289,8 @@ def add_checkout_options(p):
     **dict.fromkeys(upstream_files.REPOSITORIES, REPOSITORY),
     upstream_files.FAT: ' "libamdhip64.so"\nROCBLAS_LIB_DST=lib/rocblas/library\n "share/a.ids"\n',
     "version.txt": "2.14.0a0",
+    f"{upstream_files.WORKFLOWS}multi_arch_ci.yml": "",
+    f"{upstream_files.WORKFLOWS}other.yml": "",
 }
 
 
@@ -319,6 +329,10 @@ READ: list[tuple[upstream_files.Reader, Facts]] = [
         upstream_files.lines,
         {
             "pythons": ["3.12"],
+            "presubmit linux_x86_64 pythons": frozenset({"3.11"}),
+            "postsubmit linux_x86_64 pythons": frozenset({"3.11"}),
+            "presubmit linux_x86_64 lines": frozenset({"release/2.13"}),
+            "postsubmit linux_x86_64 lines": frozenset({"release/2.13"}),
             "release/2.13 linux_x86_64 without": frozenset({"gfx90c"}),
             "nightly linux_x86_64 without": frozenset(),
         },
@@ -382,6 +396,10 @@ READ: list[tuple[upstream_files.Reader, Facts]] = [
     (
         lambda checkout: upstream_files.files(checkout, [upstream_files.SKIPS]),
         {f"{upstream_files.SKIPS}/{name}.py": True for name in ("generic", "create_skip_tests")},
+    ),
+    (
+        lambda checkout: upstream_files.workflows(checkout, ["multi_arch_ci.yml", "multi_arch_release.yml"]),
+        {"multi_arch_ci.yml": True},
     ),
     (
         upstream_files.skips,
@@ -491,6 +509,22 @@ def test_a_digest_is_of_the_code_alone(checkout: Checkout, tmp_path: Path) -> No
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         assert (Checkout(tmp_path).digest(BUILD, ["do_build_pytorch"]) == digest) is is_equal
+
+
+def test_a_product_that_upstream_adds_or_drops_is_named() -> None:
+    names = ("MI350X/MI355X CDNA", "MI355X CDNA", "MI350X/MI355X/MI380X", "MI355X/MI380X")
+    facts = [our_facts.gpu_targets({"gfx950 product": name})["gfx950 product"] for name in names]
+    assert facts == [names[0], "with 350", "without 380", "without 380, with 350"]
+
+
+def test_the_workflows_whose_runs_are_asked_for_are_compared(checkout: Checkout) -> None:
+    assert our_facts.workflow_names() == ("multi_arch_ci.yml", "multi_arch_release.yml")
+    checkouts = {THEROCK: checkout}
+    rows = [row for row in compare_facts.ROWS if row.category == "workflows"]
+    result = compare_facts.compare(rows, checkouts, {"rules": [], "differences": []}, TODAY)
+    assert [str(each) for each in result.differences] == [
+        "workflows: multi_arch_release.yml: ours is there, upstream's absent"
+    ]
 
 
 def test_defaults_and_choices_of_ours_are_compared() -> None:

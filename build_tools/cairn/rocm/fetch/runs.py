@@ -205,6 +205,7 @@ def _runs(template: Run, **which: str) -> tuple[FoundRun, ...]:
 
 def _workflow(template: Run) -> str:
     """The workflow that uploads the artifacts."""
+    # ROCm/TheRock 89553ce, .github/workflows/multi_arch_release.yml and .github/workflows/multi_arch_ci.yml
     if template.release_type != "ci":
         return "multi_arch_release.yml"
     # ROCm/TheRock 89553ce, build_tools/tests/find_artifacts_for_commit_test.py

@@ -54,6 +54,7 @@ _BKC = re.compile(r"bkc\.[0-9]{8}", re.ASCII)
 _FIRST_SEGMENTED = 10  # the first major version of ROCm whose numbers are segments of their own
 _RELEASE_PARTS = 3
 _FAT = "fat"  # a segment of ours: the wheel carries the ROCm libraries itself
+# ROCm/TheRock 89553ce, external-builds/pytorch/build_prod_wheels.py
 _MARK = "rocm"
 _DEV_MARK = "devrocm"
 _SEGMENTED = "v"  # what follows a mark in the segmented form
