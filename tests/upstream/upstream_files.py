@@ -86,11 +86,16 @@ class Checkout:
         except (SyntaxError, ValueError) as error:
             raise UpstreamError(f"{path} is not Python: {error}") from error
 
-    @cache  # noqa: B019
     def constants(self, path: str) -> Mapping[str, Any]:
-        """The values of a module's variables, as far as literals say them."""
+        """The values of a module's variables, as far as literals say them, here or in a module beside it."""
+        return self._constants(path, follows_imports=True)
+
+    @cache  # noqa: B019
+    def _constants(self, path: str, *, follows_imports: bool) -> Mapping[str, Any]:
         names: dict[str, Any] = {}
         for node in self.tree(path).body:
+            if isinstance(node, ast.ImportFrom) and follows_imports:
+                names |= self._imported_constants(path, node)
             match node:
                 case ast.Assign(targets=[ast.Name(id=name)], value=value):
                     pass
@@ -104,6 +109,14 @@ class Checkout:
                 continue
         return names
 
+    def _imported_constants(self, path: str, node: ast.ImportFrom) -> dict[str, Any]:
+        module = f"{Path(path).parent.as_posix()}/{(node.module or '').replace('.', '/')}.py"
+        if not (self.root / module).is_file():
+            return {}
+        values = self._constants(module, follows_imports=False)
+        names = {alias.name: alias.asname or alias.name for alias in node.names}
+        return {name: values[source] for source, name in names.items() if source in values}
+
     def constant(self, path: str, name: str) -> Any:
         """The value of a module's variable, which must be there."""
         constants = self.constants(path)
@@ -112,10 +125,15 @@ class Checkout:
         return constants[name]
 
     def variables(self, path: str, beginning: str) -> list[str]:
-        """The names of a module's variables that begin so, literals or not."""
-        assigned = (node for node in self.tree(path).body if isinstance(node, ast.Assign | ast.AnnAssign))
-        targets = (node.targets[0] if isinstance(node, ast.Assign) else node.target for node in assigned)
-        return [node.id for node in targets if isinstance(node, ast.Name) and node.id.startswith(beginning)]
+        """The names of a module's variables that begin so, literals or not, and of those that it imports."""
+        names: list[str] = []
+        for node in self.tree(path).body:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name), *_]) | ast.AnnAssign(target=ast.Name(id=name)):
+                    names.append(name)
+                case ast.ImportFrom(names=aliases):
+                    names += [alias.asname or alias.name for alias in aliases]
+        return [name for name in names if name.startswith(beginning)]
 
     def nodes(self, path: str, name: str = "") -> list[ast.AST]:
         """All nodes of a file, or of its function or class of that name."""

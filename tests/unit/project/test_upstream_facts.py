@@ -483,6 +483,19 @@ def test_what_a_reader_would_pass_over_is_an_error(
     assert any(isinstance(value, upstream_files.Unread) for value in facts.values())
 
 
+def test_a_table_that_is_imported_is_read_or_named(checkout: Checkout, tmp_path: Path) -> None:
+    shutil.copytree(checkout.root, tmp_path, dirs_exist_ok=True)
+    name = "amdgpu_family_info_matrix_presubmit"
+    beginning, table, rest = FILES[upstream_files.FAMILIES].partition(f"{name} = ")
+    path = tmp_path / upstream_files.FAMILIES
+    path.write_text(f"from tables import presubmit as {name}\n{beginning}other = {rest}", encoding="utf-8")
+    with pytest.raises(upstream_files.UpstreamError, match=name):
+        upstream_files.matrix(Checkout(tmp_path))
+    (path.parent / "tables.py").write_text(f"from tables import x\npresubmit = {rest}", encoding="utf-8")
+    assert table
+    assert upstream_files.matrix(Checkout(tmp_path)) == upstream_files.matrix(checkout)
+
+
 def test_a_digest_is_of_the_code_alone(checkout: Checkout, tmp_path: Path) -> None:
     digest = checkout.digest(BUILD, ["do_build_pytorch"])
     for text, is_equal in [
