@@ -406,21 +406,43 @@ PACKAGES = "build_tools/build_python_packages.py"
 
 def artifacts(checkout: Checkout) -> Facts:
     """The artifacts of each package, and the files of the profilers."""
+    facts = read_parts(
+        (f"{package} *", PACKAGES, partial(_artifacts_of_package, checkout, package))
+        for package in ("core", "libraries", "profiler", "device")
+    )
+    pattern = "profiler file *"
+    return facts | read_parts([(pattern, PACKAGES, partial(_profiler_files, checkout))])
+
+
+def _artifacts_of_package(checkout: Checkout, package: str) -> Facts:
     facts: Facts = {}
-    for package in ("core", "libraries", "profiler", "device"):
-        for node in checkout.nodes(PACKAGES, f"{package}_artifact_filter"):
-            if not (isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)):
-                continue
-            values = {
-                test.left.attr: _strings(test.comparators[0])
-                for test in node.values
-                if isinstance(test, ast.Compare) and isinstance(test.left, ast.Attribute)
-            }
-            for name in values.get("name", ()):
-                facts |= {f"{package} {name}_{part}": True for part in values.get("component", ())}
-    for pattern in checkout.constant(PACKAGES, "PROFILER_WHEEL_INCLUDES"):
-        facts[f"profiler file {pattern}"] = True
+    constants = checkout.constants(PACKAGES)
+    for node in checkout.nodes(PACKAGES, f"{package}_artifact_filter"):
+        if not (isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And)):
+            continue
+        values = {
+            test.left.attr: _compared_texts(test.comparators[0], constants)
+            for test in node.values
+            if isinstance(test, ast.Compare)
+            and isinstance(test.left, ast.Attribute)
+            and test.left.attr in ("name", "component")
+        }
+        for name in values.get("name", ()):
+            facts |= {f"{package} {name}_{part}": True for part in values.get("component", ())}
     return _needed(facts, PACKAGES)
+
+
+def _profiler_files(checkout: Checkout) -> Facts:
+    patterns = checkout.constant(PACKAGES, "PROFILER_WHEEL_INCLUDES")
+    return {f"profiler file {pattern}": True for pattern in patterns}
+
+
+def _compared_texts(node: ast.expr, names: Mapping[str, Any]) -> list[str]:
+    """The text, or those of a list, that something is compared with."""
+    value = _literal_or_none(node, names)
+    if value is None:
+        raise UpstreamError(f"{PACKAGES} compares with what is no literal: {ast.unparse(node)[:80]}")
+    return [value] if isinstance(value, str) else list(value)
 
 
 def _strings(node: ast.AST) -> list[str]:

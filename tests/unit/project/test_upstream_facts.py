@@ -215,13 +215,14 @@ LibraryEntry(so_pattern="librpp.so*", package_name="libraries", shortname="rpp")
     upstream_files.PROFILER_CLI: 'def rocprof():\n    _exec("bin/rocprof")\n',
     upstream_files.PACKAGES: """
 PROFILER_WHEEL_INCLUDES = ["bin/rocprof-*"]
+PROFILERS = {"prof"}
 def core_artifact_filter(an):
     core = an.name in ["base", "sysdeps"] and an.component in ["lib", "run"]
     return core or (an.name == "hotswap" and an.component == "lib")
 def libraries_artifact_filter(family, an):
     return an.name in ["blas"] and an.component in ["lib"] and (an.target == family or an.target == "generic")
 def profiler_artifact_filter(an):
-    return an.name in ["prof"] and an.component in ["run"]
+    return an.name in PROFILERS and an.component in ["run"]
 def device_artifact_filter(target, an):
     return an.name in ["blas"] and an.component == "lib" and target
 """,
@@ -464,6 +465,11 @@ def test_the_variables_of_builds_are_read_by_project_and_platform(checkout: Chec
         (upstream_files.libraries, upstream_files.DIST_INFO, 'LibraryEntry("a", "core", PATTERN, "")'),
         (upstream_files.skips, f"{upstream_files.SKIPS}/linux.py", "skip_tests = read()"),
         (upstream_files.matrix, upstream_files.FAMILIES, "amdgpu_family_info_matrix_weekly = read()"),
+        (
+            upstream_files.artifacts,
+            upstream_files.PACKAGES,
+            'def core_artifact_filter(an):\n    return an.name in read() and an.component in ["lib"]',
+        ),
         (upstream_files.preloads, BUILD, "LINUX_LIBRARY_PRELOADS = read()"),
         (lambda checkout: upstream_files.flags(checkout, [BUILD]), BUILD, "    p.add_argument(NAME)"),
     ],
@@ -475,6 +481,9 @@ def test_what_a_reader_would_pass_over_is_an_error(
     before = FILES.get(path, "")
     if path == BUILD and "=" in text:
         before = before.replace("LINUX_LIBRARY_PRELOADS", "OTHER")
+    before = (
+        before.replace(text.split(":", maxsplit=1)[0], "def before()") if text.startswith("def ") else before
+    )
     (tmp_path / path).write_text(f"{before}{text}\n", encoding="utf-8")
     try:
         facts = read(Checkout(tmp_path))
