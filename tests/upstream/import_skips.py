@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from cairn import files
 from cairn.datafile import toml_text
-from cairn.errors import CairnError, ProblemsError
+from cairn.errors import CairnError, ProblemsError, UsageError
 from cairn.testing.skips import conditions, ids, skip_files
 from cairn.testing.skips.conditions import RunFacts, When
 from cairn.testing.skips.skip_files import Entry, Listed
@@ -38,6 +38,7 @@ COMMITS = {"pytorch_2.7": "740ef9b"}
 COMMIT = "89553ce"
 OWNER, EXPIRES = "maintainers", date(2027, 6, 30)
 READ, LATER = "2.7", ">=2.8"
+_KNOWN_FILES = ("test_cuda.py", "test_nn.py", "test_torch.py", "inductor/test_torchinductor.py")
 """The line whose sources were read, and the versions that the lists for all versions are patterns for."""
 _GPUS = ("dcgpu-all", "dgpu-all", "igpu-all")  # families that have every GPU between them
 _FOLDER = "external-builds/pytorch"
@@ -406,6 +407,21 @@ def _table(heads: Sequence[str], cells: Iterable[Sequence[object]]) -> Iterator[
     yield from (f"| {' | '.join(map(str, row))} |" for row in cells)
 
 
+def open_sources(root: Path) -> Sources:
+    """Return the sources of the torch whose exact ids are written.
+
+    Raises:
+        UsageError: they are of a different version, or lack the files of tests that lists name: nearly every
+            name would be "no such test", and its entry would go.
+    """
+    sources = Sources(root)
+    if not f"{sources.version}.".startswith(f"{READ}."):
+        raise UsageError(f"{root} is of torch {sources.version or 'no version'}, not of {READ}")
+    if missing := [name for name in _KNOWN_FILES if not (root / "test" / name).is_file()]:
+        raise UsageError(f"{root / 'test'} lacks {', '.join(missing)}: it is no whole checkout of PyTorch")
+    return sources
+
+
 def main(argv: Sequence[str] | None = None) -> None:
     """Write the files, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -416,10 +432,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     lists = read()
     try:
         if request.sources_dir:
-            write(request.output_dir, lists, Sources(request.sources_dir), request.expires)
+            write(request.output_dir, lists, open_sources(request.sources_dir), request.expires)
         listed = skip_files.read([request.output_dir])
     except ProblemsError as error:
         sys.exit("\n".join(map(str, (error, *error.problems))))
+    except CairnError as error:
+        sys.exit(f"{error}: {error.tip}" if error.tip else str(error))
     print(*table(lists, listed), "", *table_of_configurations(lists, listed), sep="\n")
     for row in rows(lists, listed):
         if row.line != READ:

@@ -1,5 +1,6 @@
 """skip-tests are made of the names of upstream's lists, and leave out no more than those mean."""
 
+import shutil
 from datetime import date
 from pathlib import Path
 
@@ -112,3 +113,27 @@ def test_two_names_of_one_test_whose_runs_overlap_are_refused(tmp_path: Path, so
     ]
     with pytest.raises(CairnError, match="has an entry already: give its group `torch`"):
         write(tmp_path, sources, lists_of(*names))
+
+
+@pytest.mark.parametrize(
+    ("version", "problem"),
+    [
+        ("x", "of torch x, not of 2.7"),
+        ("2.70.0", "of torch 2.70.0"),
+        ("2.7.1", "lacks test_nn.py"),
+        (None, "cannot read"),
+    ],
+)
+def test_sources_that_are_not_those_leave_the_files_as_they_are(
+    tmp_path: Path, version: str | None, problem: str
+) -> None:
+    tree, folder = tmp_path / "tree", tmp_path / "skip-tests"
+    (tree / "test").mkdir(parents=True)
+    (tree / "test/test_cuda.py").write_text(TESTS, encoding="utf-8")
+    if version is not None:
+        (tree / "version.txt").write_text(f"{version}\n", encoding="utf-8")
+    shutil.copytree(import_skips.SKIP_TESTS, folder)
+    with pytest.raises(SystemExit, match=problem):
+        import_skips.main(["--sources-dir", str(tree), "--output-dir", str(folder)])
+    shipped = {path.name: path.read_bytes() for path in import_skips.SKIP_TESTS.iterdir()}
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == shipped
