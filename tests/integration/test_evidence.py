@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -403,6 +404,29 @@ def test_nothing_is_good_that_was_not_read(
             if code not in range(2, 13) and f"{pattern} {fault}" not in ROWS[name].exempt:
                 good.append(f"{pattern} {fault}: {code}")
     assert "\n".join(good) == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("install", "--dry-run", "--gpu", "cpu", "--index-url", "URL/release/simple/"),
+        pytest.param(
+            ("wheel", "verify", "URL/torch-2.9.0-py3-none-any.whl"), marks=pytest.mark.by_hand
+        ),  # a minute
+        ("index", "verify", "WHEEL", "--index-url", "URL/release/simple/", "--allow-unsigned"),
+    ],
+    ids=["install", "wheel verify", "index verify"],
+)
+def test_what_never_comes_is_not_good(
+    words: Words, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A server takes the connection and answers nothing: the wait takes half a minute, and no processor."""
+    wheel = str(make_wheel(tmp_path, "torch", "2.9.0"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert _code([str(word).replace("URL", url).replace("WHEEL", wheel) for word in words]) == 5
+    assert "cannot read" in (message := capsys.readouterr().err)
+    assert url in message
 
 
 def _code(words: Words) -> object:
