@@ -40,6 +40,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     deselected: Sequence[Deselected] = (),
     problems: Sequence[str] = (),
     unfinished: tuple[int, int] = (0, 0),
+    without_tests: Sequence[str] = (),
     flaky_ceiling: int | None = None,
 ) -> Judgement:
     """Judge a test run.
@@ -59,6 +60,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         deselected: the tests that were collected and did not run.
         problems: why the results cannot be believed as they are, a sentence each.
         unfinished: how many modules did not come to their end, and how many there are.
+        without_tests: modules of which pytest collected no test: they are named.
         flaky_ceiling: most tests that may be flaky, where that is less than 1% of those that ran, or 3.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
@@ -81,13 +83,13 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     )
     if problem:
         return Judgement(verdict="failed", reason=problem)
-    skipped = _remarks(outcome, deselected)
+    skipped = _remarks(outcome, deselected, without_tests)
     if unused := usage.no_gpu_used(outcome, targets, translated):
         return Judgement(verdict="untested", reason=f"{counts.passed} tests passed, {unused}{skipped}")
     return Judgement(verdict="passed", reason=_passed(outcome, targets) + skipped)
 
 
-def _remarks(outcome: JUnit, deselected: Sequence[Deselected]) -> str:
+def _remarks(outcome: JUnit, deselected: Sequence[Deselected], without_tests: Sequence[str]) -> str:
     counts, cases = outcome.counts, outcome.cases
     chosen = [one for one in deselected if one.origin != "ours"]
     overruled = [case.name for case in cases if case.overruled]
@@ -97,6 +99,7 @@ def _remarks(outcome: JUnit, deselected: Sequence[Deselected]) -> str:
         f"{counts.skipped} skipped": counts.skipped,
         f"left out: {_listed(chosen)}": chosen,
         f"{flaky} flaky": flaky,
+        f"no test in {wording.some(without_tests)}": without_tests,
         f"{len(overruled)} raised and were called {called}: {wording.some(overruled)}": overruled,
     }
     return "".join(f"; {remark}" for remark, holds in remarks.items() if holds)

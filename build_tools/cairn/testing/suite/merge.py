@@ -154,7 +154,8 @@ def judge_shards(
     """Judge the tests of shards, which have these problems; see `merge`."""
     first, hardware, summary = results[0], _most(results).hardware, JUnit.of(tests)
     unfinished = {module for result in results for module in result.unfinished}
-    modules = {count.module for result in results for count in result.modules}
+    counts = [count for result in results for count in result.modules]
+    modules = {count.module for count in counts}
     unfinished |= {test.module for test in tests if test.outcome == "passed"} - modules
     judged = judge(
         summary,
@@ -167,6 +168,7 @@ def judge_shards(
         deselected=_deselected(results),
         problems=problems,
         unfinished=(len(unfinished), len(modules | unfinished)),
+        without_tests=sorted({count.module for count in counts if count.whole == 0}),
         flaky_ceiling=first.flaky_ceiling,
     )
     is_good = not (summary.failures or problems or unfinished)

@@ -114,3 +114,12 @@ def test_a_result_that_does_not_say_that_its_modules_finished_is_unknown(
     merged = merge.merge([folder], tmp_path / "whole", part=shards > 1)
     assert merged.judgement.verdict == "invalid"
     assert "modules did not come to their end" in merged.judgement.reason
+
+
+def test_a_module_without_any_test_is_named(tmp_path: Path) -> None:
+    tests = {"test_a.py": "def test_a(): pass\n", "test_b.py": "X = 1\n"}
+    merged = run_and_judge(request_of(tmp_path, tests))
+    assert (merged.judgement.verdict, merged.judgement.reason) == (
+        "passed",
+        "1 tests passed; no test in test_b.py",
+    )
