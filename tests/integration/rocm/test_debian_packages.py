@@ -73,7 +73,7 @@ def test_packages_of_debian_become_an_sdk_that_tests_itself(
     program = new_environment.with_name("rocm-sdk")
     tested = subprocess.run([program, "test"], capture_output=True, text=True, check=False)
     assert tested.returncode == 0, tested.stdout + tested.stderr
-    assert "this SDK has no tools" in tested.stdout  # hipcc is not among the packages
+    assert "this SDK has no programs" in tested.stdout  # hipcc is not among the packages
     loaded = subprocess.run([new_environment, "-c", LOADED], capture_output=True, text=True, check=True)
     names = [Path(line).name for line in loaded.stdout.split()]
     assert {"libamdhip64.so.5", "libhiprand.so.1", "libLLVM-15.so.1", "libtinfo.so.6"} <= set(names)
