@@ -40,6 +40,7 @@ from cairn.store.folder import LocalStore
 from helpers import packing, tiny_stack
 from helpers.provenance import signer
 from helpers.release import commit
+from helpers.sdk_index import Ended
 from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, key_file
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("night-by-a-root")]
@@ -48,19 +49,6 @@ WHOLE = bool(os.environ.get("CAIRN_TEST_ALL"))
 MALLORY = signer(66)
 Objects = dict[str, bytes]
 _MACHINES = itertools.count()
-
-
-@dataclass(frozen=True)
-class Ended:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def answer(self) -> Any:
-        return json.loads(self.out)
 
 
 @dataclass(kw_only=True)

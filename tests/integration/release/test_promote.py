@@ -307,7 +307,7 @@ def test_the_commands_publish_judge_promote_and_check(
     store.delete(recipe_key)
     capsys.readouterr()
     assert main(["index", "check", *at]) == 9
-    assert f"holds no {recipe_key}" in capsys.readouterr().out
+    assert f"{recipe_key} is missing" in capsys.readouterr().out
     assert main(promotion) == 0  # it is there already, but for its recipe
     assert main(["index", "check", *at]) == 0
     store.delete("release/simple/index.html")

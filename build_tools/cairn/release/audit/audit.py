@@ -192,7 +192,7 @@ def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
 
 
 def _recipes(inventory: Inventory) -> Iterator[Problem]:
-    """Report missing and changed stacks of nights and sets: nobody can build such a night again."""
+    """Report missing and changed stacks of nights and sets: nobody can build them again."""
     for key in (*inventory.below(keys.NIGHTS), *inventory.below("sets/")):
         if not key.endswith("/manifest.json"):
             continue
@@ -200,7 +200,8 @@ def _recipes(inventory: Inventory) -> Iterator[Problem]:
             data = inventory.store.read(key).data
             digest = build_statement.recipe_in(data, sha256=hashlib.sha256(data).hexdigest())
             if digest and keys.recipe_key(digest) not in inventory.objects:
-                text = f"{keys.recipe_key(digest)} is missing, which {key} names"
+                text = f"{keys.recipe_key(digest)} is missing, which {key} names: restore it from a copy, or "
+                text += "promote or publish the set again by that stack (--stack)"
                 yield Problem(code="set", index=None, where=key, said=text)
             elif digest:
                 recipes.read(inventory.store, digest)

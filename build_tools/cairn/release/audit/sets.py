@@ -14,7 +14,6 @@ from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress
 from cairn.output.wording import short_id
-from cairn.release import recipes
 from cairn.release.audit.inventory import Code, Inventory, Problem
 from cairn.release.audit.offered import differences, readable_projects
 from cairn.release.index import keys, write
@@ -24,8 +23,7 @@ from cairn.release.provenance import chain, evidence, judged
 from cairn.release.publish import distribution, locks
 from cairn.release.publish.compatibility import Platform
 from cairn.release.trust.signers import Trust
-from cairn.store.protocol import MissingKeyError, Store
-from cairn.wheels import build_statement
+from cairn.store.protocol import MissingKeyError
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 _AT_ONCE = 8  # sets looked at side by side
@@ -94,7 +92,6 @@ def _problems(
     yield from (("evidence", text) for text in _named_evidence(inventory, entry))
     if keys.is_gated(snapshot.index.name):
         yield from (("evidence", text) for text in _judgement(snapshot, entry, wheel_set))
-        yield from (("evidence", text) for text in _recipe(store, wheel_set))
     yield from (("set", text) for text in _objects(inventory, wheel_set))
     try:
         metadata = locks.metadata_of(store, wheel_set)
@@ -207,18 +204,6 @@ def _judgement(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iter
     refused = [demand.name for demand in verdict.demands if demand.outcome == "not met"]
     if refused or not verdict.demands:
         yield f"{key} refused it: {', '.join(refused) or 'nothing was asked'}"
-
-
-def _recipe(store: Store, wheel_set: WheelSet) -> Iterator[str]:
-    """Say that the stack which a set was frozen with is missing or was changed: nobody can build it again."""
-    try:
-        manifest = store.read(keys.set_key(wheel_set.id, MANIFEST_FILE)).data
-        if digest := build_statement.recipe_in(manifest, sha256=wheel_set.manifest_sha256):
-            recipes.read(store, digest)
-    except MissingKeyError as error:
-        yield f"{error}; `cairn release promote SET --stack STACK` by that stack restores it"
-    except (CairnError, OSError) as error:
-        yield f"its recipe cannot be read: {error}"
 
 
 def _evidence(inventory: Inventory, set_id: str) -> Iterator[str]:
