@@ -195,12 +195,11 @@ def compare(
             if here.get(name) != there.get(name)
         )
     rules, changed = _rules(notes["rules"], checkouts, result.problems)
-    if THEROCK in checkouts:
-        unread["rules"] = ()
-        result.compared["rules"] = rules
-        if not rules:
-            result.problems.append("rules: nothing was compared")
-        found += changed
+    unread["rules"] = ()
+    result.compared["rules"] = rules
+    if not rules:
+        result.problems.append("rules: nothing was compared")
+    found += changed
     _explain(found, notes["differences"], unread, today, result)
     return result
 

@@ -12,7 +12,7 @@ import compare_facts
 import our_facts
 import pytest
 import upstream_files
-from compare_facts import THEROCK, Row
+from compare_facts import PYTORCH, THEROCK, Row
 from upstream_files import Checkout, Facts
 
 BUILD = upstream_files.BUILD
@@ -45,6 +45,17 @@ def test_a_fact_without_a_marker_and_a_marker_without_a_row_are_named(
     row = Row("names", "build_tools/data.toml", THEROCK, ("a/b.py",), _nothing, dict)
     problems = list(compare_facts.unmarked((row,), {"rules": []}, tmp_path))
     assert [problem in text for text in problems] == ([True] if problem else [])
+
+
+@pytest.mark.parametrize("repository", [THEROCK, PYTORCH])
+def test_a_rule_that_changed_is_named_by_the_checkout_of_its_repository_alone(
+    checkout: Checkout, repository: str
+) -> None:
+    rule = {"place": "here", "repository": repository, "source": BUILD, "names": ["do_build_pytorch"]}
+    rules = [{**rule, "digest": "0" * 12}]
+    result = compare_facts.compare((), {repository: checkout}, {"rules": rules, "differences": []}, TODAY)
+    assert [difference.category for difference in result.differences] == ["rules"]
+    assert result.compared == {"rules": 1}
 
 
 def _nothing(_checkout: Checkout) -> Facts:
