@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
+from cairn.errors import CairnError, ProblemsError
 from cairn.output import wording
 from cairn.output.console import size
 
@@ -48,13 +49,25 @@ def _show(request: Show) -> Answer:
     from cairn.wheels import published
     from cairn.wheels.contents.summary import summarise_archive
 
-    summaries = []
+    plain: list[object] = []
+    summaries, errors = [], []
     for wheel in request.wheels:
-        with published.reading(wheel, whole=request.binaries) as archive:
-            summaries.append(summarise_archive(archive))
-    return Answer(
-        [summary.to_plain() for summary in summaries], itertools.chain.from_iterable(map(_text, summaries))
-    )
+        try:
+            with published.reading(wheel, whole=request.binaries) as archive:
+                summaries.append(summarise_archive(archive))
+        except CairnError as error:  # the other wheels are shown all the same
+            errors.append(error)
+            plain.append({"wheel": str(wheel), "not_read": str(error)})
+        else:
+            plain.append(summaries[-1].to_plain())
+    text = itertools.chain.from_iterable(map(_text, summaries))
+    return Answer(plain, text, error=_together(errors, len(plain)))
+
+
+def _together(errors: Sequence[CairnError], count: int) -> CairnError | None:
+    if count == 1 or not errors:
+        return next(iter(errors), None)
+    return ProblemsError(f"{len(errors)} of {count} wheels cannot be read", problems=errors)
 
 
 def _text(summary: Summary) -> Iterator[Piece]:

@@ -15,7 +15,7 @@ from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
-from cairn.errors import PrerequisiteError, UsageError, WheelError
+from cairn.errors import CairnError, PrerequisiteError, ProblemsError, UsageError, WheelError
 from cairn.options import fill, flag, option, repeated
 from cairn.output import console, wording
 
@@ -79,13 +79,21 @@ def run(request: Verify) -> Answer:
     """Run the command."""
     from cairn.wheels import published
 
+    texts: dict[Path, str] = {}
+    unjudged: dict[str, CairnError] = {}
     with contextlib.ExitStack() as stack:
-        texts = {stack.enter_context(published.whole_file(wheel)): str(wheel) for wheel in request.wheels}
-        return _verify(request, texts)
+        for wheel in request.wheels:
+            try:
+                texts[stack.enter_context(published.whole_file(wheel))] = str(wheel)
+            except CairnError as error:  # the other wheels are judged all the same
+                if len(request.wheels) == 1:
+                    raise
+                unjudged[str(wheel)] = error
+        return _verify(request, texts, unjudged)
 
 
-def _verify(request: Verify, texts: Mapping[Path, str]) -> Answer:
-    """Judge files; an answer names each as the user did."""
+def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, CairnError]) -> Answer:
+    """Judge files; an answer names each as the user did, with those of `unjudged`."""
     from cairn.wheels.contents import providers
     from cairn.wheels.verify import Finding, FindingCode, judge, shape
     from cairn.wheels.verify.findings import NOTES, apply_allowed, read_allowed
@@ -93,7 +101,6 @@ def _verify(request: Verify, texts: Mapping[Path, str]) -> Answer:
     expectation = request.expectation()
     entries = read_allowed(request.allow)
     verdicts: dict[Path, Verdict] = {}
-    unjudged: dict[Path, PrerequisiteError] = {}
     for path, supply in providers.supplies(tuple(texts), folders=request.find_links).items():
         libraries = (*request.provided, *supply.libraries)
         try:
@@ -101,7 +108,7 @@ def _verify(request: Verify, texts: Mapping[Path, str]) -> Answer:
                 path, replace(expectation, provided_libraries=libraries, beside=supply.versions)
             )
         except PrerequisiteError as error:  # for Windows, without the extra for it
-            unjudged[path] = error
+            unjudged[texts[path]] = error
     findings = {path: verdict.findings for path, verdict in verdicts.items()}
     unreadable = {FindingCode.ARCHIVE, FindingCode.METADATA}
     readable = [
@@ -121,7 +128,8 @@ def _verify(request: Verify, texts: Mapping[Path, str]) -> Answer:
     judged = apply_allowed(findings, entries, today=dt.datetime.now(dt.UTC).date())
     verdicts = {path: replace(verdicts[path], findings=left) for path, left in judged.findings.items()}
     lines = [_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items()]
-    lines += [iter([f"{path.name}: not judged: {error}"]) for path, error in unjudged.items()]
+    names, errors = {text: text.rpartition("/")[2] for text in unjudged}, tuple(unjudged.values())
+    lines += [iter([f"{names[text]}: not judged: {error}"]) for text, error in unjudged.items()]
     for note in judged.notes:
         console.current().warn(note)
     return Answer(
@@ -129,18 +137,13 @@ def _verify(request: Verify, texts: Mapping[Path, str]) -> Answer:
             texts[path]: {"findings": one.findings, "notes": one.notes, "not_checked": one.not_checked}
             for path, one in verdicts.items()
         }
-        | {texts[path]: {"not_judged": str(error)} for path, error in unjudged.items()},
+        | {text: {"not_judged": str(error)} for text, error in unjudged.items()},
         tuple(itertools.chain.from_iterable(lines)),
-        error=_not_judged(unjudged),
+        error=ProblemsError(f"no verdict on {wording.some(list(names.values()))}", problems=errors)
+        if errors
+        else None,
         exit_code=WheelError.exit_code if any(judged.findings.values()) else 0,
     )
-
-
-def _not_judged(unjudged: Mapping[Path, PrerequisiteError]) -> PrerequisiteError | None:
-    if not unjudged:
-        return None
-    names = wording.some([path.name for path in unjudged])
-    return PrerequisiteError(f"no verdict on {names}", tip=next(iter(unjudged.values())).tip)
 
 
 def _text(

@@ -225,14 +225,18 @@ def _checked(match: re.Match[str], *, new: str, name: str) -> str:
 def _check_left(text: str, name: str, wheel: RenamedWheel) -> None:
     """Refuse a module that still names the old version, written in a way that is not understood here."""
     old = wheel.old
-    local = Version(old).local
-    if local is None or local == Version(wheel.new).local:
+    local, new = Version(old).local, Version(wheel.new).local
+    if local is None or local == new:
         return
     # The local part alone: versions are put together from parts, and PEP 440 takes `.`, `-` and `_` for one.
-    spelt = r"[._-]".join(map(re.escape, local.split(".")))
-    leftover = re.compile(rf"(?<![0-9A-Za-z]){spelt}(?![0-9A-Za-z])(?![._-][0-9A-Za-z])", re.IGNORECASE)
+    new_local, old_local = (
+        rf"(?<![0-9A-Za-z]){spelt}(?![0-9A-Za-z])(?![._-][0-9A-Za-z])"
+        for spelt in (r"[._-]".join(map(re.escape, part.split("."))) for part in (new or "", local))
+    )
+    # The old part may be the end of the new one: `rocm7.10.0` of `fat.rocm7.10.0`.
+    leftover = re.compile(f"{new_local}|(?P<old>{old_local})", re.IGNORECASE)
     for line in text.splitlines():
-        if leftover.search(line) and not line.lstrip().startswith("#"):
+        if any(match["old"] for match in leftover.finditer(line)) and not line.lstrip().startswith("#"):
             raise WheelError(
                 f"{name} names {old} in the line {line.strip()[:100]!r}, which cannot be changed safely",
                 tip="build the wheel under its new version",

@@ -156,6 +156,22 @@ def test_show_for_people_and_programs(linked: Path, capsys: pytest.CaptureFixtur
     assert data["targets"] == ["gfx942", "gfx1100"]
 
 
+def test_a_file_that_cannot_be_read_costs_the_others_nothing(
+    make_wheel: MakeWheel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel, library = make_wheel(), tmp_path / "x.so"
+    library.write_bytes(make_elf())
+    gone = "http://127.0.0.1:9/gone-1.0-py3-none-any.whl"
+    for verb, code, key in (("show", 7, "not_read"), ("verify", 5, "not_judged")):
+        files = (library, wheel) if verb == "show" else (gone, wheel)
+        assert cairn_wheel(verb, *files) == code
+        shown = capsys.readouterr()
+        assert wheel.name in shown.out
+        assert f"{files[0]}".rpartition("/")[2] in shown.err
+        assert cairn_wheel(verb, "--json", *files) == code
+        assert key in capsys.readouterr().out
+
+
 def test_links_are_shown_and_refused(make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]) -> None:
     wheel = make_wheel(tags=LINUX, files={"demo/lib/liba.so.1": make_elf()})
     link = zipfile.ZipInfo("demo/lib/liba.so")

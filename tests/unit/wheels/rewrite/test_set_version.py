@@ -211,6 +211,17 @@ def test_a_compatible_release_of_the_sdk_stays_one(
     assert requires(change.target) == [expected]
 
 
+@pytest.mark.parametrize("local", ["git1a2b3c4d.rocm7.10.0", "fat.rocm7.10.0", "fat", None])
+def test_the_old_local_part_may_end_the_new_one(
+    make_wheel: MakeWheel, tmp_path: Path, local: str | None
+) -> None:
+    new = "2.9.0" + (f"+{local}" if local else "")
+    files = {"demo/version.py": b"__version__ = '2.9.0+rocm7.10.0'\n"}
+    wheel = make_wheel(version="2.9.0+rocm7.10.0", requires=(), files=files)
+    (change,) = set_versions([wheel], NewVersion(version=new), tmp_path / "out")
+    assert contents(change.target)["demo/version.py"] == f"__version__ = '{new}'\n"
+
+
 @pytest.mark.parametrize(
     ("properties", "match"),
     [
