@@ -152,13 +152,16 @@ def test_refuses_links_and_devices(tmp_path: Path, kind: int) -> None:
         Archive.open(path)
 
 
-def test_refuses_encrypted_members(tmp_path: Path) -> None:
-    def encrypt(data: bytearray) -> None:
-        data[6] |= 1
-        data[data.rindex(CENTRAL) + 8] |= 1
+@pytest.mark.parametrize(
+    ("bit", "error"), [(0, layout.EncryptedMemberError), (5, layout.UnsupportedArchiveError)]
+)
+def test_refuses_encrypted_members_and_patches(tmp_path: Path, bit: int, error: type[Exception]) -> None:
+    def mark(data: bytearray) -> None:
+        data[6] |= 1 << bit
+        data[data.rindex(CENTRAL) + 8] |= 1 << bit
 
-    with pytest.raises(layout.EncryptedMemberError):
-        Archive.open(patched(plain_zip(tmp_path / "x.zip", {"a": b"x"}), encrypt))
+    with pytest.raises(error):
+        Archive.open(patched(plain_zip(tmp_path / "x.zip", {"a": b"x"}), mark))
 
 
 def test_refuses_unknown_compression(tmp_path: Path) -> None:

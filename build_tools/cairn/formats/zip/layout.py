@@ -68,6 +68,7 @@ DEFLATED = 8
 # General purpose bits (4.4.4).
 FLAG_DESCRIPTOR = 1 << 3  # CRC and sizes stand behind the content
 FLAG_UTF8 = 1 << 11  # the name is UTF-8, else code page 437
+FLAG_PATCHED = 1 << 5  # the content is a patch of another file
 FLAGS_ENCRYPTED = 1 | 1 << 6 | 1 << 13  # encrypted; strongly; the central directory too
 # A field of all ones means that the value is in the ZIP64 extra field or the ZIP64 end record (4.4.1.4).
 MAX_32 = 0xFFFFFFFF

@@ -27,6 +27,7 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\\]")
 _RATIO_CHECK_MIN_SIZE = 16 << 20  # a member of less does no harm however well it is compressed
 _LONGEST_PART = 255  # bytes between two slashes (NAME_MAX of Linux)
 _LONGEST_PATH = 4095  # bytes that Linux takes (PATH_MAX), less than that on every other system
+_FLAGS_REFUSED = layout.FLAGS_ENCRYPTED | layout.FLAG_PATCHED
 _REGULAR = stat.S_IFREG >> 12  # the file type in the upper four bits of the external attributes
 
 
@@ -64,7 +65,7 @@ def check_members(members: Sequence[Member], limits: Limits) -> None:
         if (
             member.external >> 28 != _REGULAR
             or member.method != layout.DEFLATED
-            or member.flags & layout.FLAGS_ENCRYPTED
+            or member.flags & _FLAGS_REFUSED
             or member.size > _RATIO_CHECK_MIN_SIZE
             or member.name.endswith("/")
         ):
@@ -74,6 +75,8 @@ def check_members(members: Sequence[Member], limits: Limits) -> None:
 def _check_member(member: Member, limits: Limits) -> None:
     if member.flags & layout.FLAGS_ENCRYPTED:
         raise EncryptedMemberError(f"{member.name} is encrypted", tip="no installer can ask for a password")
+    if member.flags & layout.FLAG_PATCHED:
+        raise UnsupportedArchiveError(f"{member.name} is a patch (bit 5), which no installer can apply")
     if member.method not in (layout.STORED, layout.DEFLATED):
         raise UnsupportedArchiveError(
             f"{member.name} is compressed by method {member.method}", tip="wheels use deflate or nothing"

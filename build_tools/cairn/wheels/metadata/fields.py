@@ -125,8 +125,8 @@ def core_metadata(data: bytes, *, name: str) -> RawMetadata:
     """METADATA or PKG-INFO, read as tolerantly as installers do.
 
     Raises:
-        WheelError: it has more different fields, or more requirements, than any project needs (the time to
-            read them grows with the square of their number).
+        WheelError: it has two Requires-Python, or more different fields, or more requirements, than any
+            project needs (the time to read them grows with the square of their number).
     """
     end = _HEAD_END.search(data)
     fields = {match[0].lower() for match in _FIELD.finditer(data, 0, end.start() if end else len(data))}
@@ -136,7 +136,9 @@ def core_metadata(data: bytes, *, name: str) -> RawMetadata:
         )
     from packaging.metadata import parse_email  # noqa: PLC0415 - who asks for a file name alone needs none
 
-    raw, _ = parse_email(data)
+    raw, unparsed = parse_email(data)
+    if len(unparsed.get("requires-python", ())) > 1:  # pip takes the first, and an index none
+        raise WheelError(f"{name} has two Requires-Python", tip="build it again with one")
     if (count := len(raw.get("requires_dist", ()))) > _MOST_REQUIREMENTS:
         raise WheelError(
             f"{name} has {count} requirements, more than the {_MOST_REQUIREMENTS} that are read",

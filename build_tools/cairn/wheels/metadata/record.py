@@ -51,7 +51,8 @@ def parse_record(text: str) -> tuple[RecordRow, ...]:
     """The rows of a RECORD file.
 
     Raises:
-        WheelError: a row does not have three columns, or has a malformed hash or size, or repeats a path.
+        WheelError: a row is blank, does not have three columns, has a malformed hash or size, or repeats a
+            path.
     """
     plain = _PLAIN.findall(text)
     # Every match is a whole line, so as many as there are line ends are all there is.
@@ -62,7 +63,7 @@ def parse_record(text: str) -> tuple[RecordRow, ...]:
         ]
     else:
         try:
-            rows = [_row(cells) for cells in csv.reader(io.StringIO(text, newline="")) if cells]
+            rows = [_row(cells) for cells in csv.reader(io.StringIO(text, newline=""))]
         except csv.Error as error:
             raise WheelError(f"RECORD is not CSV: {error}") from error
     if len({row.path for row in rows}) < len(rows):
@@ -94,6 +95,8 @@ def is_strong(algorithm: str) -> bool:
 
 
 def _row(cells: list[str]) -> RecordRow:
+    if not cells:
+        raise WheelError("RECORD has a blank line, which pip cannot read")
     if len(cells) != _COLUMNS:
         raise WheelError(f"RECORD has a row of {len(cells)} columns: {','.join(cells)[:200]}")
     path, hashed, size = cells

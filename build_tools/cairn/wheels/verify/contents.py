@@ -94,14 +94,14 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     needles = {text: os.fsencode(text) for text in expected.forbidden_strings if text}
     for member in archive.members:
         if not member.is_dir:
-            row = None if member.name in own else rows.get(member.name)
+            row = rows.get(member.name)
             reader = _MemberReader(member, row, needles)
             parts = reader.read(archive, limited=limited)
             read += parts
             if reader.unread:
                 unread.setdefault(reader.unread, []).append(member.name)
             findings += reader.findings
-            findings += _check_row(row, member, reader) if row else ()
+            findings += _check_row(row, member, reader, own=member.name in own) if row else ()
             findings += () if for_windows else _check_run_bit(member, reader.head, parts)
             if member.name.endswith(kpack.SUFFIX):
                 archived[member.name], problems = check_archive(archive, member)
@@ -250,12 +250,15 @@ class _MemberReader:
         self.findings.append(Finding(code=code, member=self._member.name, reason=reason, fix=fix))
 
 
-def _check_row(row: RecordRow, member: Member, reader: _MemberReader) -> Iterator[Finding]:
-    if row.size is not None and row.size != member.size:
-        reason = f"RECORD gives it {row.size} bytes, it has {member.size}"
+def _check_row(row: RecordRow, member: Member, reader: _MemberReader, *, own: bool) -> Iterator[Finding]:
+    if row.size != member.size and not own and (row.size, row.algorithm) != (None, None):
+        size = "no size" if row.size is None else f"{row.size} bytes"
+        reason = f"RECORD gives it {size}, it has {member.size} bytes"
         yield Finding(code=FindingCode.RECORD_SIZE, member=row.path, reason=reason, fix=_REWRITE)
     reason = ""
-    if row.algorithm is None:
+    if own:
+        reason = "RECORD has a hash or size of itself" if row.algorithm or row.size is not None else ""
+    elif row.algorithm is None:
         reason = "RECORD gives it no hash"
     elif not is_strong(row.algorithm):
         reason = f"RECORD uses {row.algorithm}, which is not trusted"

@@ -12,6 +12,7 @@ packaging.python.org, and what pip and installer refuse.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 import sys
 import unicodedata
@@ -37,7 +38,14 @@ from cairn.wheels.verify.findings import Finding, FindingCode
 _SCHEMES = frozenset(("purelib", "platlib", "headers", "scripts", "data"))
 _SEPARATORS = frozenset("/\\")
 # `module:attr.attr`, and extras in brackets, which the entry points specification still lets readers accept.
-_FUNCTION = re.compile(r"[\w.]+\s*:\s*[\w.]+\s*(?:\[[^\]]*\])?")
+_FUNCTION = re.compile(r"([\w.]+)\s*:\s*([\w.]+)\s*(?:\[[^\]]*\])?")
+# Names of programs that uv reserves, with `.exe` behind them, too (astral-sh/uv,
+# crates/uv-install-wheel/src/wheel.rs at 26a9dd4, `reserved_script_name`).
+_PYTHON = re.compile(
+    r"(?:pythonw?|python3(?:\.\d{1,3}t?)?|pythonw3\.\d{1,3}t|graalpy|pypy[23]?)(?:\.py)?", re.IGNORECASE
+)
+# Where installers put them: scripts, and what they merge into the folders of programs.
+_PROGRAMS = ("scripts/", "data/bin/", "data/scripts/")
 _CASELESS = ("any", "win", "macosx")
 _ON_WINDOWS = ("any", "win")
 _AGAIN = "build the wheel again with a backend that follows the specification"
@@ -111,11 +119,21 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
         if not script.strip(".") or _SEPARATORS.intersection(script):
             reason = f"the script {script!r} would be written outside of the folder for scripts"
             problems.append((reason, "give it a plain name"))
-        if not _FUNCTION.fullmatch(function):
+        if _PYTHON.fullmatch(script):
+            reason = f"the script {script!r} would take the place of the interpreter"
+            problems.append((reason, "give it a name of its own"))
+        if not _is_function(function):
             reason = f"the script {script!r} names no function: {function!r}"
             problems.append((reason, "write it module:function"))
         for reason, fix in problems:
             yield Finding(code=FindingCode.ENTRY_POINT, member=path, reason=reason, fix=fix)
+
+
+def _is_function(reference: str) -> bool:
+    """Whether a script can be written for it: `from module import name`."""
+    match = _FUNCTION.fullmatch(reference)
+    words = f"{match[1]}.{match[2]}".split(".") if match else [""]
+    return all(word.isidentifier() and not keyword.iskeyword(word) for word in words)
 
 
 def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
@@ -152,6 +170,11 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
             reason = f"installers do not know where to put it: only {data}/<scheme>/ is defined"
             fix = f"use one of the schemes {', '.join(sorted(_SCHEMES))}"
             yield Finding(code=FindingCode.DATA_FOLDER, member=path, reason=reason, fix=fix)
+        folder = next(filter("/".join(rest).lower().startswith, _PROGRAMS), "") if placed else ""
+        program = "/".join(rest)[len(folder) :].lower().removesuffix(".exe")
+        if folder and _PYTHON.fullmatch(program):
+            reason = "it would take the place of the interpreter"
+            yield Finding(code=FindingCode.DATA_FOLDER, member=path, reason=reason, fix="rename it")
         reasons = map(windows.forbidden, (top, *rest) if on_windows else ())
         if reason := next(filter(None, reasons), ""):
             yield Finding(code=FindingCode.NAME_FORBIDDEN, member=path, reason=reason, fix="rename it")

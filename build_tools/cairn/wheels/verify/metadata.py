@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from packaging import tags
 from packaging.markers import UndefinedEnvironmentName
-from packaging.metadata import Metadata
+from packaging.metadata import Metadata, RawMetadata, parse_email
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -104,11 +104,13 @@ def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
         errors = group.exceptions
     except (ValueError, RecursionError) as error:  # what packaging's own checks do not foresee
         errors = (error,)
-    for problem in errors:
-        if _OF_LATER_VERSION in str(problem):
-            continue
+    problems = [str(error) for error in errors if _OF_LATER_VERSION not in str(error)]
+    for field, values in parse_email(info.metadata)[1].items():
+        if field.replace("-", "_") in RawMetadata.__annotations__ and len(values) > 1:
+            problems.append(f"{field.title()} stands {len(values)} times, where it may stand once")
+    for problem in problems:
         fix = "correct the project's metadata (core metadata specification) and build again"
-        yield _of_metadata(info, FindingCode.METADATA_INVALID, str(problem), fix)
+        yield _of_metadata(info, FindingCode.METADATA_INVALID, problem, fix)
 
 
 def _same_version(one: str, other: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from cairn.wheels.contents import providers
 from cairn.wheels.verify import Expectation, judge
 from helpers.formats import make_dll, make_elf, make_macho, make_universal
-from helpers.wheels import MakeWheel, altered, build_wheel, cairn_wheel
+from helpers.wheels import Change, MakeWheel, altered, build_wheel, cairn_wheel
 
 LINUX = ("cp312-cp312-manylinux_2_28_x86_64",)
 ABI3 = ("cp39-abi3-manylinux_2_28_x86_64",)
@@ -442,3 +443,77 @@ def test_a_library_must_lie_where_a_run_path_leads(make_wheel: MakeWheel) -> Non
         {**lost, SO: elf(needed=("libown.so",), runpath="$ORIGIN/$PLATFORM")},
     ):
         assert found(make_wheel(tags=LINUX, files=files)) == []
+
+
+INFO = "demo-1.0.dist-info"
+
+
+def lines(data: bytes, *more: str) -> bytes:
+    return data + "".join(f"{line}\n" for line in more).encode()
+
+
+def first(*headers: str) -> Change:
+    return lambda data: "".join(f"{header}\n" for header in headers).encode() + data
+
+
+def points(text: str) -> Change:
+    return text.encode()
+
+
+def of_record(row: str) -> Change:
+    return lambda data: data.replace(f"{INFO}/RECORD,,\n".encode(), row.encode())
+
+
+# By the code of the finding that there must be: what is done to which file of a good wheel.
+REFUSED: dict[str, dict[str, tuple[str, Change]]] = {
+    "metadata": {
+        # pip takes the first cell of each row, and dies of a row without any.
+        "a blank line at the end of RECORD": ("RECORD", lambda data: data + b"\n"),
+        "a blank line in RECORD": ("RECORD", lambda data: b"\n" + data),
+        "two Requires-Python": ("METADATA", first("Requires-Python: >=3.99")),
+        "two names": ("METADATA", first("Name: demo")),
+    },
+    "metadata-invalid": {
+        "two summaries": ("METADATA", first("Summary: a", "Summary: b")),
+        "a description in a header, too": ("METADATA", first("Description: a")),
+    },
+    "record-hash": {
+        "a hash of RECORD in itself": ("RECORD", of_record(f"{INFO}/RECORD,sha256={'A' * 43},\n")),
+        "a size of RECORD in itself": ("RECORD", of_record(f"{INFO}/RECORD,,7\n")),
+    },
+    "record-size": {
+        "a file without its size": ("RECORD", lambda data: re.sub(rb"(?m)^(demo/.*,)\d+$", rb"\1", data)),
+    },
+    "entry-point": {
+        "no function before the dot": ("entry_points.txt", points("[console_scripts]\nx = timeit:.main\n")),
+        "no function behind it": ("entry_points.txt", points("[console_scripts]\nx = timeit:main.\n")),
+        "no module before the dot": ("entry_points.txt", points("[gui_scripts]\nx = .timeit:main\n")),
+        "a module that is a number": ("entry_points.txt", points("[gui_scripts]\nx = 1a:main\n")),
+        "a word of the language": ("entry_points.txt", points("[gui_scripts]\nx = timeit:class\n")),
+        "the name of Python": ("entry_points.txt", points("[console_scripts]\npython = timeit:main\n")),
+        "in other letters": ("entry_points.txt", points("[console_scripts]\nPython3.12 = timeit:main\n")),
+        "with an ending": ("entry_points.txt", points("[console_scripts]\npypy3.py = timeit:main\n")),
+        "of a free-threaded one": ("entry_points.txt", points("[gui_scripts]\npythonw3.13t = timeit:main\n")),
+    },
+}
+
+
+@pytest.mark.parametrize(("code", "spoil"), [(code, spoil) for code in REFUSED for spoil in REFUSED[code]])
+def test_what_installers_refuse(make_wheel: MakeWheel, code: str, spoil: str) -> None:
+    file, change = REFUSED[code][spoil]
+    wheel = altered(make_wheel(requires=()), {f"{INFO}/{file}": change}, record=file != "RECORD")
+    assert {found_code for found_code, _ in found(wheel)} == {code}
+
+
+@pytest.mark.parametrize("name", ["pythonic", "python4", "pip3.12", "ipython3", "python3.x", "py"])
+def test_scripts_that_are_named_like_python(tmp_path: Path, name: str) -> None:
+    assert found(entry_points(tmp_path, f"[console_scripts]\n{name} = timeit:main\n", {})) == []
+
+
+@pytest.mark.parametrize(
+    "path", ["scripts/python3", "scripts/PYTHON.exe", "data/bin/python3.12", "data/Scripts/pypy.exe"]
+)
+def test_a_file_may_not_take_the_place_of_python(make_wheel: MakeWheel, path: str) -> None:
+    member = f"demo-1.0.data/{path}"
+    wheel = make_wheel(files={**INIT, member: b"#!python\n"}, executables=(member,), requires=())
+    assert found(wheel) == [("data-folder", member)]
