@@ -131,12 +131,8 @@ def metadata(file: IndexFile) -> bytes | None:
     Raises:
         NetworkError: the index does not answer.
     """
-    out = io.BytesIO()
-    is_there = file.has_metadata and web.read(
-        f"{file.url}.metadata", out=out, most=_PAGE + 1, timeout=_SECONDS, tip=TIP
-    )
-    _refuse_large(f"{file.url}.metadata", out)
-    return out.getvalue() if is_there else None
+    url = f"{file.url}.metadata"
+    return web.whole(url, most=_PAGE, timeout=_SECONDS, tip=TIP) if file.has_metadata else None
 
 
 class _Hashed:
@@ -181,7 +177,8 @@ def _links(page: str, *, may_lack: bool) -> Iterator[tuple[str, Mapping[str, str
     out = io.BytesIO()
     whole = f"{page}index.html" if page.startswith("file:") else page
     base = web.read(whole, out=out, most=_PAGE + 1, timeout=_SECONDS, tip=TIP)
-    _refuse_large(whole, out)
+    if out.tell() > _PAGE:
+        raise NetworkError(f"{whole} is larger than {_PAGE >> 20} MiB, and was not read", tip=TIP)
     if not base:
         if may_lack:
             return
@@ -225,11 +222,6 @@ def _json_links(text: str, page: str) -> Iterator[tuple[str, Mapping[str, str]]]
             yield f"{link}{f'#sha256={sha256}' if sha256 else ''}", values
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise NetworkError(f"{web.shown(page)} is no page of a package index", tip=TIP) from error
-
-
-def _refuse_large(url: str, out: io.BytesIO) -> None:
-    if out.tell() > _PAGE:
-        raise NetworkError(f"{url} is larger than {_PAGE >> 20} MiB, and was not read", tip=TIP)
 
 
 def _attributes(text: str) -> dict[str, str]:

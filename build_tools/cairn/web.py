@@ -232,6 +232,19 @@ def read(
         return ""
 
 
+def whole(url: str, *, most: int, timeout: float, tip: str) -> bytes | None:
+    """Return a file of a server or of this machine; None where there is none (404). See `read`.
+
+    Raises:
+        NetworkError: there is no whole answer, or one of more than `most` bytes.
+    """
+    out = io.BytesIO()
+    place = read(url, out=out, most=most + 1, timeout=timeout, tip=tip)
+    if out.tell() > most:
+        raise NetworkError(f"{shown(url)} is larger than {most >> 20} MiB, and was not read", tip=tip)
+    return out.getvalue() if place else None
+
+
 def most_of(folder: Path) -> int:
     """Return how many bytes a download into a folder may have: a server that never ends fills no disk."""
     return max(0, min(_LARGEST, shutil.disk_usage(folder).free - _KEPT_FREE))

@@ -51,6 +51,12 @@ LEFT_OUT = (
         "[families.gfx1152]\nlinux_x86_64 = {}",
         f'[families.{RUNNER}]\nlinux_x86_64 = {{ test = ["ubuntu-24.04"] }}',
     ),
+    # An address: the tests of this machine read no other.
+    (
+        STACK / "suite.toml",
+        "https://ossci-metrics.s3.amazonaws.com/disabled-tests-condensed.json",
+        Path(__file__).with_name("disabled-tests-condensed.json").as_uri(),
+    ),
 )
 # Windows legs: the matrix has them of each family, and this machine is none.
 PLATFORMS = "linux_x86_64"

@@ -73,7 +73,7 @@ def _files(checkout: Checkout) -> Facts:
 
 
 def _pytorch_files(checkout: Checkout) -> Facts:
-    return theirs.pytorch_files(checkout, ours.modules())
+    return theirs.pytorch_files(checkout, ours.test_files())
 
 
 def _workflows(checkout: Checkout) -> Facts:

@@ -322,11 +322,12 @@ def fat_libraries(_theirs: Facts) -> Facts:
     return facts | {f"data {each['to']}": True for each in recipe["data"]}
 
 
-def modules() -> tuple[str, ...]:
-    """The modules of tests that configurations name without a pattern."""
-    configs = _toml(SUITE)["configs"].values()
-    names = {m for config in configs for group in config["groups"] for m in group["modules"] if "*" not in m}
-    return tuple(sorted(names))
+def test_files() -> tuple[str, ...]:
+    """The modules of tests that configurations name without a pattern, and the lists that lie beside them."""
+    suite = _toml(SUITE)
+    groups = [group for config in suite["configs"].values() for group in config["groups"]]
+    names = {f"{module}.py" for group in groups for module in group["modules"] if "*" not in module}
+    return tuple(sorted(names | {each["path"] for each in suite["lists"].values() if "path" in each}))
 
 
 def pytorch_files(theirs: Facts) -> Facts:

@@ -839,10 +839,10 @@ def fat_libraries(checkout: Checkout) -> Facts:
     return _needed(facts, FAT)
 
 
-def pytorch_files(checkout: Checkout, modules: Iterable[str]) -> Facts:
-    """The files of pins that checkouts read, and the modules of tests that configurations name."""
+def pytorch_files(checkout: Checkout, names: Iterable[str]) -> Facts:
+    """The files of pins that checkouts read, and those of `test` that our suite.toml names."""
     facts: Facts = {path: (checkout.root / path).is_file() for path in _PINS}
-    return facts | {f"test/{name}.py": (checkout.root / f"test/{name}.py").is_file() for name in modules}
+    return facts | {f"test/{name}": (checkout.root / "test" / name).is_file() for name in names}
 
 
 Reader: TypeAlias = Callable[[Checkout], Facts]

@@ -7,7 +7,6 @@ carries it out, and `prove` has the GPU compute something.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import shutil
 import sys
@@ -391,12 +390,10 @@ def _read(address: str) -> bytes:
         raise UsageError(
             f"pip and uv cannot install from {address}", tip="name the https:// address where it is served"
         )
-    data = io.BytesIO()
-    if not web.read(address, out=data, most=_LARGEST + 1, timeout=_TIMEOUT, tip=package_index.TIP):
+    data = web.whole(address, most=_LARGEST, timeout=_TIMEOUT, tip=package_index.TIP)
+    if data is None:
         raise StoreError(f"there is no {address}", tip=_MISSING)
-    if data.tell() > _LARGEST:
-        raise StoreError(f"{address} is larger than {_LARGEST >> 20} MiB", tip=_MISSING)
-    return data.getvalue()
+    return data
 
 
 def _check(offer: Offer, address: str) -> None:

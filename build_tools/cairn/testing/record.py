@@ -118,6 +118,8 @@ class TestPolicy(datafile.Value):
         skips_sha256: of skip-tests as it was read; None where nothing was to be left out.
         tests_sha256: of the test files as they ran, by their paths; None where there were none.
         builtin_sha256: of Cairn's own checks, likewise; None in a suite.
+        lists: the lists of tests that the tests read (`lists` in suite.toml), by variable: sha256 of the
+            bytes in the night, or in the sources.
     """
 
     __test__ = False  # pytest would collect the name
@@ -129,6 +131,7 @@ class TestPolicy(datafile.Value):
     skips_sha256: str | None = None
     tests_sha256: str | None = None
     builtin_sha256: str | None = None
+    lists: Mapping[str, str] = {}
 
     @classmethod
     def of(cls, stack: Stack | None, *, skips: Iterable[Path] = ()) -> TestPolicy:
@@ -324,7 +327,7 @@ def _contradiction(record: TestRecord) -> str | None:
     digests = [*filter(None, (record.set_id, record.junit_sha256, record.compat_sha256)), *record.sha256s]
     if ran := record.policy:
         of_policy = (ran.stack_sha256, ran.skips_sha256, ran.tests_sha256, ran.builtin_sha256)
-        digests += filter(None, of_policy)
+        digests += filter(None, (*of_policy, *ran.lists.values()))
     impossible = {
         "it names no wheel": not record.wheels,
         "it names a file twice": len(set(names)) != len(names),

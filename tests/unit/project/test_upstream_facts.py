@@ -426,7 +426,7 @@ READ: list[tuple[upstream_files.Reader, Facts]] = [
         {"libamdhip64": True, "data lib/rocblas/library": True, "data share/a.ids": True},
     ),
     (
-        lambda checkout: upstream_files.pytorch_files(checkout, ["test_nn"]),
+        lambda checkout: upstream_files.pytorch_files(checkout, ["test_nn.py"]),
         {
             ".ci/docker/ci_commit_pins/triton.txt": False,
             ".ci/docker/triton_version.txt": False,

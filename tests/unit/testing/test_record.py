@@ -73,6 +73,7 @@ def test_a_record_survives_its_file(tmp_path: Path) -> None:
         ({"set_id": "A" * 64}, "not a sha256"),
         ({"junit_sha256": "abc"}, "not a sha256"),
         ({"policy": TestPolicy(cairn="1.0", skips_sha256="abc")}, "not a sha256"),
+        ({"policy": TestPolicy(cairn="1.0", lists={"A": "abc"})}, "not a sha256"),
     ],
 )
 def test_a_record_that_contradicts_itself_is_refused(

@@ -22,7 +22,7 @@ from cairn.testing.compat import evidence
 from cairn.testing.gpus.attest import Attestation
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import JUnit, Outcome, TestOutcome
-from cairn.testing.record import Counts, TestRecord
+from cairn.testing.record import Counts, TestPolicy, TestRecord
 from cairn.testing.report import render, results, summary
 from cairn.testing.report.results import TestRun
 from cairn.testing.report.summary import EarlierRun
@@ -133,6 +133,20 @@ def test_a_suite_says_what_was_left_out(tmp_path: Path) -> None:
         file.write("\n")
     with pytest.raises(UsageError, match=r"is not what suite-result\.json is of"):
         results.read(tmp_path / "whole")
+
+
+def test_what_lists_of_the_tests_skipped_is_one_group(tmp_path: Path) -> None:
+    policy = TestPolicy(cairn="1.0", lists={"DISABLED_TESTS_FILE": "d" * 64})
+    tests = [
+        TestOutcome(test=f"a.py::test_{n}", outcome="skipped", reason=f"disabled: https://a.org/{n}. On rocm")
+        for n in range(3)
+    ]
+    alone = TestOutcome(test="a.py::test_alone", outcome="skipped", reason="see https://a.org/4")
+    merge.merge([shard_of(tmp_path / "1", [FLAKY, *tests, alone], policy=policy)], tmp_path / "whole")
+    found = summary.of_run(results.read(tmp_path / "whole"))
+    groups = {group.reason: len(group.tests) for group in found.skipped}
+    assert groups == {"disabled: … On rocm": 3, "see https://a.org/4": 1}
+    assert found.remarks == (f"the tests read the list DISABLED_TESTS_FILE, sha256 {'d' * 64}",)
 
 
 def test_a_compatibility_report_belongs_to_its_record(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from cairn.build.inputs import variables
 from cairn.errors import SourceError, StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import Progress, console, github, silent, wording
-from cairn.pipeline.night import needs, plan, versions
+from cairn.pipeline.night import needs, plan, shards, versions
 from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightPlan
 from cairn.release import night_names, recipes
@@ -30,6 +31,7 @@ from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack, recipe
 from cairn.store.protocol import Store
 from cairn.targets import in_order
+from cairn.testing.suite import lists
 
 
 def freeze(
@@ -39,7 +41,8 @@ def freeze(
 
     Raises:
         UsageError: no leg is expected, or one of a different stack or line, or its tests are not those that
-            the gate asks for.
+            the gate asks for; or a list of tests is not of its format.
+        NetworkError: a list of tests cannot be fetched.
         SourceError: a checkout has what its origin does not.
     """
     refs, reviewed = _refs(request), needs.reviewed(store, request)
@@ -48,6 +51,7 @@ def freeze(
         _refuse_other(store, night, request)
         return night
     needs.refuse(store, request, say)
+    fetched = _lists(request, say)
     frozen = _manifest(store, request, refs, reviewed, dry_run=dry_run, say=say)
     if reviewed is not None and frozen.sdk_version and Version(frozen.sdk_version) not in reviewed:
         raise UsageError(
@@ -66,6 +70,8 @@ def freeze(
         legs=request.legs,
         log=github.run_url(),
         refs=_refs_of(request.stack, frozen),
+        # Not in the manifest: no wheel depends on them, and each night would build everything again.
+        lists={url: hashlib.sha256(data).hexdigest() for url, data in fetched.items()},
     )
     versions.refuse(store, new_plan, request.stack, frozen, say)
     if frozen.recipe != recipe.digest_of(request.stack):
@@ -76,7 +82,7 @@ def freeze(
         return new_plan
     try:
         recipes.put(store, request.stack)
-        plan.create(store, new_plan, frozen)
+        plan.create(store, new_plan, frozen, fetched)
     except StoreError:  # another run has begun it meanwhile
         if (night := plan.find(store, request.night)) is None:
             raise
@@ -84,6 +90,12 @@ def freeze(
         _refuse_other(store, night, request)
         return night
     return new_plan
+
+
+def _lists(request: FreezeRequest, say: Progress) -> dict[str, bytes]:
+    """Fetch the lists of tests that the suites of the legs read; none where no leg has a suite."""
+    has_suites = any(shards.expected(request.stack, leg) for leg in request.legs)
+    return lists.fetch(shards.suite_of(request.stack), say=say) if has_suites else {}
 
 
 def _manifest(

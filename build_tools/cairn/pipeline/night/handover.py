@@ -73,7 +73,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
     store = _Copying(run.store, copy)
     run = replace(run, store=store)
     # What is read through `store` is copied. So each reader that the job will call is called here, and its
-    # answer left: plan, manifest, recipe, set, the notes of GPUs that hang, times and baselines.
+    # answer left: plan, manifest, recipe, set, the notes of GPUs that hang, lists, times and baselines.
     plan.find(store, run.plan.night)
     # The job refuses a stack that has moved on, and needs the frozen one to say what differs.
     tuple(recipes.problems(store, plan.manifest_of(store, run.plan).recipe, run.stack))
@@ -87,6 +87,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
         return  # the tests will say so, and gigabytes are not fetched for it
     if shard is not None:
         shards.times(run, shard)
+        plan.lists_of(run)
     elif leg.compat and leg.test_runs_on:
         smoke.baseline(run, leg)
     for item in store.list(keys.set_simple_prefix(wheel_set.id)):

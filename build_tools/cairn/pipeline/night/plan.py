@@ -3,6 +3,7 @@
 nights/<id>/night.json     what was frozen and what is expected of it; never changes
 nights/<id>/manifest.json  the manifest that every set of the night is of
 nights/<id>/steps/<leg>.<stage>.<part>.<run>.<attempt>.json  how a job ended; for people, no reason to promote
+nights/<id>/lists/    lists of tests that suites read, by sha256
 nights/<id>/shards/   what the shards of suites found (`shards`)
 nights/_versions/     which manifest has which version (`versions`)
 """
@@ -53,6 +54,7 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
         log: a URL where the run can be read, or None.
         refs: what was chosen in place of the line's commits: `torch=my-branch`, `torch=URL@my-branch` of a
             fork.
+        lists: the lists of tests that its suites read (`lists` in suite.toml): sha256 by address.
 
     Raises:
         UsageError: `frozen` is no moment.
@@ -68,6 +70,7 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
     legs: tuple[Leg, ...]
     log: str | None = None
     refs: tuple[str, ...] = ()
+    lists: Mapping[str, str] = {}
 
     def __post_init__(self) -> None:
         _refuse_no_moment(f"the night {self.night} began", self.frozen)
@@ -229,13 +232,17 @@ def index_of(leg: Leg, channel: str) -> str:
     return f"{channel}/{leg.family}" if leg.family in names else channel
 
 
-def create(store: Store, plan: NightPlan, manifest: Manifest) -> None:
-    """Store a night, its manifest first, so that a night with a plan is complete.
+def create(
+    store: Store, plan: NightPlan, manifest: Manifest, lists: Mapping[str, bytes] | None = None
+) -> None:
+    """Store a night with its lists of tests, by address; the plan last, so that a night with one is complete.
 
     Raises:
         StoreError: there is another night with that id.
     """
     write.create(store, keys.night_key(plan.night, "manifest.json"), manifest.canonical())
+    for url, data in (lists or {}).items():
+        write.create(store, keys.list_key(plan.night, plan.lists[url]), data)
     write.create(store, keys.night_key(plan.night, "night.json"), datafile.dumps(plan).encode())
 
 
@@ -357,6 +364,21 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
     if manifest.digest() != plan.manifest_sha256:
         raise StoreError(f"{store.url}/{key} was changed", tip="freeze the night again, under another id")
     return manifest
+
+
+def lists_of(run: NightRun) -> dict[str, bytes]:
+    """Return the lists of tests that a night froze, by address.
+
+    Raises:
+        StoreError: the store lacks one, or it was changed.
+    """
+    lists: dict[str, bytes] = {}
+    for url, sha256 in run.plan.lists.items():
+        key = keys.list_key(run.plan.night, sha256)
+        lists[url] = run.store.read(key).data
+        if hashlib.sha256(lists[url]).hexdigest() != sha256:
+            raise StoreError(f"{run.store.url}/{key} was changed", tip="restore it from a copy")
+    return lists
 
 
 def frozen(run: NightRun) -> Manifest:

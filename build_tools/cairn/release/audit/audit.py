@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
@@ -73,7 +74,7 @@ def audit(
     problems += inventory.foreign(_places(indexes, inventory))
     problems += _of_no_index(looked_at, inventory)
     if not indexes:
-        problems += _recipes(inventory)
+        problems += (*_recipes(inventory), *_lists(inventory))
         problems += sets.of_no_index(inventory, seen, datetime.now(UTC) - young)
         if hashes:
             on_step("files that no index offers")
@@ -207,6 +208,26 @@ def _recipes(inventory: Inventory) -> Iterator[Problem]:
                 recipes.read(inventory.store, digest)
         except CairnError as error:
             yield Problem(code="set", index=None, where=key, said=str(error))
+
+
+def _lists(inventory: Inventory) -> Iterator[Problem]:
+    """Report missing and changed lists of tests of nights: nobody knows what their suites have skipped."""
+    for key in inventory.below(keys.NIGHTS):
+        if not key.endswith("/night.json"):
+            continue
+        try:
+            plan = datafile.parse_json(inventory.store.read(key).data, name=key)
+        except CairnError as error:
+            yield Problem(code="evidence", index=None, where=key, said=str(error))
+            continue
+        lists = plan.get("lists", {}) if isinstance(plan, dict) else {}
+        for sha256 in lists.values():
+            name = keys.list_key(key.split("/")[1], sha256)
+            text = f"{name} is missing, which {key} names: restore it from a copy"
+            if name in inventory.objects:
+                text = offered.digest_problem(inventory.store, name, sha256) or ""
+            if text:
+                yield Problem(code="evidence", index=None, where=name, said=text)
 
 
 def _place_of(key: str) -> str:

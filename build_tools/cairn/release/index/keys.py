@@ -16,8 +16,9 @@
     sets/<set id>/judgements/<digest>.json               what a gate found
     sets/<set id>/locks/…                                constraints.txt and pylock.toml
     recipes/<digest>.json                                the files of a stack, by which nights were frozen
-    nights/<id>/…                                        what a night is to make, how its jobs ended, and
-                                                         what the shards of its suites found
+    nights/<id>/…                                        what a night is to make, how its jobs ended, what
+                                                         the shards of its suites found, and the lists of
+                                                         tests that they read
     nights/_versions/<project>/<version>                 the sha256 of the only manifest with that version
     ledger/…                                             what is never forgotten: `release.ledger`
     metadata/…                                           who vouches for which state: `release.trust.metadata`
@@ -96,7 +97,7 @@ _KINDS = {
     # Of a set that is gone they stay, so that it does not come back without them.
     "evidence": rf"sets/{_DIGEST}/(records|answers|rebuilds)/{_DIGEST}(\.dsse)?\.json",
     "night": r"nights/_versions/[a-z0-9-]+/[a-z0-9_.+!-]+"
-    rf"|nights/{_NAME}/((night|manifest|steps/{_NAME})\.json"
+    rf"|nights/{_NAME}/((night|manifest|steps/{_NAME}|lists/{_DIGEST})\.json"
     rf"|shards/{_NAME}/{_NAME}/((shard|signed)\.json|(outcomes|journal)\.jsonl|pytest\.xml)"
     rf"|built/{_NAME}/[0-9]+\.[0-9]+/.+)",
     "recipe": rf"recipes/{_DIGEST}\.json",
@@ -238,6 +239,11 @@ def recipe_key(digest: str) -> str:
 def night_key(night: str, name: str) -> str:
     """The key of an object of a night, such as its `night.json`."""
     return f"{NIGHTS}{night}/{name}"
+
+
+def list_key(night: str, digest: str) -> str:
+    """The key of a list of tests that a night froze, by its digest."""
+    return night_key(night, f"lists/{digest}.json")
 
 
 def claim_key(project: str, version: str) -> str:

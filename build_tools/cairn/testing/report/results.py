@@ -93,6 +93,7 @@ def _read(path: Path, floors: Floors) -> TestRun:
 def _with_record(path: Path) -> TestRun:
     """Read a record, and the results beside it if their digest is the record's."""
     record, folder = records.read(path), path.parent
+    lists = record.policy.lists if record.policy else {}
     run = TestRun(
         path=path.parent if path.name == records.FILE else path,
         kind=f"{record.kind} {record.config}".strip(),
@@ -101,7 +102,10 @@ def _with_record(path: Path) -> TestRun:
         counts=record.counts,
         hardware=record.hardware,
         record=record,
-        remarks=tuple(f"{name_of(gpu)} hung, and was left out" for gpu in record.hanging),
+        remarks=(
+            *(f"{name_of(gpu)} hung, and was left out" for gpu in record.hanging),
+            *(f"the tests read the list {name}, sha256 {digest}" for name, digest in lists.items()),
+        ),
         record_sha256=hashlib.sha256(path.read_bytes()).hexdigest(),
     )
     if record.junit_sha256 is None:
@@ -141,7 +145,7 @@ def _with_suite(run: TestRun, folder: Path) -> TestRun:
     if JUnit.of(tests).counts != run.counts:
         reason = f"{suite_results.OUTCOMES} has other tests than the record counts"
         return replace(run, verdict="invalid", reason=reason)
-    remarks = (*result.problems, *result.outdated)
+    remarks = (*run.remarks, *result.problems, *result.outdated)
     return replace(run, tests=tests, excluded=result.excluded, remarks=remarks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from cairn.testing.report.results import TestRun
 
 _DAY = len("2026-01-31")
 
+_ADDRESS = re.compile(r"https?://\S+")
 _SLOWEST = 25  # tests that are listed
 
 
@@ -216,7 +218,12 @@ def of_run(run: TestRun, earlier: Sequence[EarlierRun] = ()) -> Summary:
             known = known_failure(test.test, earlier)
             failures.append(Failure(test=test, new=known.new, known=known.text))
     slowest = sorted(run.tests, key=lambda test: -test.seconds)[:_SLOWEST]
-    skipped = (test for test in run.tests if test.outcome == "skipped")
+    skipped = [test for test in run.tests if test.outcome == "skipped"]
+    reasons: dict[str, set[str]] = defaultdict(set)
+    for test in skipped:
+        reasons[_ADDRESS.sub("…", test.reason)].add(test.reason)
+    # What an issue disables is one group, whichever the issue; a reason that stands alone keeps its address.
+    shown = {text: alike if len(inside) > 1 else text for alike, inside in reasons.items() for text in inside}
     return Summary(
         path=str(run.path),
         kind=run.kind,
@@ -230,7 +237,7 @@ def of_run(run: TestRun, earlier: Sequence[EarlierRun] = ()) -> Summary:
         failures=tuple(sorted(failures, key=lambda failure: not failure.new)),
         flaky=tuple(test for test in run.tests if test.flaky),
         slowest=tuple(test for test in slowest if test.seconds > 0),
-        skipped=_grouped((("", "", test.reason), test.test) for test in skipped),
+        skipped=_grouped((("", "", shown[test.reason]), test.test) for test in skipped),
         excluded=_grouped(((item.owner, item.issue, item.reason), item.test) for item in run.excluded),
         fixed=changes.fixed,
         gone=changes.gone,

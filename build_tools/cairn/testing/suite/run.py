@@ -36,7 +36,7 @@ from cairn.testing.skips import select
 from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.select import Excluded, Selection
 from cairn.testing.skips.skip_files import Listed
-from cairn.testing.suite import modules, shards, sources, suite_results, suite_toml, worker
+from cairn.testing.suite import lists, modules, shards, sources, suite_results, suite_toml, worker
 from cairn.testing.suite.attempt import Setup
 from cairn.testing.suite.modules import ModuleRun
 from cairn.testing.suite.shards import Piece, ShardPlan, Times
@@ -86,6 +86,7 @@ class SuiteRequest:
         nodes: where the kernel describes the GPUs of the machine.
         hanging: the kernel's nodes of GPUs that are known to hang.
         policy: what the record says of the stack and of skip-tests; None where neither was named.
+        lists: the suite's lists that a night has fetched, by address; None outside of a night.
     """
 
     suite: Suite
@@ -112,6 +113,7 @@ class SuiteRequest:
     nodes: Path = kernel.KFD_NODES
     hanging: tuple[int, ...] = ()
     policy: TestPolicy | None = None
+    lists: Mapping[str, bytes] | None = None
 
 
 def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progress = silent) -> Path:
@@ -230,8 +232,7 @@ def _prepare(
     request: SuiteRequest, began: float, held: ExitStack, say: Progress, on_line: Progress
 ) -> _Prepared:
     """Check the request, and copy the tests; files of an earlier run are not touched before the checks."""
-    tested, work_dir = request.tested, request.work_dir
-    config = request.suite.config(request.config)
+    tested, work_dir, config = request.tested, request.work_dir, request.suite.config(request.config)
     wheel, unlike = _check(request, say)
     plugins_on, off = sources.choose_plugins(request.suite, wheel)
     if off:
@@ -256,6 +257,7 @@ def _prepare(
     plugins = work_dir / "plugins"
     shutil.copyfile(worker.__file__, plugins / "worker.py")
     pytest_runs.copy_counter(plugins)
+    placed, digests = lists.place(request.suite, request.lists, tests, plugins, tested.variables, say)
     setup = Setup(
         python=tested.python,
         tests=tests,
@@ -263,7 +265,7 @@ def _prepare(
         work_dir=work_dir / "processes",
         plugins=(plugins, *tested.tools),
         plugin_names=(*plugins_on, select.PLUGIN, pytest_runs.COUNTER),
-        variables=_variables(request, visible, selection, tests),
+        variables=_variables(request, visible, selection, tests) | placed,
         arguments=request.pytest_args,
         uncollected=request.suite.uncollected,
         off=off,
@@ -272,7 +274,7 @@ def _prepare(
         log=work_dir / LOG,
         on_line=on_line,
     )
-    tests_sha256 = recipe.digest_of_files([tests, pytest_ini])
+    policy, tests_sha256 = request.policy or TestPolicy.of(None), recipe.digest_of_files([tests, pytest_ini])
     return _Prepared(
         setup=setup,
         plan=shards.plan_shards(environments, request.times, request.shards),
@@ -284,7 +286,7 @@ def _prepare(
         selection=selection,
         wheel=" ".join(filter(None, (wheel.version, wheel.commit))),
         unlike=unlike,
-        policy=msgspec.structs.replace(request.policy or TestPolicy.of(None), tests_sha256=tests_sha256),
+        policy=msgspec.structs.replace(policy, tests_sha256=tests_sha256, lists=digests),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -18,8 +18,10 @@ from cairn.testing.testing_options import Choice
 from cairn.wheels.wheelset import WheelSet
 
 FILE = "suite.toml"
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 Gpus = Literal["one", "all"]
+ListFormat = Literal["condensed", "times"]
 
 
 class Group(datafile.Value):
@@ -60,6 +62,23 @@ class Config(datafile.Value):
     flaky_ceiling: int | None = None
 
 
+class TestList(datafile.Value):
+    """A list of tests that the tests themselves read, to skip some of them.
+
+    Attributes:
+        format: `condensed` is a JSON object of a test to the number of an issue, its address and the
+            platforms that it is about; the tests get it without the numbers. `times` is one of a test to its
+            seconds.
+        url: where a night fetches it, once, when it is frozen. Outside of a night the variable is not set.
+        path: of a file below the folder of tests, in place of `url`.
+    """
+
+    __test__ = False  # pytest would collect the name
+    format: ListFormat
+    url: str = ""
+    path: str = ""
+
+
 class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
     """A project's test suite.
 
@@ -82,6 +101,7 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
             `__init__`, and whose tests may be missing.
         environment: variables of every run.
         gpu_environment: those of a run for GPUs besides; `{scratch}` is a folder for the run.
+        lists: lists of tests that the tests read, by the variable that has the path of the file.
     """
 
     project: str
@@ -97,6 +117,7 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
     uncollected: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     gpu_environment: Mapping[str, str] = {}
+    lists: Mapping[str, TestList] = {}
 
     def requires_of(self, version: str) -> tuple[str, ...]:
         """Return all requirements of the tests of a version of the project; those of any for an empty one.
@@ -141,11 +162,25 @@ def load(path: Path) -> Suite:
             conditions.check_range(versions)
         for text in itertools.chain(suite.requires, *suite.requires_for.values()):
             Requirement(text)
+        for variable, test_list in suite.lists.items():
+            _check_list(variable, test_list)
     except InvalidRequirement as error:
         raise UsageError(f"{file}: {text!r} is not a requirement", tip='write it like "pytest>=8"') from error
     except UsageError as error:
         raise UsageError(f"{file}: {error}", tip=error.tip) from error
     return suite
+
+
+def _check_list(variable: str, test_list: TestList) -> None:
+    path = PurePosixPath(test_list.path)
+    if not _VARIABLE.fullmatch(variable):
+        raise UsageError(f"the list {variable!r} is not named like a variable", tip="name it like SLOW_TESTS")
+    if bool(test_list.url) == bool(test_list.path):
+        raise UsageError(f"the list {variable} needs a url or a path, and not both")
+    if test_list.url and not test_list.url.startswith(("https://", "http://", "file://")):
+        raise UsageError(f"the list {variable} has no address: {test_list.url!r}", tip="write https://…")
+    if path.is_absolute() or ".." in path.parts:
+        raise UsageError(f"the list {variable} is not below the folder of tests: {test_list.path!r}")
 
 
 def choose(

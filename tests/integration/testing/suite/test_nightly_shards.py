@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 
 from cairn import interpreters
 from cairn.formats import cyclonedx
-from cairn.pipeline.night import handover, plan, shards, standing, suite
+from cairn.pipeline.night import handover, plan, shards, smoke, standing, suite
 from cairn.pipeline.night import stage as staging
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.suite import ShardTest, run_shard
@@ -29,8 +30,20 @@ from helpers.release import make_set, statement_of
 from helpers.sources import git
 
 PYTHON = interpreters.own()
+# In the tests as in PyTorch's: the file says what is skipped, and an issue why.
+READS_LIST = """
+import json, os, pytest
+
+def test_disabled():
+    with open(os.environ["DISABLED"]) as file:
+        (address, platforms), = json.load(file).values()
+    assert platforms == ["rocm"] and json.load(open(os.environ["SLOW"])) == {"test_slow": 61.5}
+    pytest.skip(f"an issue disables it: {address}")
+"""
+LIST = b'{"test_disabled": ["1", "https://example.org/1", ["rocm"]]}'
 TESTS = {
-    "test_one.py": "import torch\n\ndef test_answer():\n    assert torch.answer() == 42\n",
+    "test_one.py": f"import torch\n\ndef test_answer():\n    assert torch.answer() == 42\n{READS_LIST}",
+    "slow.json": '{"test_slow": 61.5}',
     "test_two.py": "import pytest, torch\n\n@pytest.mark.parametrize('n', [1, 2])\n"
     "def test_it_is_installed(n):\n    assert 'site-packages' in torch.__file__\n",
 }
@@ -87,13 +100,19 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
     stack = stack_of(made)
     project = msgspec.structs.replace(stack.projects[0], origin=Origin(url=source.origin))
     (tmp_path / "stack").mkdir()
-    (tmp_path / "stack" / "suite.toml").write_text(SUITE)
+    (tmp_path / "list.json").write_bytes(LIST)
+    url = (tmp_path / "list.json").as_uri()
+    (tmp_path / "stack" / "suite.toml").write_text(
+        f'{SUITE}lists.DISABLED = {{ format = "condensed", url = "{url}" }}\n'
+        'lists.SLOW = { format = "times", path = "slow.json" }\n'
+    )
     stack = msgspec.structs.replace(
         stack, projects=(project,), folder=str(tmp_path / "stack"), sdk=Sdk(devices=False)
     )
-    night = msgspec.structs.replace(plan_of(leg), manifest_sha256=frozen.digest())
+    digest = sha256(LIST).hexdigest()
+    night = msgspec.structs.replace(plan_of(leg), manifest_sha256=frozen.digest(), lists={url: digest})
     found = NightRun(store=MemoryStore(), plan=night, stack=stack)
-    plan.create(found.store, night, frozen)
+    plan.create(found.store, night, frozen, {url: LIST})
     mirror.mirror(found.store, f"staging/{leg.family}", dists=[wheel])
     (done,) = staging.stage_night(found, tmp_path / "artifacts")
     assert done.set_id is not None, done.reason
@@ -118,6 +137,15 @@ def test_each_shard_runs_the_tests_of_the_frozen_commit_and_both_are_one_record(
     (found,) = suite.merge_night(run, tmp_path / "merged")
     assert found.good, found.reason
     kept = tmp_path / f"merged/suites/{leg.id}.default" / suite_results.OUTCOMES
-    assert len(suite_results.read_outcomes(kept)) == 3
+    assert len(suite_results.read_outcomes(kept)) == 4
+    (record,) = [
+        item.record
+        for item in records.read(run.store, smoke.staged_set(run, leg)).records
+        if item.record.config
+    ]
+    slow = sha256(TESTS["slow.json"].encode()).hexdigest()
+    assert record.policy is not None
+    assert record.policy.lists == {"DISABLED": sha256(LIST).hexdigest(), "SLOW": slow}
+    assert (record.counts.passed, record.counts.skipped) == (3, 1)
     stands = standing.look(run, leg)
     assert (stands.state, stands.bypass is not None) == ("ready", True), stands.reason

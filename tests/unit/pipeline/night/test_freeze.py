@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,13 @@ import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.errors import CairnError, StoreError, UsageError
+from cairn.errors import CairnError, NetworkError, StoreError, UsageError
 from cairn.pipeline.night import freeze as freezing
 from cairn.pipeline.night import needs, plan, standing
 from cairn.pipeline.night.freeze import freeze
 from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightPlan, NightRun
+from cairn.release.audit.audit import audit
 from cairn.release.index.generation import FileEntry, ProjectState, now
 from cairn.release.index.snapshot import Change
 from cairn.release.publish import mirror_lock
@@ -138,6 +140,43 @@ def test_a_build_for_all_families_takes_no_index_of_one(run: NightRun, request_:
     request = dataclasses.replace(request_, stack=stack, legs=legs, rocm_index_url=urls)
     with pytest.raises(UsageError, match=r"is the index of one family, and main Python 3.99 linux_x86_64, 2"):
         needs.version_of_sdk(request, lambda _line: None)
+
+
+def test_the_lists_that_suites_read_are_frozen_once_and_missed(
+    run: NightRun, request_: FreezeRequest, tmp_path: Path
+) -> None:
+    content, file = b'{"test_a (__main__.TestA)": ["1", "https://example.org/1", []]}', tmp_path / "a.json"
+    file.write_bytes(content)
+    suite = Path(run.stack.folder) / "suite.toml"
+    with suite.open("a") as toml:
+        toml.write(f'lists.DISABLED = {{ format = "condensed", url = "{file.as_uri()}" }}\n')
+    leg = leg_of("gfx94X-dcgpu", suites=("default",))
+    request = dataclasses.replace(request_, legs=(leg,))
+    made = freeze(run.store, request)
+    digest = hashlib.sha256(content).hexdigest()
+    key = f"nights/8/lists/{digest}.json"
+    assert (made.lists, run.store.read(key).data) == ({file.as_uri(): digest}, content)
+    assert plan.lists_of(dataclasses.replace(run, plan=made)) == {file.as_uri(): content}
+    # The manifest is the earlier night's: wheels are not built again for a list.
+    assert made.manifest_sha256 == run.plan.manifest_sha256
+
+    def said() -> list[str]:
+        return [problem.said for problem in audit(run.store).problems if "lists" in problem.where]
+
+    file.unlink()
+    assert freeze(run.store, request) == made  # goes on with what it has
+    assert said() == []
+    run.store.write(key, b"{}")
+    assert said() == [f"{key} was changed: it has sha256 {hashlib.sha256(b'{}').hexdigest()}, not {digest}"]
+    with pytest.raises(StoreError, match="was changed"):
+        plan.lists_of(dataclasses.replace(run, plan=made))
+    run.store.delete(key)
+    assert said() == [f"{key} is missing, which nights/8/night.json names: restore it from a copy"]
+    # Nothing begins without the list, but a night whose legs run no suite.
+    with pytest.raises(NetworkError, match="there is no list DISABLED at file:"):
+        freeze(run.store, dataclasses.replace(request, night="9"))
+    assert plan.find(run.store, "9") is None
+    assert not freeze(run.store, dataclasses.replace(request_, night="9")).lists
 
 
 class BegunMeanwhile(MemoryStore):

@@ -61,16 +61,25 @@ def test_pytest_is_below_9_where_torch_needs_that_alone(version: str, pinned: bo
         ('requires_for = { "2.8" = ["pytest<9"] }', "'2.8' is not a range of versions"),
         ('requires_for = { "<2.8" = ["pytest<<9"] }', "'pytest<<9' is not a requirement"),
         ('requires = ["pytest 9"]', "'pytest 9' is not a requirement"),
+        ('lists.A = { format = "times" }', "the list A needs a url or a path, and not both"),
+        (
+            'lists.A = { format = "times", url = "http://a/b", path = "b" }',
+            "the list A needs a url or a path",
+        ),
+        ('lists.A = { format = "times", url = "ftp://a/b" }', "the list A has no address: 'ftp://a/b'"),
+        ('lists.A = { format = "times", path = "../b" }', "the list A is not below the folder of tests"),
+        ('lists."A=B" = { format = "times", path = "b" }', "'A=B' is not named like a variable"),
+        ('lists.A = { format = "plain", path = "b" }', "at lists.*plain"),
     ],
 )
-def test_a_requirement_that_cannot_be_read_is_refused(tmp_path: Path, field: str, message: str) -> None:
+def test_a_field_that_cannot_be_read_is_refused(tmp_path: Path, field: str, message: str) -> None:
     # Not the shipped suite: a field of it cannot be read here.
     head = 'schema = "cairn.suite/1"\nproject = "a"\ntests = "a"\nversion_module = "a"\nversion_file = "a"\n'
     # Not the shipped suite: it is to be wrong.
     (tmp_path / "suite.toml").write_text(f"{head}{field}\n[configs]\n", encoding="utf-8")
     with pytest.raises(UsageError, match=message) as refused:
         suite_toml.load(tmp_path)
-    assert str(refused.value).startswith(f"{tmp_path / 'suite.toml'}: ")
+    assert str(refused.value).startswith(f"{tmp_path / 'suite.toml'}")
     assert "\n" not in str(refused.value)
 
 
