@@ -40,12 +40,13 @@ def make_elf(
     flags: int | None = None,
     abi_version: int = 4,
     stack: int | None = None,
+    level: int = 0,
 ) -> bytes:
     """A shared library, or a code object for a GPU when `machine` says so.
 
     `versions` are the symbol versions needed of each library, `lookalikes` names in rows that only look like
     symbols, between the other tables and the strings; `flags` defaults to gfx942's for a code object; `stack`
-    are the flags of PT_GNU_STACK.
+    are the flags of PT_GNU_STACK, `level` the bits of the levels of x86-64 that it asks for.
     """
     versions, sections = versions or {}, sections or {}
     strings = bytearray(b"\0")
@@ -80,6 +81,10 @@ def make_elf(
     )  # DT_VERNEED, DT_VERNEEDNUM
     dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
     body = table + (hashes if hash_table else b"") + needs + rows + bytes(strings) + dynamic
+    note_at = symbols_at + len(body)
+    note = struct.pack("<III4sIIII", 4, 32, 5, b"GNU", 0xC0000002, 4, 3, 0)  # of control flow: passed over
+    note += struct.pack("<IIII", 0xC0008002, 4, level, 0)
+    body += note if level else b""
 
     at = symbols_at + len(body)
     section_names, headers, blobs = bytearray(b"\0"), bytes(64), b""
@@ -100,7 +105,8 @@ def make_elf(
     header += struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, at, at, 4096)
     header += struct.pack("<IIQQQQQQ", 2, 6, dynamic_at, dynamic_at, 0, len(dynamic), len(dynamic), 8)
     last = (3 if interpreter else 4, 4) if stack is None else (0x6474E551, stack)
-    header += struct.pack("<IIQQQQQQ", *last, 0, 0, 0, 0, 0, 1)
+    place = (note_at, note_at, 0, len(note), len(note), 8) if level else (0, 0, 0, 0, 0, 1)
+    header += struct.pack("<IIQQQQQQ", *((0x6474E553, 4) if level else last), *place)
     return header + body + blobs + headers
 
 

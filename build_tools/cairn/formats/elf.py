@@ -17,7 +17,16 @@ from pathlib import Path
 from cairn.errors import WheelError
 from cairn.formats import elf_layout
 from cairn.formats import view as formats_view
-from cairn.formats.elf_layout import EXECUTABLE, MAGIC, PT_GNU_STACK, PT_INTERP, RUNS, SHT_NOBITS
+from cairn.formats.elf_layout import (
+    EXECUTABLE,
+    MAGIC,
+    PT_GNU_PROPERTY,
+    PT_GNU_STACK,
+    PT_INTERP,
+    RUNS,
+    SHT_NOBITS,
+    X86_64,
+)
 from cairn.formats.image import DEVICE, Image, Section, Symbol
 from cairn.formats.view import BytesView, View
 
@@ -40,6 +49,10 @@ _LOCAL, _WEAK = 0, 2  # st_info >> 4: STB_LOCAL, STB_WEAK
 _SEEN_OUTSIDE = (0, 3)  # st_other & 3: STV_DEFAULT, STV_PROTECTED
 _VERDEF = 0x6FFFFFFC
 _VERSION_INDEX = 0x7FFF  # of an entry of DT_VERSYM; the bit above is set where the version is not the default
+# GNU_PROPERTY_X86_ISA_1_NEEDED, and its bits from the highest (x86-64 psABI, "Program Property"): glibc loads
+# no file that asks for more than its processor has (sysdeps/x86/dl-prop.h).
+_ISA_NEEDED, _LEVELS = 0xC0008002, {8: "x86-64-v4", 4: "x86-64-v3", 2: "x86-64-v2"}
+_LONGEST_PROPERTIES = 1 << 16
 _VERSION_WEAK = 2  # VER_FLG_WEAK: the loader goes on without that version
 # Limits, as those of `elf_layout`: tables may overlap, and names may share their bytes.
 _LONGEST_NAME = 1 << 20
@@ -114,6 +127,7 @@ def read_view(
         runpath=reader.folders(_RUNPATH),
         version_needs=reader.version_needs(),
         undefined=frozenset(names[name] for name in reader.wants(names)) if names else frozenset(),
+        instruction_set=reader.instruction_set(),
         executable_stack=bool(stack and stack[-1].flags & RUNS),
         python_defined=of_python,
         python_wanted=unresolved,
@@ -163,6 +177,20 @@ class _Reader:
     def folders(self, tag: int) -> tuple[str, ...]:
         """The folders of a run path, which are joined by colons."""
         return tuple(folder for text in self.strings(tag) for folder in text.split(":"))
+
+    def instruction_set(self) -> str:
+        """The level of x86-64 that this file asks for; empty for none beyond the first."""
+        note = next((s for s in self.layout.segments if s.kind == PT_GNU_PROPERTY), None)
+        if self.layout.machine != X86_64 or note is None or note.end > self._view.size:
+            return ""
+        data = self._view.read(note.offset, min(note.file_size, _LONGEST_PROPERTIES))
+        at = 16  # behind the note's header and its name, "GNU"
+        while at + 12 <= len(data):  # type, size of the data, the data, filled up to a multiple of 8 bytes
+            kind, size, bits = struct.unpack_from(f"{self.layout.order}III", data, at)
+            if kind == _ISA_NEEDED and size == 4:  # noqa: PLR2004 - a word
+                return next((level for bit, level in _LEVELS.items() if bits & bit), "")
+            at += 8 + size + -size % (self.layout.bits // 8)
+        return ""
 
     def version_needs(self) -> dict[str, tuple[str, ...]]:
         """The symbol versions that this file needs of each library."""

@@ -65,6 +65,7 @@ class Image:
         undefined: those of the symbols looked for that it does not load without: undefined, and not weak.
         python_defined: the symbols that begin as Python's do and that it has for others, where asked for.
         python_wanted: those that it does not load without; of a PE file those of a DLL of Python's.
+        instruction_set: the level of x86-64 that it asks of its processor, such as `x86-64-v3`.
         executable_stack: whether it asks for a stack that code can be run from.
         minimum_macos: the oldest macOS that it says it runs on; None where it does not say, or is for another
             system of Apple's.
@@ -86,6 +87,7 @@ class Image:
     undefined: frozenset[str] = frozenset()
     python_defined: frozenset[str] = frozenset()
     python_wanted: frozenset[str] = frozenset()
+    instruction_set: str = ""
     executable_stack: bool = False
     minimum_macos: tuple[int, int] | None = None
     sections: tuple[Section, ...] = ()

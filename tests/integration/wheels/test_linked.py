@@ -23,7 +23,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, verify
-from helpers.wheels import call, members_of, unpack
+from helpers.wheels import assert_sound, call, members_of, pip_install, unpack
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="builds and loads Linux libraries")
 
@@ -138,24 +138,32 @@ def test_uv_installs_an_edited_wheel(wheel: Path, tmp_path: Path) -> None:
 def test_a_missing_library_is_bundled_by_auditwheel(
     compile_library: Compile,
     pack: Pack,
-    accepted: Callable[[Path], None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "sdk").mkdir()
     (tmp_path / "sdk" / "libfoo.so").write_bytes(compile_library("libfoo.so", "int foo(void) { return 1; }"))
-    user = compile_library(
-        "user.so", "int foo(void);\nint user(void) { return foo(); }", links=("-l:libfoo.so",)
-    )
-    wheel = pack({"demo/__init__.py": b"", "demo/user.so": user, "demo/bin/tool": b"#!/bin/sh\n"})
+    source = """
+        #include <stdlib.h>
+        int foo(void);
+        int user(void) { return reallocarray(0, 1, 1) ? foo() : 0; }
+    """
+    user = compile_library("user.so", source, "-D_GNU_SOURCE", links=("-l:libfoo.so",))
+    members = {"demo/__init__.py": b"", "demo/bin/tool": b"#!/bin/sh\n"}
+    members["demo-1.0.data/platlib/demo/user.so"] = user
+    wheel = pack(members, tag="py3-none-manylinux_2_17_x86_64")
     with pytest.raises(WheelError, match=r"libfoo\.so"):
         repair_linked(wheel, tmp_path / "out", exclude=())
     assert list((tmp_path / "out").iterdir()) == []
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "sdk"))
     with pytest.raises(WheelError, match=r"libfoo\.so"):  # which may be another on the next machine
         repair_linked(wheel, tmp_path / "out", exclude=())
-    made = repair_linked(wheel, tmp_path / "out", exclude=(), search=[tmp_path / "sdk"])
-    accepted(made)
+    monkeypatch.chdir(tmp_path)
+    made = repair_linked(wheel, tmp_path / "out", exclude=(), search=[Path("sdk")])
+    assert made.name == "demo-1.0-py3-none-manylinux_2_26_x86_64.whl"  # and no longer 2_17
+    assert_sound(made)
+    pip_install("--target", tmp_path / "site", made)
+    assert call(tmp_path / "site/demo/user.so", "user()") == "1"
     assert verify(made, Expectation()) == ()
     names = {binary.path for binary in binaries.read_wheel(made)}
     assert any(name.startswith("demo.libs/libfoo-") for name in names)

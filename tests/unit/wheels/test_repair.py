@@ -6,7 +6,7 @@ import pytest
 
 from cairn.errors import WheelError
 from cairn.wheels import repair
-from cairn.wheels.contents import system_libraries
+from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
@@ -155,21 +155,15 @@ def binary(path: str, **facts: tuple[str, ...]) -> Binary:
 def test_a_run_path_to_a_library_of_the_same_wheel(
     needing: str, run_path: tuple[str, ...], library: str, expected: tuple[str, ...] | None
 ) -> None:
-    binaries = [
-        binary(needing, needed=("libbase.so",), runpath=run_path),
-        binary(library),
-    ]
-    found = repair.to_own_libraries(binaries)
+    elves = [binary(needing, needed=("libbase.so",), runpath=run_path), binary(library)]
+    found = repair.to_own_libraries(elves)
     assert {path: edit.run_path for path, edit in found.items()} == ({needing: expected} if expected else {})
 
 
 def test_a_library_that_is_there_twice_is_left_to_the_project() -> None:
-    binaries = [
-        binary("demo/_C.so", needed=("libbase.so",)),
-        binary("demo/a/libbase.so"),
-        binary("demo/b/libbase.so"),
-    ]
-    assert repair.to_own_libraries(binaries) == {}
+    paths = ("demo/a/libbase.so", "demo/b/libbase.so")
+    elves = [binary("demo/_C.so", needed=("libbase.so",)), *map(binary, paths)]
+    assert repair.to_own_libraries(elves) == {}
 
 
 def tagged(make_wheel: MakeWheel, platform: str, elf: bytes) -> Path:
@@ -187,6 +181,75 @@ def test_a_tag_that_promises_too_much_is_replaced(make_wheel: MakeWheel, tmp_pat
     # One that keeps its promise gets a different tag where that is asked for.
     newer = repair_linked(made, tmp_path / "newer", exclude=(), platform="manylinux_2_34_x86_64")
     assert newer.name.endswith("manylinux_2_34_x86_64.whl")
+
+
+NAMED_313 = "demo/m.cpython-313-x86_64-linux-{}.so"
+LIBC, MUSL = ("libc.so.6",), ("libc.musl-x86_64.so.1",)
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "expected"),
+    [
+        ("demo/m.so", MUSL, "musllinux_1_2"),
+        (NAMED_313.format("musl"), (), "musllinux_1_2"),
+        (NAMED_313.format("gnu"), (), "manylinux_2_5"),
+        ("demo/m.so", LIBC, "manylinux_2_5"),
+        # Modules for musl had such names too before Python 3.11.
+        ("demo/m.cpython-310-x86_64-linux-gnu.so", (), None),
+        ("demo/m.abi3.so", (), None),
+    ],
+)
+def test_the_c_library_is_that_of_the_binaries(
+    make_wheel: MakeWheel, tmp_path: Path, name: str, needed: tuple[str, ...], expected: str | None
+) -> None:
+    files = {name: make_elf(needed=needed, defined=("PyInit_m",))}
+    wheel = make_wheel(tags=("cp313-cp313-linux_x86_64",), files=files)
+    if expected is None:
+        with pytest.raises(WheelError, match="which C library"):
+            repair_linked(wheel, tmp_path / "out", exclude=())
+        expected = "manylinux_2_28"
+    platform = f"{expected}_x86_64"
+    asked = platform if expected == "manylinux_2_28" else None
+    assert repair_linked(wheel, tmp_path / "out", exclude=(), platform=asked).stem.endswith(platform)
+    if "musl" in expected:
+        with pytest.raises(WheelError, match="for musl"):
+            repair_linked(wheel, tmp_path / "out", exclude=(), platform="manylinux_2_28_x86_64")
+
+
+@pytest.mark.parametrize("platform", ["linux_x86_64", "manylinux_2_28_x86_64"])
+def test_no_tag_promises_a_newer_processor(make_wheel: MakeWheel, tmp_path: Path, platform: str) -> None:
+    wheel = tagged(make_wheel, platform, make_elf(needed=LIBC, level=7))
+    with pytest.raises(WheelError, match=r"demo/_C\.so asks for a processor of x86-64-v3"):
+        repair_linked(wheel, tmp_path / "out", exclude=())
+    assert not (tmp_path / "out").exists()
+    codes = [finding.code for finding in verify(wheel, Expectation())]
+    assert codes == ["symbols-too-new" if "many" in platform else "platform-tag"]
+    usual = tagged(make_wheel, platform, make_elf(needed=LIBC, level=1))
+    assert repair_linked(usual, tmp_path / "out", exclude=())
+
+
+@pytest.mark.parametrize(("library", "code"), [("liblog.so", 0), ("libpython3.13.so", 0), ("libz.so.1", 7)])
+def test_android_has_policies_of_its_own(
+    make_wheel: MakeWheel, tmp_path: Path, library: str, code: int
+) -> None:
+    elf = make_elf(needed=("libc.so", library), defined=("PyInit_m",), machine=183)
+    files = {"demo/m.cpython-313-aarch64-linux-android.so": elf}
+    wheel = make_wheel(tags=("cp313-cp313-android_24_arm64_v8a",), files=files)
+    assert cairn_wheel("repair", wheel, "--output-dir", tmp_path / "out") == code
+    assert [finding.code for finding in verify(wheel, Expectation())] == ["needed"] * bool(code)
+    assert (tmp_path / "out" / wheel.name).exists() == (not code)
+
+
+def test_run_paths_count_from_where_a_module_is_installed(make_wheel: MakeWheel, tmp_path: Path) -> None:
+    libraries = {"demo/lib/liba.so.2": make_elf(needed=LIBC, soname="liba.so.2")}
+    module = make_elf(needed=("liba.so.2",), defined=("PyInit_m",))
+    places = ("platlib/demo/m.cpython-312-x86_64-linux-gnu.so", "scripts/tool", "data/lib/libx.so")
+    files = {f"demo-1.0.data/{place}": module for place in places}
+    wheel = make_wheel(tags=("cp312-cp312-linux_x86_64",), files=libraries | files)
+    made = repair_linked(wheel, tmp_path / "out", exclude=())
+    paths = [binary.rpath for binary in binaries.read_wheel(made) if ".data/" in binary.path]
+    # Nothing leads from scripts or <prefix>/lib to site-packages wherever that is.
+    assert paths == [(), ("$ORIGIN/lib",), ()]
 
 
 def test_a_library_that_is_missing_is_missed_whatever_the_tag(make_wheel: MakeWheel, tmp_path: Path) -> None:

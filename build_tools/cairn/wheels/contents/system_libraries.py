@@ -24,10 +24,13 @@ from cairn import extras
 from cairn.errors import PrerequisiteError
 from cairn.wheels.contents.binaries import Binary, shipped
 
-_MANYLINUX = "manylinux-policy.json"
+_MANYLINUX, _MUSLLINUX = "manylinux-policy.json", "musllinux-policy.json"
 _LAST_GLIBC = 60  # 2.60, of about 2034: two a year
 # musl's C library: the linker of Alpine writes libc.musl-x86_64.so.1, the policies call it libc.so.
 _MUSL = re.compile(r"libc\.musl-[a-z0-9_]+\.so\.1")
+
+# Python is a library there, which its program has loaded (PEP 738).
+_OF_ANDROID = re.compile(r"libpython3\.\d+\.so")
 
 LOADERS = ("ld-linux*.so*", "ld64.so*", "linux-vdso.so*")
 """The dynamic loader, which each architecture calls differently and no policy has for all of them."""
@@ -70,6 +73,8 @@ class Policy:
     def objections(self, binary: Binary, own: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """The symbols and versions that a binary uses and this tag forbids, as `library: symbol or version`.
 
+        A tag names the first level of its machine, so a level that the binary asks for is among them.
+
         Forbidden symbols are found only if the binary was read with `look_for=watched_symbols()`.
 
         Args:
@@ -90,10 +95,14 @@ class Policy:
                 prefix, separator, number = version.partition("_")
                 if separator and number not in known.get(prefix, (number,)):
                     forbidden.append(f"{name}: {version}")
+        if binary.instruction_set:
+            forbidden.append(f"a processor of {binary.instruction_set}")
         return tuple(forbidden)
 
     def has(self, name: str) -> bool:
         """Whether a library may be taken from the system."""
+        if self.name.startswith("android") and _OF_ANDROID.fullmatch(name):
+            return True
         return _MUSL.sub("libc.so", name) in self.libraries or matches(name, LOADERS)
 
     def runs(
@@ -141,8 +150,21 @@ def policy_of(platform: str) -> Policy | None:
 
 
 def promise_of(platform: str) -> Policy | None:
-    """Like `policy_of`, for tags such as `musllinux_1_2_x86_64` too."""
-    return policy_of(platform) or _named(platform, _policies("musllinux-policy.json"))
+    """Like `policy_of`, for tags such as `musllinux_1_2_x86_64` and `android_24_x86_64` too."""
+    if platform.startswith("android"):
+        return _android(platform)
+    return policy_of(platform) or _named(platform, _policies(_MUSLLINUX))
+
+
+def _android(platform: str) -> Policy | None:
+    """The policy of the highest API level that is not above the tag's; the levels between have the same."""
+    level = platform.split("_")[1]
+    fitting = [
+        policy
+        for policy in _policies("android-policy.json")
+        if level.isdecimal() and int(policy.name.rpartition("_")[2]) <= int(level)
+    ]
+    return replace(fitting[-1], name=f"android_{level}") if fitting else None
 
 
 def _named(platform: str, known: Iterable[Policy]) -> Policy | None:
@@ -176,15 +198,22 @@ def newest_policy() -> Policy:
     return _policies(_MANYLINUX)[-1]
 
 
-def lowest_policy(binaries: Sequence[Binary], elsewhere: Sequence[str], machine: str) -> Policy | None:
+def lowest_policy(
+    binaries: Sequence[Binary], elsewhere: Sequence[str], machine: str, *, musl: bool = False
+) -> Policy | None:
     """The policy of the oldest systems that these binaries run on as they are; None when there is none.
+
+    For musl, whose symbols have no versions, that of the newest musl that has a tag: nothing in a binary says
+    which musl it was linked with.
 
     Args:
         binaries: all of a wheel.
         elsewhere: globs of libraries that something else than the system supplies.
         machine: the architecture of the wheel, such as `x86_64`.
+        musl: whether they are linked with musl, not with glibc.
     """
-    fitting = (policy for policy in policies() if machine in policy.versions)
+    known = _policies(_MUSLLINUX)[-1:] if musl else policies()
+    fitting = (policy for policy in known if machine in policy.versions)
     return next((policy for policy in fitting if policy.runs(binaries, elsewhere)), None)
 
 

@@ -35,6 +35,7 @@ from cairn.wheels.contents.binaries import Binary, run_path_folder, run_path_to,
 from cairn.wheels.fat.platform import WheelPlatform
 from cairn.wheels.fat.recipe import Recipe, plain, serves
 from cairn.wheels.fat.rocm_tree import RocmTree, key_of, stem_of
+from cairn.wheels.metadata.wheel_info import installed_path
 from cairn.wheels.rewrite import elf
 from cairn.wheels.rewrite.elf import BinaryEdit
 
@@ -273,13 +274,14 @@ def own_edits(own: Iterable[Binary], bundle: LibraryBundle, package: str) -> Ite
         if binary.format == "pe" or not (uses or to_sdk):
             continue
         # Run paths to the SDK's packages would be searched first, and find any ROCm that is installed there.
-        inside = ((path, run_path_folder(binary.path, path)) for path in binary.run_paths)
+        place = installed_path(binary.path)
+        inside = ((path, run_path_folder(place, path)) for path in binary.run_paths)
         folders = [
             path
             for path, folder in inside
             if folder is not None and not folder.startswith(("..", _SDK_FOLDER))
         ]
-        folders += [run_path_to(binary.path, f"{package}/lib")] if uses else []
+        folders += [run_path_to(place, f"{package}/lib")] if uses else []
         change = BinaryEdit(
             run_path=tuple(dict.fromkeys(folders)),
             replace_needed={old: new for old, new in names.items() if old != new},

@@ -178,6 +178,12 @@ def test_the_wheel_is_one_of_its_own(fat: Fat) -> None:
     assert wheel_info.read(Path(named.wheel)).version == "9.9+mine"
 
 
+def test_run_paths_count_from_where_a_module_is_installed(fat: Fat, linked: Linked) -> None:
+    files = {"demo-2.0+rocm7.10.0.data/platlib/demo/_D.so": make_elf(needed=("libamdhip64.so.7",))}
+    report = fat(linked(files=files))
+    assert read(report, "demo-2.0+fat.rocm7.10.0.data/platlib/demo/_D.so").rpath == ("$ORIGIN/lib",)
+
+
 def test_only_data_of_wanted_targets(fat: Fat) -> None:
     report = fat()
     data = {name for name in members(report) if "/rocblas/" in name or "/miopen/" in name}
