@@ -58,10 +58,11 @@ def _challenge(request: ChallengeSet) -> Answer:
     from cairn.pipeline import challenge
     from cairn.release import rebuilds
     from cairn.release.index import generation, keys
+    from cairn.release.index.reading import read_current
     from cairn.release.index.snapshot import Index, whole_id
 
     store, signer = request.open_existing_store(), request.signer()
-    set_id = whole_id(common.set_id_of(request.set_id), Index(store, request.index).load())
+    set_id = whole_id(common.set_id_of(request.set_id), read_current(Index(store, request.index)))
     family, work_dir = keys.scope_of(request.index), request.work_dir.absolute()
     stack = request.load_stack()
     if stack is None:

@@ -30,6 +30,7 @@ from cairn.output import Progress, wording
 from cairn.output.wording import short_id
 from cairn.release.index import keys, people
 from cairn.release.index.generation import IndexSet, now, project_of
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import MANIFEST_FILE, Index, missing, read_set, whole_id
 from cairn.release.pages.trends import Jump, find_jump
 from cairn.release.publish.mirror_lock import is_of_sdk
@@ -241,7 +242,7 @@ def prepare(
         StoreError: the index has no such sets.
         UsageError: they are of different kinds, or not in this order.
     """
-    snapshot = Index(store, index).load()
+    snapshot = read_current(Index(store, index))
     if not snapshot.exists:
         raise missing(store, index)
     every = sorted(snapshot.sets(), key=lambda one: (one.added, one.set_id))
@@ -382,7 +383,7 @@ def result(store: Store, search: Search, *, commits: bool, say: Progress) -> Bis
         commits: name the commits too, which needs their origins.
         say: progress callback.
     """
-    snapshot = Index(store, search.index).load()
+    snapshot = read_current(Index(store, search.index))
     last_good = search.last_good
     before, after = (manifest_of(store, set_id) for set_id in (last_good, search.suspects[-1]))
     layers = search.blamed(differing_in(store))

@@ -15,6 +15,7 @@ from cairn.output.wording import short_id
 from cairn.pipeline import bisect
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import MANIFEST_FILE, Index, Snapshot, missing, read_set, whole_id
 from cairn.sources.manifest import changelog, manifest
 from cairn.sources.manifest.changelog import Changelog
@@ -88,7 +89,7 @@ def in_store(  # noqa: PLR0913 - an index, two names of sets, and what to look a
         StoreError: the index has no such sets.
         UsageError: no two of them are of one Python, platform and family.
     """
-    snapshot = Index(store, index).load()
+    snapshot = read_current(Index(store, index))
     if not snapshot.exists:
         raise missing(store, index)
     first, last = _named(snapshot, old, index), _named(snapshot, new, index)

@@ -273,7 +273,7 @@ def _offered(store: SignedStore, folder: str) -> TargetsFile:
     """What targets.json says, made here of what was signed: nobody signs that file, and it chooses."""
     views = []
     for name in store.indexes(folder) or (folder,):
-        snapshot = Index(cast("Store", store), name).load()  # it reads no more than a reader can
+        snapshot = store.current(Index(cast("Store", store), name))  # it reads no more than a reader can
         sets = side_by_side(snapshot.set, snapshot.set_ids, jobs=_AT_ONCE)
         views.append(IndexView(name=name, sets=sets))
     return targets_file.make(folder, views)
@@ -289,7 +289,7 @@ def pages(prepared: Installation, pick: Pick) -> Iterator[str]:
     if store is None:
         yield index_url
         return
-    listed = Index(cast("Store", store), pick.offer.index).load().set(pick.offer.set_id)
+    listed = store.current(Index(cast("Store", store), pick.offer.index)).set(pick.offer.set_id)
     wheel_set = read_set(cast("Store", store), pick.offer.set_id)
     evidence.require_builder(store, wheel_set, ())
     evidence.builder_signers(store, wheel_set, store.anchor.root.trust(), listed=listed)

@@ -29,6 +29,7 @@ from cairn.release import records as kept_records
 from cairn.release.gate import installation
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index
 from cairn.release.ledger import NameTakenError
 from cairn.release.provenance.attest import KeyAttester
@@ -213,7 +214,7 @@ class _Stages:
         with self._stage("stage the set"):
             try:
                 sealed = self._seal(wheels)
-                staged = Index(self._store, STAGING).load()
+                staged = read_current(Index(self._store, STAGING))
                 refs = [FileRef(filename=wheel.file_name, sha256=wheel.sha256) for wheel in sealed.wheels]
                 # The gate refuses bytes that came with an earlier manifest, such as that of another recipe.
                 if all(staged.entry(ref).build == sealed.manifest_sha256 for ref in refs):
@@ -251,7 +252,7 @@ class _Stages:
         # The verdict of an earlier run is taken where nothing that it rests on has changed. Its note is
         # removed before the tests run again, so that a run that fails, or is killed, leaves none behind.
         marker = self._request.work_dir / "kept" / "smoke.json"
-        staged = Index(self._store, STAGING).load().set(wheel_set.id).added
+        staged = read_current(Index(self._store, STAGING)).set(wheel_set.id).added
         key = verdict_cache.key_of_smoke(self._store, tests, staged=staged)
         if (verdict := verdict_cache.find(marker, key)) is not None:
             self._keep(name, f"record of {verdict.when}")

@@ -11,6 +11,7 @@ import msgspec
 
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.release.index import keys
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index, missing, read_set
 from cairn.release.publish.compatibility import Platform
 from cairn.stack import Consumer
@@ -69,7 +70,7 @@ def judge(
 def _last_set(store: Store, consumer: Consumer, place: Platform, family: str | None) -> tuple[str, ...]:
     """The keys of the wheels that were built for a consumer's last set for a place."""
     index = consumer.index or ""
-    snapshot = Index(store, index).load()
+    snapshot = read_current(Index(store, index))
     if not snapshot.exists:
         raise missing(store, index)
     sets = [

@@ -28,6 +28,7 @@ from cairn.release import wholes
 from cairn.release.index import keys, marks, write
 from cairn.release.index.commit import attempts, recover
 from cairn.release.index.generation import Generation
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, objects_of
 from cairn.release.trust import anchor
 from cairn.store.protocol import ListedObject, Store
@@ -108,7 +109,7 @@ def collect(
 
 def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> list[ListedObject]:
     """The old objects that no generation names which was current since then."""
-    current = {name: Index(store, name).load() for name in existing(store)}
+    current = {name: read_current(Index(store, name)) for name in existing(store)}
     of_indexes = {keys.index_of(one.key) for one in listed} & set(keys.possible_indexes())
     if lost := sorted(name for name in of_indexes if name is not None and name not in current):
         raise StoreError(

@@ -26,6 +26,7 @@ from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import Attested, IndexSet, now, project_of
 from cairn.release.index.listing import change_to_promote, index_set
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, whole_id
 from cairn.release.ledger import Ledger, withdrawn_from
 from cairn.release.ledger_entries import Event
@@ -141,7 +142,7 @@ def promote(  # noqa: PLR0913 - each is one independent piece of evidence or of 
     """
     if source == target:
         raise UsageError(f"the set is to go from {source} to {target}", tip="give a different --to")
-    source_now, target_now = Index(store, source).load(), Index(store, target).load()
+    source_now, target_now = read_current(Index(store, source)), read_current(Index(store, target))
     set_id, trust = whole_id(set_id, source_now, target_now), _by_root(store, target, trust)
     given = _put_records(store, records, set_id, trust, attester, dry_run=dry_run)
     wheel_set = read_set(store, set_id)
@@ -212,7 +213,7 @@ def _through_the_gate(
         set_records = test_records.read(store, set_id, trust=first.trust)
         case = replace(
             first,
-            source=first.source.index.load(),
+            source=read_current(first.source.index),
             target=attempt.before,
             set_records=set_records.having(given),  # in a dry run the store does not have them
             moment=datetime.now(UTC),
@@ -330,7 +331,7 @@ def _record_arrival(case: Case, readmission: Readmission | None) -> tuple[str, .
         who, why = readmission.who, readmission.reason
         event = Event(kind="readmit", set_id=set_id, who=who, when=now(), why=why, index=index.name)
         commit.note_events(store, [event])
-    listed = index.load().set(set_id)
+    listed = read_current(index).set(set_id)
     yanked = f"it was yanked: {listed.yanked}" if listed.yanked is not None else None
     return tuple(filter(None, (yanked, listed.failed)))
 

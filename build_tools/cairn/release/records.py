@@ -21,6 +21,7 @@ from cairn.output.wording import short_id
 from cairn.release import weighing
 from cairn.release.index import commit, keys, marks, write
 from cairn.release.index.generation import DamagedIndexError, now, who
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index, existing, read_set
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, with_wheels
@@ -344,7 +345,7 @@ def publish_late(store: Store) -> None:
     offered = set[str]()
     for name in filter(keys.is_gated, existing(store)):
         with contextlib.suppress(DamagedIndexError):
-            offered |= set(Index(store, name).load().set_ids)
+            offered |= set(read_current(Index(store, name)).set_ids)
     for set_id in sorted(offered):
         with contextlib.suppress(CairnError):
             _tell(store, set_id)

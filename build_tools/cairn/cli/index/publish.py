@@ -270,10 +270,11 @@ def _sync(request: Sync) -> Answer:
 
 
 def _check(request: Sync, stack: Stack, path: Path) -> Answer:
+    from cairn.release.index.reading import read_current
     from cairn.release.index.snapshot import Index
     from cairn.release.publish import mirror, mirror_lock
 
-    snapshot = Index(request.open_existing_store(), request.index).load()
+    snapshot = read_current(Index(request.open_existing_store(), request.index))
     problems = mirror.problems(mirror_lock.read(path), stack, snapshot)
     good = f"{request.index} holds what {path.name} names, and that covers {stack.name}"
     error = StoreError(f"{request.index} and {path.name} do not agree: {len(problems)} problem(s)")

@@ -106,11 +106,12 @@ def _late(store: Store, set_ids: Collection[str]) -> list[tuple[str, str, str]]:
     """Where users are offered one of these sets that a record stands against: the index, the set and why."""
     from cairn.release import records
     from cairn.release.index import keys
+    from cairn.release.index.reading import read_current
     from cairn.release.index.snapshot import Index, existing
 
     offers: list[tuple[str, str, str]] = []
     for name in filter(keys.is_gated, existing(store)):
-        now = Index(store, name).load()
+        now = read_current(Index(store, name))
         entries = [now.set(set_id) for set_id in sorted({*set_ids} & {*now.set_ids})]
         # Its pages may have to wait for a promoter's key.
         standing = [(one, one.failed or records.standing(store, one.set_id)) for one in entries]
@@ -133,10 +134,11 @@ def _list(request: ListRecords) -> Answer:
     from cairn.release import records
     from cairn.release.gate import gate
     from cairn.release.gate.case import Case
+    from cairn.release.index.reading import read_current
     from cairn.release.index.snapshot import Index, read_set, whole_id
 
     store = request.open_existing_store()
-    index = Index(store, request.index).load()
+    index = read_current(Index(store, request.index))
     set_id = whole_id(common.set_id_of(request.set_id), index)
     set_records = records.read(store, set_id, trust=signing.read_trust(request.trust, store=store))
     evidence = None

@@ -25,6 +25,7 @@ from cairn.output import console, github, wording
 from cairn.release import night_names, recipes
 from cairn.release.index import keys, write
 from cairn.release.index.generation import IndexSet, now
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance.attest import Attester
 from cairn.release.trust.signers import Trust
@@ -458,7 +459,7 @@ def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
     """
     sets = [
         one
-        for one in index.load().sets()
+        for one in read_current(index).sets()
         if (one.manifest_sha256, one.stack, one.line) == (plan.manifest_sha256, plan.stack, plan.line)
         and (one.python, one.platform) == (leg.python, leg.platform)
         and set(one.targets) == set(targets_of(leg))

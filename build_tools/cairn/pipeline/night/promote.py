@@ -17,6 +17,7 @@ from cairn.release import promote
 from cairn.release.gate.judgement import GateReport
 from cairn.release.index import keys
 from cairn.release.index.generation import now
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index
 from cairn.release.publish import mirror_lock
 
@@ -200,7 +201,7 @@ def _strangers(run: NightRun, stood: Sequence[Standing]) -> tuple[str, ...]:
     staged = {
         entry.set_id
         for name in dict.fromkeys(plan.index_of(one.leg, run.plan.staging) for one in clear)
-        for entry in Index(run.store, name).load().sets()
+        for entry in read_current(Index(run.store, name)).sets()
         if entry.manifest_sha256 == run.plan.manifest_sha256 and entry.yanked is None
     }
     return tuple(sorted(staged - expected))

@@ -17,6 +17,7 @@ from cairn.release import records
 from cairn.release.index.generation import now
 from cairn.release.index.listing import index_set
 from cairn.release.index.people import lock_name
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index, read_set
 from cairn.release.trust.signers import Signer
 from cairn.release.weighing import StoredRecord
@@ -78,7 +79,7 @@ def earlier_runs(
     if record.set_id is None:
         return ()
     own = index_set(read_set(store, record.set_id))
-    snapshot = Index(store, index).load()
+    snapshot = read_current(Index(store, index))
     # When an index took a set, not when it was tested: a set of last week is tested again today.
     added = {entry.set_id: entry.added for entry in snapshot.sets() if lock_name(entry) == lock_name(own)}
     until = added.pop(own.set_id, None)

@@ -20,6 +20,7 @@ from cairn.release.gate import gate
 from cairn.release.gate.case import Case
 from cairn.release.index import keys
 from cairn.release.index.generation import IndexSet
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import read_set
 from cairn.release.weighing import Bypass, Evidence
 
@@ -104,7 +105,7 @@ def _listing(run: NightRun, leg: Leg, channel: str) -> Listing | None:
     entry = plan.set_of(index, run.plan, leg)
     if entry is None or entry.yanked is not None:
         return None
-    return Listing(set_id=entry.set_id, index=index.name, generation=index.load().generation.number)
+    return Listing(set_id=entry.set_id, index=index.name, generation=read_current(index).generation.number)
 
 
 def made(run: NightRun, leg: Leg) -> dict[str, object]:
@@ -157,8 +158,8 @@ def _look(run: NightRun, leg: Leg) -> Standing:
         text = f"{night.staging} lists the set {wording.short_id(staged.set_id)} as of this night"
         raise StoreError(f"{text}, and it is of another manifest", tip="find out who listed it")
     case = Case(
-        source=run.index(leg, night.staging).load(),
-        target=run.index(leg, night.release).load(),
+        source=read_current(run.index(leg, night.staging)),
+        target=read_current(run.index(leg, night.release)),
         wheel_set=wheel_set,
         stack=shards.demanding(run.stack, leg),
         set_records=records.read(run.store, staged.set_id, trust=run.trust),

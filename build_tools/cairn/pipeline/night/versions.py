@@ -21,6 +21,7 @@ from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightPlan
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, version_of
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index
 from cairn.release.ledger import Ledger
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
@@ -170,7 +171,7 @@ def _versions_of(leg: Leg, stack: Stack, frozen: Manifest) -> dict[str, str]:
 
 
 def _taken(index: Index, versions: Mapping[str, str], frozen: Manifest) -> Iterator[str]:
-    current = index.load()
+    current = read_current(index)
     for name, version in versions.items():
         others = [file for file in current.project(name).files if file.build != frozen.digest()]
         if any(file.build == MIRRORED for file in others):

@@ -9,6 +9,7 @@ import msgspec
 from cairn import datafile
 from cairn.output import safe_text
 from cairn.release.index.generation import FileRef, Generation, GenerationOrigin, ProjectState, origin_of
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot, missing
 from cairn.store.protocol import Store
 
@@ -106,12 +107,11 @@ def entries(store: Store, index: str) -> Iterator[Logged]:
     Raises:
         StoreError: there is no such index, or a generation of it is lost or was changed.
     """
-    target_index = Index(store, index)
-    now_there = target_index.load()
-    if not now_there.exists:
+    current = read_current(Index(store, index))
+    if not current.exists:
         raise missing(store, index)
     newer: tuple[str, Generation] | None = None
-    for digest, older in target_index.chain(now_there):
+    for digest, older in current.index.chain(current):
         if newer is not None:
             yield _logged(*newer, older)
         newer = digest, older

@@ -14,6 +14,7 @@ from cairn.release.history.difference import Difference
 from cairn.release.index import keys
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import PUBLISHED, FileRef, IndexSet, ProjectState, project_of
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot, existing, missing, read_set, whole_id
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
@@ -76,7 +77,7 @@ def retain(
         StoreError: there is no such index, or it has no set that is to be kept.
     """
     reason = difference.checked_reason(reason) if reason is not None else None
-    current = Index(store, index).load()
+    current = read_current(Index(store, index))
     if not current.exists:
         raise missing(store, index)
     keep = {whole_id(given, current) for given in rule.keep}
@@ -133,7 +134,7 @@ def _held(
                 held.setdefault(set_id, locked.key)
     for other in existing(store):
         if other != name and keys.is_gated(other):
-            ids = frozenset(Index(store, other).load().set_ids)
+            ids = frozenset(read_current(Index(store, other)).set_ids)
             held |= {set_id: other for set_id in old if set_id in ids and set_id not in held}
     return held
 

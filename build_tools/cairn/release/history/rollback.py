@@ -15,6 +15,7 @@ from cairn.release.history.difference import Difference
 from cairn.release.index import commit, keys, marks
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import IndexSet, ProjectState, now, who
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
 from cairn.release.ledger_entries import Event, EventKind
 from cairn.store.protocol import MissingKeyError, Store, keep_young, sha256_of
@@ -74,7 +75,7 @@ def rollback(
         UsageError: `to` names no generation.
     """
     reason = difference.checked_reason(reason) if reason is not None else None
-    past = _find(Index(store, index).load(), to)
+    past = _find(read_current(Index(store, index)), to)
     number = past.generation.number
     why = f"to {number}: {reason}" if reason else f"to {number}"
     whole, marked, changed = Difference(), set[str](), False

@@ -21,6 +21,7 @@ from cairn.release.history.difference import checked_reason
 from cairn.release.index import commit, keys, marks
 from cairn.release.index.generation import now, who
 from cairn.release.index.marks import Marked
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, read_set
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, EventKind, with_wheels
@@ -194,7 +195,9 @@ def _refuse_stepping_back(
     places = marks.update_marks(store, subject, "unyank", alike=sets, pending=events, dry_run=True)
     for name in dict.fromkeys(place.index for place in places):
         lifted = {place.set_id for place in places if place.index == name and place.changed}
-        after = (mark(one) if one.set_id in lifted else one for one in Index(store, name).load().sets())
+        after = (
+            mark(one) if one.set_id in lifted else one for one in read_current(Index(store, name)).sets()
+        )
         marks.refuse_stepping_back(name, after, lifted)
 
 
@@ -270,7 +273,7 @@ def _readable(store: Store) -> Iterator[Snapshot]:
     """The indexes of a store, except damaged ones, which `update_marks` reports."""
     for name in existing(store):
         with contextlib.suppress(StoreError):
-            yield Index(store, name).load()
+            yield read_current(Index(store, name))
 
 
 def _only(store: Store, given: str, every: Iterable[str], what: str) -> str:

@@ -52,6 +52,7 @@ from cairn.release.index.generation import (
     now,
     who,
 )
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event
@@ -135,7 +136,7 @@ def attempts(index: Index, *, dry_run: bool = False) -> Iterator[Attempt]:
     """
     change_id = secrets.token_hex(8)
     if dry_run:
-        yield Attempt(index.load(), change_id=change_id, dry_run=True)
+        yield Attempt(read_current(index), change_id=change_id, dry_run=True)
         return
     for before, recovered in _fully_shown(index):
         yield Attempt(before, change_id=change_id, recovered=recovered)

@@ -22,9 +22,11 @@ from cairn.release.index.generation import (
     ProjectState,
     project_of,
 )
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set
 from cairn.release.ledger import Ledger, standing_of
 from cairn.release.ledger_entries import Event, rebuilds_of
+from cairn.release.trust.metadata import MetadataError
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.wheels.wheelset import WheelSet
 
@@ -120,7 +122,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
             continue
         try:
             index = Index(store, name)
-            now = index.load()
+            now = read_current(index)
             of_night = (one.set_id for one in now.sets() if one.manifest_sha256 == subject)
             own = (subject,) if subject in now.set_ids else tuple(of_night)
             # First, since nothing that any other set lacks is to keep these from being marked.
@@ -172,8 +174,8 @@ def finish_interrupted(store: Store) -> None:
     marking = marking_from_ledger(store)
     for name in existing(store):
         try:
-            snapshot = Index(store, name).load()
-        except DamagedIndexError:
+            snapshot = read_current(Index(store, name))
+        except (DamagedIndexError, MetadataError):
             continue
         for set_id in snapshot.set_ids:
             with contextlib.suppress(CairnError):

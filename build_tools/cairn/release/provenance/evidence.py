@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -17,11 +17,13 @@ from cairn.formats.in_toto import Resource
 from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, IndexSet, decode_pointer, project_of
-from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index
+from cairn.release.index.listing import index_set
+from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index, read_set
 from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import SignatureError, UntrustedKeyError
 from cairn.release.provenance.statement import Claims
+from cairn.release.trust.metadata import File
 from cairn.release.trust.signers import PublicKeys, Signer, Trust
 from cairn.store.protocol import MissingKeyError, Reader, Store, read_named
 from cairn.testing import record as test_record
@@ -60,10 +62,10 @@ class Offer:
 
 
 @runtime_checkable
-class OffersSigned(Reader, Protocol):
+class SignedFiles(Reader, Protocol):
     """A reader that knows what a promoter signed of one file; `trust.client.SignedStore` is one."""
 
-    def offer(self, index: str, file_name: str) -> Offer | None:
+    def signed_file(self, index: str, file_name: str) -> File | None:
         """What was signed of a file; None where the whole state has to be read."""
 
 
@@ -73,8 +75,8 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     Raises:
         StoreError: the generation that the pointer names, or a part of it, is missing or was changed.
     """
-    if isinstance(reader, OffersSigned) and (signed := reader.offer(index, file_name)):
-        return signed
+    if isinstance(reader, SignedFiles) and (signed := reader.signed_file(index, file_name)):
+        return _signed_offer(reader, index, file_name, signed)
     pointer = decode_pointer(reader.read(keys.state_key(index)).data, name="state.json")
     own = Index(cast("Store", reader), index, strict=True)  # only what a reader can do is asked
     snapshot = own.at(own.generation(pointer.generation, pointer.digest), pointer.digest)
@@ -89,6 +91,38 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
         file=file,
         warning=None if project.status == "active" else f"the project {name} is {status}",
         sets={one: snapshot.set(one) for one in (file.sets if file else ()) if one in now.sets},
+    )
+
+
+def _signed_offer(reader: Reader, index: str, file_name: str, signed: File) -> Offer:
+    """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is."""
+    custom = signed.custom
+    marks: dict[str, Any] = {name: custom.get(name) for name in ("yanked", "failed", "untested")}
+    sets, wheel = {}, None
+    for set_id in custom["sets"]:
+        wheel_set = read_set(cast("Store", reader), set_id)  # it reads no more than a reader can
+        wheel = next((one for one in wheel_set.wheels if one.file_name == file_name), wheel)
+        sets[set_id] = msgspec.structs.replace(index_set(wheel_set), added="", **marks)
+    file = FileEntry(
+        filename=file_name,
+        sha256=signed.hashes["sha256"],
+        size=signed.length,
+        version=wheel.version if wheel else "",
+        # These pages say, which nobody signs: `sealed_set` compares the file with the set instead.
+        requires_python=wheel.requires_python if wheel else None,
+        metadata_sha256=wheel.metadata_sha256 if wheel else None,
+        build=next(iter(sets.values())).manifest_sha256 if sets else "",
+        provenance=custom["provenance"],
+        provenance_kind=custom["kind"],
+        sets=tuple(sets),
+        **marks,
+    )
+    return Offer(
+        state=f"{index}, as its promoter signed it",
+        file=file,
+        warning=custom.get("status"),
+        sets=sets,
+        signed=True,
     )
 
 

@@ -33,6 +33,7 @@ from cairn.release.index.generation import (
     now,
     variants_of,
 )
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.ledger import Ledger, NameTakenError
 from cairn.release.publish import distribution, rules
@@ -148,7 +149,7 @@ class Offer:
                 different build.
             StoreError: wheel variants of one version contradict each other.
         """
-        _, published, _ = self._proposed(index.load(), {})
+        _, published, _ = self._proposed(read_current(index), {})
         self._refuse_remembered(index)
         return published
 
@@ -239,7 +240,7 @@ class Offer:
         """
         ledger = Ledger(index.store)
         ledger.refuse_banned([self.entry] if self.entry is not None else ())
-        here, own, others = index.load(), {}, []
+        here, own, others = read_current(index), {}, []
         if self.entry is None:
             new = (item for item in self.dists if here.project(item.name).file(item.path.name) is None)
             others = [item.sha256 for item in new]

@@ -20,6 +20,7 @@ from cairn.errors import NetworkError, ProcessError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.generation import MIRRORED
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.publish import distribution, mirror_lock, rules
 from cairn.release.publish.compatibility import Platform
@@ -82,7 +83,7 @@ def mirror(
         if of_sdk and publish_sdk is not None:
             added.append(publish_sdk(of_sdk))
         if others := [item for item in lacking if item not in of_sdk]:
-            added.append(_fetch(Index(store, index).load(), others))
+            added.append(_fetch(read_current(Index(store, index)), others))
     recover(Index(store, index))  # a run that died may have published all, and written no page of it
     return Published(added=tuple(entry for published in added for entry in published.added))
 
@@ -95,7 +96,7 @@ def missing(
     for line in requirements:
         parsed(line)
     roots = tuple(distribution.read(path) for path in dists)
-    snapshot = Index(store, index).load()
+    snapshot = read_current(Index(store, index))
     return closure(snapshot, roots=roots, requirements=requirements, platform=Platform.here()).missing
 
 
@@ -128,7 +129,7 @@ def sync(
         NetworkError: a file cannot be fetched, or other bytes came; each such file is named.
     """
     rules.refuse_gated(index)
-    snapshot = Index(store, index).load()
+    snapshot = read_current(Index(store, index))
     if wrong := tuple(_other_bytes(lock, snapshot)):
         raise StoreError(
             f"{index} contradicts the lock: {'; '.join(wrong)}",

@@ -13,6 +13,7 @@ from cairn.release import recipes
 from cairn.release.index import marks, write
 from cairn.release.index.generation import MIRRORED, FileRef, project_of
 from cairn.release.index.listing import index_set
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.ledger import Ledger
 from cairn.release.provenance import evidence
@@ -70,7 +71,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     Ledger(store).refuse_banned([wheel_set])
     recipes.require_in(store, manifest, stack)
     dists = _as_built(wheel_set, wheels, manifest, statement)
-    sealed = _sealed(wheel_set, requirements, dists, (target := Index(store, index)).load())
+    sealed = _sealed(wheel_set, requirements, dists, read_current(target := Index(store, index)))
     if anchor.anchor(store) is not None:
         _refuse_unvouched(sealed, stack, statement, index)
     on_step("comparing the device wheels with what was split")
@@ -85,7 +86,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     write.write_set(store, sealed, manifest, statement, set_locks)
     if attester is not None and attester.signer is not None:
         evidence.sign_builder(store, sealed.id, statement, attester.signer)
-    attested = attest(store, sealed, entry, attester, snapshot=target.load()) if attester else {}
+    attested = attest(store, sealed, entry, attester, snapshot=read_current(target)) if attester else {}
     offer.commit(target, "stage", attested=attested)
     marks.update_marks(store, sealed.id, "record", indexes=[index])  # staged again, it is what is known of it
     return sealed

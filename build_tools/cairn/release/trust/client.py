@@ -13,18 +13,15 @@ from datetime import timedelta
 from types import ModuleType
 from typing import Any, cast
 
-import msgspec
-
 from cairn.errors import NetworkError, StoreError
 from cairn.release.index import keys
-from cairn.release.index.generation import FileEntry, Pointer, encode
-from cairn.release.index.listing import index_set
-from cairn.release.index.snapshot import read_set
-from cairn.release.provenance.evidence import Offer
+from cairn.release.index.generation import Pointer, decode_pointer, encode
+from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import STATE
 from cairn.release.trust.metadata import (
     TIMESTAMP,
+    File,
     MetadataError,
     Timestamp,
     expired,
@@ -32,7 +29,7 @@ from cairn.release.trust.metadata import (
     opened,
     require_of,
 )
-from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject
+from cairn.store.protocol import MissingKeyError, Reader, StoredObject
 
 # securesystemslib, on which tuf is built, imports the clients of all clouds that can hold a key and are
 # installed: boto3 takes longer than all the rest of `index verify`. Keys of ours are in none.
@@ -83,17 +80,33 @@ class SignedStore:
             return StoredObject(data=data)
         return self._reader.read(key)
 
+    def has_signed(self, index: str) -> bool:
+        """Whether a promoter has signed a state of an index."""
+        return self.target(f"{index}/{STATE}") is not None
+
+    def current(self, index: Index) -> Snapshot:
+        """Return the state of an index that was signed, read from where `index` has its parts.
+
+        Raises:
+            DamagedIndexError: the generation is lost, or was changed.
+            MetadataError: see `read`.
+        """
+        key = keys.state_key(index.name)
+        pointer = decode_pointer(self.read(key).data, name=key)
+        made = index.generation(pointer.generation, pointer.digest)
+        return Snapshot(index=index, generation=made, digest=pointer.digest, pointer=pointer)
+
     def indexes(self, folder: str) -> tuple[str, ...]:
         """The indexes that a promoter has signed of a channel, or of one index of it."""
         below = (name for name in keys.possible_indexes() if f"{name}/".startswith(f"{folder}/"))
-        return tuple(name for name in below if self.target(f"{name}/{STATE}") is not None)
+        return tuple(filter(self.has_signed, below))
 
-    def offer(self, index: str, file_name: str) -> Offer | None:
-        """What was signed of a file; None where the whole state has to be read (`evidence.OffersSigned`)."""
+    def signed_file(self, index: str, file_name: str) -> File | None:
+        """What was signed of a file; None where the whole state has to be read (`evidence.SignedFiles`)."""
         target = self.target(f"{index}/{file_name}")
         if target is None or "provenance" not in _custom(target):
             return None
-        return _signed_offer(self._reader, index, file_name, target)
+        return File(length=target.length, hashes=target.hashes, custom=_custom(target))
 
     def target(self, path: str) -> TargetFile | None:
         """What a promoter signed of a path, such as `release/NAME.whl`; None where there is no such target.
@@ -143,38 +156,6 @@ class SignedStore:
 def _custom(target: TargetFile) -> Mapping[str, Any]:
     custom: Mapping[str, Any] = target.unrecognized_fields.get("custom", {})
     return custom
-
-
-def _signed_offer(reader: Reader, index: str, file_name: str, target: TargetFile) -> Offer:
-    """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is."""
-    signed = _custom(target)
-    marks: dict[str, Any] = {name: signed.get(name) for name in ("yanked", "failed", "untested")}
-    sets, wheel = {}, None
-    for set_id in signed["sets"]:
-        wheel_set = read_set(cast("Store", reader), set_id)  # it reads no more than a reader can
-        wheel = next((one for one in wheel_set.wheels if one.file_name == file_name), wheel)
-        sets[set_id] = msgspec.structs.replace(index_set(wheel_set), added="", **marks)
-    file = FileEntry(
-        filename=file_name,
-        sha256=target.hashes["sha256"],
-        size=target.length,
-        version=wheel.version if wheel else "",
-        # These pages say, which nobody signs: `sealed_set` compares the file with the set instead.
-        requires_python=wheel.requires_python if wheel else None,
-        metadata_sha256=wheel.metadata_sha256 if wheel else None,
-        build=next(iter(sets.values())).manifest_sha256 if sets else "",
-        provenance=signed["provenance"],
-        provenance_kind=signed["kind"],
-        sets=tuple(sets),
-        **marks,
-    )
-    return Offer(
-        state=f"{index}, as its promoter signed it",
-        file=file,
-        warning=signed.get("status"),
-        sets=sets,
-        signed=True,
-    )
 
 
 class _Fetcher(FetcherInterface):
