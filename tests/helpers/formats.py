@@ -26,7 +26,7 @@ def make_elf(
     soname: str = "",
     needed: Sequence[str] = (),
     rpath: str = "",
-    runpath: str = "",
+    runpath: str | None = None,
     versions: Mapping[str, Sequence[str]] | None = None,
     symbols: Sequence[str] = (),
     weak: Sequence[str] = (),
@@ -59,7 +59,7 @@ def make_elf(
     entries = [(1, text(name)) for name in needed]  # DT_NEEDED
     entries += [(14, text(soname))] if soname else []  # DT_SONAME
     entries += [(15, text(rpath))] if rpath else []  # DT_RPATH
-    entries += [(29, text(runpath))] if runpath else []  # DT_RUNPATH
+    entries += [(29, text(runpath))] if runpath is not None else []  # DT_RUNPATH
     entries += [(0x6FFFFFFB, 0x08000000)] if pie else []  # DT_FLAGS_1: DF_1_PIE
     needs = version_needs(strings, versions)
     # What only looks like symbols, between other tables and the strings, which patchelf moves to the end.

@@ -175,8 +175,12 @@ class _Reader:
         return tuple(self._string(value) for kind, value in self.layout.dynamic if kind == tag)
 
     def folders(self, tag: int) -> tuple[str, ...]:
-        """The folders of a run path, which are joined by colons."""
-        return tuple(folder for text in self.strings(tag) for folder in text.split(":"))
+        """The folders of a run path, which are joined by colons; none of an empty one.
+
+        Source: glibc's elf/dl-load.c, `decompose_rpath`: an empty text is no run path, but an empty element
+        of a longer one is the current folder.
+        """
+        return tuple(folder for text in self.strings(tag) if text for folder in text.split(":"))
 
     def instruction_set(self) -> str:
         """The level of x86-64 that this file asks for; empty for none beyond the first."""

@@ -218,7 +218,7 @@ def _read_entries(table: bytes, count: int) -> tuple[list[Member], list[bytes]]:
             raise InconsistentArchiveError(f"entry {number} of the central directory is broken")
         if disk not in (0, MAX_16):
             raise UnsupportedArchiveError("the archive is one part of several")
-        if needs > layout.NEEDS_AT_MOST:
+        if needs & 0xFF > layout.NEEDS_AT_MOST:  # 4.4.3.1: the upper byte is a system's number
             raise UnsupportedArchiveError(f"entry {number} of the central directory needs a newer ZIP")
         raw_name = table[name_at:extra_at]
         name = raw_name.decode() if raw_name.isascii() else _decoded(raw_name, flags)

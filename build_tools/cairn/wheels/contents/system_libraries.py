@@ -35,6 +35,14 @@ _OF_ANDROID = re.compile(r"libpython3\.\d+\.so")
 LOADERS = ("ld-linux*.so*", "ld64.so*", "linux-vdso.so*")
 """The dynamic loader, which each architecture calls differently and no policy has for all of them."""
 
+DRIVERS = (
+    *("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-*.so.1", "libnvoptix.so.1"),
+    *("libze_loader.so.1", "libze_intel_gpu.so.1"),
+    *("libibverbs.so.1", "librdmacm.so.1", "libibumad.so.3", "libmlx5.so.1", "libmlx4.so.1", "libefa.so.1"),
+    *("libpsm2.so.2", "libpsm_infinipath.so.1"),
+)
+"""The halves of device drivers that programs load: each fits only the kernel's half, so no wheel has them."""
+
 # What is there wherever Python is: its own DLL, and the C runtime that it brings (but not msvcp140.dll).
 _PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
 # What delvewheel's lists lack: API sets, which are Windows' own and may be absent by design

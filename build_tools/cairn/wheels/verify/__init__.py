@@ -14,6 +14,7 @@ from cairn.errors import WheelError
 from cairn.formats.offload import SPLIT_RECORD
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
+from cairn.wheels.contents import system_libraries
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify import (
@@ -86,7 +87,7 @@ def _judge_archive(
     findings += extension_modules.check([member.name for member in archive.members], read.binaries, name)
     of_modules, unknown = extension_modules.check_content(archive, read.binaries, name)
     findings += of_modules
-    findings += machines.check(read.binaries, info, name, expected)
+    findings += machines.check(archive, info, read.binaries, name, expected)
     findings += linking.check(archive, info, read.binaries, name, expected)
     extras = info.extras if info else ()
     findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
@@ -104,6 +105,9 @@ def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
     systems = {platform.split("_")[0] for platform in wheel_info.platforms_of(name.tags)}
     if other := sorted(system for system in systems if not system.startswith(machines.KNOWN)):
         yield f"the libraries of {wording.some(other)}, and the machines that they are for"
+    needed = {library for binary in read.binaries if binary.format == "elf" for library in binary.needed}
+    if drivers := sorted(name for name in needed if system_libraries.matches(name, system_libraries.DRIVERS)):
+        yield f"whether the machine has {wording.some(drivers)}, of the driver of a device"
     if "macho" in formats:
         yield "code signatures, and whether the oldest macOS of the tag has every symbol"
     if "pe" in formats:

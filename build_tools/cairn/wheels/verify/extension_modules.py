@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import importlib
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -48,6 +49,7 @@ _MACHINES = {
     "x86": ("i686",),  # this and the next as PyPy has them (maturin, `Target::get_python_ext_arch`)
     "ppc_64": ("ppc64le", "ppc64"),
 }
+_DIGITS = re.compile(r"\d+")
 _PYTHON_DLL = re.compile(r"python(3\d+)(t?)\.dll")
 _FIX = "build it with the Python and for the platform of the tag: changing the tag alone does not help"
 _MUSL_SINCE = 311  # before, CPython named modules for musl as those for glibc (bpo-43112)
@@ -126,10 +128,18 @@ def check(members: Iterable[str], binaries: Iterable[Binary], name: FileName) ->
 
 def _check_python_dll(binaries: Iterable[Binary], tags: Sequence[_Tag]) -> Iterator[Finding]:
     """A plain `m.pyd` is imported by every Python, but each version of Python has its own DLL."""
-    for binary in binaries:
-        plain = binary.path.lower().endswith(".pyd") and parse(binary.path) is None
-        for dll in binary.needed if plain else ():
+    plain = [b for b in binaries if b.path.lower().endswith(".pyd") and parse(b.path) is None]
+    versions = Counter(_DIGITS.sub("", binary.path) for binary in plain)
+    for binary in plain:
+        for dll in binary.needed:
             match = _PYTHON_DLL.fullmatch(dll)
+            # `m_py38.pyd` beside `m_py39.pyd`: Python code takes the one for its version.
+            if (
+                match
+                and versions[_DIGITS.sub("", binary.path)] > 1
+                and f"{match[1]}{match[2]}" in binary.path
+            ):
+                continue
             fits = match and any(
                 tag.python == f"cp{match[1]}" and (tag.abi[-1] == "t") == bool(match[2]) for tag in tags
             )

@@ -11,9 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from packaging.utils import canonicalize_name
 
@@ -21,6 +19,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents.binaries import OF_MACOS, ORIGIN, Binary, run_path_folder, shipped
 from cairn.wheels.contents.system_libraries import (
+    DRIVERS,
     LOADERS,
     Policy,
     matches,
@@ -29,16 +28,23 @@ from cairn.wheels.contents.system_libraries import (
     promise_of,
 )
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, platforms_of
+from cairn.wheels.verify import alternatives
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ADDS_FOLDERS = re.compile(rb"add_dll_directory|AddDllDirectory|WinDLL")
 _LOADS_LIBRARIES = re.compile(rb"CDLL|cdll|PyDLL|dlopen|load_?library|RTLD_|LD_LIBRARY_PATH|LD_PRELOAD")
 _LEAVE_OUT = "nothing, where its users are to install that themselves; otherwise leave the plugin out"
-_PLUGIN_FOLDERS = frozenset(("plugins", "qml"))
-_PLUGIN = re.compile(r"plugin\.(?:so|dll|dylib)$", re.IGNORECASE)
 _MACOS_TAG = re.compile(r"macosx_(\d+)_(\d+)_(\w+)")
 _REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra alone; valid or not
 _OF_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?lib(?:32|64|x32)?(?:/|$)")
+# `PREFIX/lib`, as counted from `PREFIX/lib/python3.12/site-packages`, with `lib64` on some systems.
+_OF_PREFIX = ("../..", "../../../lib")
+_PYTHON_OF_IOS = "@rpath/Python.framework/Python"
+_OF_PYTHON_DLL = re.compile(r"python(\d\d)\.dll")
+# The runtimes that came with Pythons for Windows before 3.5 (devguide.python.org, "Compiler versions").
+_OLD_RUNTIMES = dict.fromkeys(("26", "27", "31", "32"), "msvcr90.dll") | dict.fromkeys(
+    ("33", "34"), "msvcr100.dll"
+)
 _PACKAGE_DEPTH = 2  # the __init__.py of a top package, or of one below it
 
 
@@ -58,11 +64,18 @@ def check(
     rules = sorted(by_name.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
     for kind in ("elf", "pe", "macho"):
         of_kind = [binary for binary in binaries if binary.format == kind and not binary.is_device_code]
-        own, optional = shipped(of_kind), _optional(of_kind)
+        own = shipped(of_kind)
+        missing: dict[str, set[str]] = {}
+        lacking = []
         for binary in of_kind:
-            for finding in _check_needed(binary, own, rules, expected, absent):
-                as_note = replace(finding, code=FindingCode.OPTIONAL_PLUGIN, fix=_LEAVE_OUT)
-                yield as_note if binary.path in optional else finding
+            system, libraries = _missing(binary, own, _systems(binary, rules, platforms), expected)
+            if libraries:
+                lacking.append((binary, libraries, system))
+                missing.setdefault(binary.path, set()).update(libraries)
+        optional = alternatives.optional(archive, of_kind, missing)
+        for binary, libraries, system in lacking:
+            yield _needed(binary, libraries, system, absent, optional=binary.path in optional)
+        for binary in of_kind:
             if kind == "elf":
                 yield from _check_symbols(binary, own, rules)
                 yield from _check_run_paths(binary, own)
@@ -72,54 +85,6 @@ def check(
     elves = [binary for binary in binaries if binary.format == "elf" and not binary.is_device_code]
     yield from _check_places(archive, elves, rules, expected.provided_libraries)
     yield from _check_folders(archive, [binary for binary in binaries if binary.format == "pe"])
-
-
-def _optional(binaries: Sequence[Binary]) -> frozenset[str]:
-    """The plugins among libraries, and what only they need: their program goes on where one does not load.
-
-    A plugin is looked for by its folder, so that nothing needs it: Qt has one for each database, image format
-    and window system, and does without those whose libraries are not there.
-    """
-    names: dict[str, set[str]] = {}
-    needed: dict[str, set[str]] = {}
-    for binary in binaries:  # of a universal file one for each machine
-        names.setdefault(binary.path, set()).update(binary.names)
-        needed.setdefault(binary.path, set()).update(name.rpartition("/")[2] for name in binary.needed)
-    named, users = _inverted(names), _inverted(needed)  # from `users` go the plugins, as they are known
-
-    def is_used(path: str) -> bool:
-        return any(len(users.get(name, ())) > (path in users.get(name, ())) for name in names[path])
-
-    used = {path for path in names if is_used(path)}
-    started = {binary.path for binary in binaries if binary.is_program or binary.is_module}
-    new = [
-        path
-        for path in names
-        if path not in used
-        and (not _PLUGIN_FOLDERS.isdisjoint(path.lower().split("/")[:-1]) or _PLUGIN.search(path))
-    ]
-    optional: set[str] = set()
-    while new:
-        path = new.pop()
-        if path in started or path in optional:
-            continue
-        optional.add(path)
-        for name in needed[path]:
-            left, these = users[name], named.get(name, set())
-            left.discard(path)
-            # The last one may need its own name; else all that have the name lose their last user at once.
-            if len(left) <= 1:
-                new += [one for one in (left & these if left else these) if not is_used(one)]
-    return frozenset(optional)
-
-
-def _inverted(names: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Name to the paths that have it."""
-    paths: dict[str, set[str]] = {}
-    for path, those in names.items():
-        for name in those:
-            paths.setdefault(name, set()).add(path)
-    return paths
 
 
 def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy]) -> Iterator[Finding]:
@@ -132,17 +97,16 @@ def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy])
             return  # a newer policy allows more: what breaks it breaks this one too
 
 
-def _check_needed(
+def _missing(
     binary: Binary,
     own: frozenset[str],
-    rules: Sequence[Policy],
+    systems: Iterable[tuple[str, Callable[[str], bool]]],
     expected: Expectation,
-    absent: Sequence[str],
-) -> Iterator[Finding]:
-    """What a binary needs must be in the wheel, on every system of its tag, or in what it requires."""
+) -> tuple[str, tuple[str, ...]]:
+    """The first system of the tag that lacks libraries which neither the wheel has nor what it requires."""
     provided = expected.provided_libraries
     if binary.format == "elf":
-        provided = (*provided, *LOADERS)
+        provided = (*provided, *LOADERS, *DRIVERS)
     elif binary.format == "pe":
         provided = tuple(pattern.lower() for pattern in provided)
     foreign = []
@@ -150,26 +114,43 @@ def _check_needed(
         name = library.rpartition("/")[2] if binary.format == "macho" else library
         if name not in own and not matches(name, provided):
             foreign.append(library)
-    for system, has in _systems(binary, rules):
-        missing = [library for library in foreign if not has(library)]
-        if missing:
-            beside = "a wheel given beside it"
-            if absent:
-                beside += f" (not given: {wording.some(absent)}, which it requires)"
-            reason = f"it needs {wording.some(missing)}: not in the wheel, not {system}, not in {beside}"
-            tool = "delocate-wheel" if binary.format == "macho" else "`cairn wheel repair`"
-            fix = f"bundle it by {tool}, or give the required wheel that has it to the same command"
-            yield Finding(code=FindingCode.NEEDED, member=binary.path, reason=reason, fix=fix)
-            return
+    for system, has in systems:
+        if names := tuple(library for library in foreign if not has(library)):
+            return system, names
+    return "", ()
 
 
-def _systems(binary: Binary, rules: Sequence[Policy]) -> Iterator[tuple[str, Callable[[str], bool]]]:
+def _needed(
+    binary: Binary, missing: Sequence[str], system: str, absent: Sequence[str], *, optional: bool
+) -> Finding:
+    beside = "a wheel given beside it"
+    if absent:
+        beside += f" (not given: {wording.some(absent)}, which it requires)"
+    reason = f"it needs {wording.some(missing)}: not in the wheel, not {system}, not in {beside}"
+    tool = "delocate-wheel" if binary.format == "macho" else "`cairn wheel repair`"
+    fix = f"bundle it by {tool}, or give the required wheel that has it to the same command"
+    if optional:
+        return Finding(code=FindingCode.OPTIONAL_PLUGIN, member=binary.path, reason=reason, fix=_LEAVE_OUT)
+    return Finding(code=FindingCode.NEEDED, member=binary.path, reason=reason, fix=fix)
+
+
+def _systems(
+    binary: Binary, rules: Sequence[Policy], platforms: Sequence[str]
+) -> Iterator[tuple[str, Callable[[str], bool]]]:
     """The systems that a binary must run on, in words, and whether each has a library."""
     if binary.format == "elf":
         for rule in rules or (newest_policy(),):
             yield f"on every system of {rule.name}", rule.has
     elif binary.format == "pe":
-        yield "a part of Windows or of Python", partial(on_windows, machine=binary.machine)
+        python = next(filter(None, map(_OF_PYTHON_DLL.fullmatch, binary.needed)), None)
+        runtime = _OLD_RUNTIMES.get(python[1]) if python else None
+        yield (
+            "a part of Windows or of Python",
+            lambda name: name == runtime or on_windows(name, machine=binary.machine),
+        )
+    elif all(platform.startswith("ios") for platform in platforms):
+        # PEP 730: an app brings Python as a framework, with which each module is linked.
+        yield "a part of iOS or of Python", lambda path: path.startswith(OF_MACOS) or path == _PYTHON_OF_IOS
     else:
         yield "a part of macOS", lambda path: path.startswith(OF_MACOS)
 
@@ -185,7 +166,10 @@ def _check_places(
     names: dict[str, set[str]] = {}
     for binary in elves:
         names.setdefault(posixpath.dirname(installed_path(binary.path)), set()).update(binary.names)
-    led = {run_path_folder(installed_path(one.path), path) or path for one in elves for path in one.run_paths}
+    paths = (
+        (run_path_folder(installed_path(one.path), path), path) for one in elves for path in one.run_paths
+    )
+    led = {path if folder is None else folder for folder, path in paths}
     modules = [binary for binary in elves if binary.is_module]
     reached = {name for folder in led for name in names.get(folder, ())}.union(
         *(one.names for one in modules)
@@ -218,11 +202,12 @@ def _check_run_paths(binary: Binary, own: frozenset[str]) -> Iterator[Finding]:
     system = _behind_own(binary, own)
     for path in dict.fromkeys(binary.run_paths):
         # The linker puts the folder of the binary in place of `$ORIGIN` (ld.so(8)). Packages lie side by side
-        # in site-packages, and may find each other there: beyond that nothing is ours.
+        # in site-packages, and may find each other there: beyond that, only what `.data/data` becomes.
         folder = run_path_folder(installed_path(binary.path), path)
         problem = "which counts from the folder that the program is started in"  # also an empty path: `::`
         if folder is not None:
-            problem = "which is outside of site-packages" if folder.split("/")[0] == ".." else ""
+            away = folder.split("/")[0] == ".." and folder not in _OF_PREFIX
+            problem = "which is outside of site-packages" if away else ""
         elif path.startswith("/"):
             problem = "" if path in system else "an absolute path outside of the wheel"
         if problem:

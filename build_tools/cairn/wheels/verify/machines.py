@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from cairn.formats.pe import ANY_MACHINE
+from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, is_of_tests, platforms_of
@@ -46,12 +47,17 @@ _PLAIN = 5  # letters of a word that can be nothing else at the end of a longer 
 
 
 def check(
-    binaries: Sequence[Binary], info: WheelInfo | None, name: FileName, expected: Expectation
+    archive: Archive,
+    info: WheelInfo | None,
+    binaries: Sequence[Binary],
+    name: FileName,
+    expected: Expectation,
 ) -> Iterator[Finding]:
     """Breaches by binary; code objects are for GPUs, whatever the wheel is for."""
+    members = [member.name for member in archive.members if not member.is_dir]
     host = [binary for binary in binaries if not binary.is_device_code]
     platforms = platforms_of(name.tags)
-    yield from _check_purity(host, info, platforms)
+    yield from _check_purity(host, info, members, platforms)
     # PyPI refuses `linux_x86_64`, which does not say which glibc it needs (PEP 513).
     vague = [platform for platform in platforms if platform.startswith("linux_")]
     if vague and expected.require_platform_tag and any(binary.format == "elf" for binary in host):
@@ -71,7 +77,7 @@ def check(
 
 
 def _check_purity(
-    host: Sequence[Binary], info: WheelInfo | None, platforms: Sequence[str]
+    host: Sequence[Binary], info: WheelInfo | None, members: Sequence[str], platforms: Sequence[str]
 ) -> Iterator[Finding]:
     """Libraries must be for one platform; programs, and files named for a machine, may be for several."""
     libraries = [
@@ -86,17 +92,23 @@ def _check_purity(
             fix = "build it as a platform wheel (Root-Is-Purelib: false)"
             yield Finding(code=FindingCode.BINARY_IN_PURE_WHEEL, reason=reason, fix=fix)
         return
-    # Only some systems have two folders; there a library in the one for pure Python is in the wrong one.
-    data = f"{info.data_folder}/" if info else ""
-    wrong = [
-        path
-        for path in dict.fromkeys(libraries)
-        if info and (path.startswith(f"{data}purelib/") or (info.pure and not path.startswith(data)))
-    ]
-    if wrong:
-        reason = f"it goes to the folder for pure Python, and it holds {wording.some(wrong)}"
-        fix = "build it with Root-Is-Purelib: false (setuptools: has_ext_modules)"
+    # Only some Linux systems have two folders; there a library alone in the one for pure Python is lost.
+    if info is None or not any("linux" in platform for platform in platforms):
+        return
+    folders = {member: _is_pure(member, info) for member in members}
+    wrong = [path for path in dict.fromkeys(libraries) if folders.get(path)]
+    if wrong and False in folders.values():
+        reason = f"it goes to two folders, and that for pure Python gets {wording.some(wrong)}"
+        fix = "build it with Root-Is-Purelib: false (setuptools: has_ext_modules), and without .data/purelib"
         yield Finding(code=FindingCode.BINARY_IN_PURE_WHEEL, reason=reason, fix=fix)
+
+
+def _is_pure(member: str, info: WheelInfo) -> bool | None:
+    """Whether a member goes to the folder for pure Python; None where it goes to neither or is metadata."""
+    first, _, rest = member.partition("/")
+    if first == info.data_folder:
+        return {"purelib": True, "platlib": False}.get(rest.partition("/")[0])
+    return None if first.endswith(".dist-info") else info.pure
 
 
 def _check_machine(binaries: Sequence[Binary], platforms: Sequence[str]) -> Iterator[Finding]:

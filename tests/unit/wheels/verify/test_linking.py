@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.verify import linking
+from cairn.wheels.verify.alternatives import Needs
 
 
 def library(path: str, *needed: str, soname: str | None = None, program: bool = False) -> Binary:
@@ -30,10 +31,17 @@ def optional_by_its_definition(binaries: Sequence[Binary]) -> frozenset[str]:
         for one in binaries
     }
     libraries = [one.path for one in binaries if not one.is_program]
-    optional = {path for path in libraries if not using[path] and "plugins" in path}
+    optional = {path for path in libraries if not using[path] and "plugins" in path}  # the roots
     while new := {path for path in libraries if using[path] and using[path] <= optional} - optional:
         optional |= new
     return frozenset(optional)
+
+
+def only_for_plugins(binaries: Sequence[Binary]) -> frozenset[str]:
+    needs = Needs(binaries)
+    programs = {binary.path for binary in binaries if binary.is_program}
+    free = (binary.path for binary in binaries if "plugins" in binary.path and binary.path not in programs)
+    return needs.only_for([path for path in free if not needs.is_used(path)], started=programs)
 
 
 def loaded_with(dll: Binary, folders: dict[str, dict[str, Binary]], seen: set[str]) -> Iterator[str]:
@@ -46,7 +54,7 @@ def loaded_with(dll: Binary, folders: dict[str, dict[str, Binary]], seen: set[st
             yield from loaded_with(beside, folders, seen)
 
 
-def test_plugins_and_what_only_they_need_are_optional() -> None:
+def test_what_only_plugins_need_is_optional() -> None:
     chance = random.Random(5)  # noqa: S311 - the same each time
     for _ in range(2000):
         names = [f"l{number}.so" for number in range(chance.randint(1, 8))]
@@ -59,7 +67,7 @@ def test_plugins_and_what_only_they_need_are_optional() -> None:
             )
             for name in names
         ]
-        assert linking._optional(binaries) == optional_by_its_definition(binaries), binaries
+        assert only_for_plugins(binaries) == optional_by_its_definition(binaries), binaries
 
 
 def test_a_dll_in_another_folder_is_seen_through_those_beside_the_module() -> None:
@@ -96,6 +104,7 @@ def test_chains_of_libraries_cost_as_much_as_they_are_long() -> None:
         dlls = make(16_000)
         folders = by_folder(dlls)
         began = time.process_time()
-        linking._optional(dlls)
+        only_for_plugins(dlls)
+        Needs(dlls).users_of([dlls[-1].path])
         linking._away(dlls, folders)
         assert time.process_time() - began < 6  # 20 s and more where each is followed by itself

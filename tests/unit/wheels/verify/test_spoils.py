@@ -23,6 +23,8 @@ WINDOWS_ABI3 = ("cp39-abi3-win_amd64",)
 MACOS = ("cp312-cp312-macosx_11_0_arm64",)
 UNIVERSAL = ("cp312-cp312-macosx_11_0_universal2",)
 MACOS_ABI3 = ("cp39-abi3-macosx_11_0_arm64",)
+IOS = ("cp313-cp313-ios_13_0_arm64_iphoneos",)
+ANDROID = ("cp313-cp313-android_24_arm64_v8a",)
 X86_64, ARM64 = 0x01000007, 0x0100000C
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
@@ -156,6 +158,23 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
         (MACOS, {"demo/libx.dylib.dSYM/Contents/Resources/DWARF/libx.dylib": make_macho(kind=10)}),
         # Libraries for other systems, beside its own.
         (WINDOWS, {PYD: DLL, "demo/data/libx.dylib": make_macho(), "demo/data/libx.so": make_elf()}),
+        # An app brings Python as a framework (PEP 730), Android what auditwheel lists.
+        (IOS, {"demo/m.cpython-313-iphoneos.so": macho("@rpath/Python.framework/Python")}),
+        (ANDROID, {"demo/m.cpython-313-aarch64-linux-android.so": elf(needed=("liblog.so",), machine=183)}),
+        # glibc ignores an empty run path; `PREFIX/lib` gets `.data/data/lib`; a library beside the packages.
+        (LINUX, {SO: elf(runpath="")}),
+        (LINUX, {SO: elf(runpath="$ORIGIN/../../..")}),
+        (LINUX, {SO: elf(needed=("libx.so",), runpath="$ORIGIN/.."), "libx.so": make_elf()}),
+        # The half of a driver that programs load.
+        (LINUX, {SO: elf(needed=("libcuda.so.1", "libibverbs.so.1"))}),
+        # A module for each Python under plain names (cefpython3), with the runtime that came with Python 3.4.
+        (
+            ("py3-none-win_amd64",),
+            {
+                f"demo/m_py{n}.pyd": make_dll((f"python{n}.dll", runtime), exports=(f"PyInit_m_py{n}",))
+                for n, runtime in ((34, "msvcr100.dll"), (38, "kernel32.dll"))
+            },
+        ),
         # The data of tests may be wrong on purpose.
         ((), {"demo/tests/data/empty.so": b"", "demo/tests/data/liba.dylib": make_macho()}),
         # Names that only Windows refuses, where it is not asked.
@@ -170,15 +189,24 @@ def test_what_is_right_is_no_finding(
     assert found(wheel_of(make_wheel, tags, files)) == []
 
 
-def test_libraries_in_the_folder_for_pure_python(make_wheel: MakeWheel) -> None:
-    files = {**INIT, "demo/libx.so": make_elf()}
-    assert found(make_wheel(tags=LINUX, files=files, pure=True)) == [("binary-in-pure-wheel", "")]
-    files = {**INIT, "demo-1.0.data/purelib/demo/libx.so": make_elf()}
-    assert found(make_wheel(tags=LINUX, files=files)) == [("binary-in-pure-wheel", "")]
-    files = {**INIT, "demo-1.0.data/platlib/demo/libx.so": make_elf()}
-    assert found(make_wheel(tags=LINUX, files=files, pure=True)) == []
-    program = {**INIT, "demo/tool": make_elf(pie=True)}
-    assert found(make_wheel(tags=LINUX, files=program, executables=("demo/tool",), pure=True)) == []
+PURELIB = "demo-1.0.data/purelib/demo/libx.so"
+
+
+@pytest.mark.parametrize(
+    ("tags", "files", "pure", "wrong"),
+    [
+        (LINUX, {"demo/libx.so": ELF}, True, False),  # all of it goes there
+        (LINUX, {**INIT, PURELIB: ELF}, False, True),
+        (WINDOWS, {**INIT, PURELIB.replace(".so", ".dll"): DLL}, False, False),  # one folder
+        (LINUX, {**INIT, PURELIB.replace("purelib", "platlib"): ELF}, True, False),
+        (LINUX, {"demo-1.0.data/purelib/demo/__init__.py": b"", PURELIB: ELF}, False, False),
+    ],
+)
+def test_libraries_in_the_folder_for_pure_python(
+    make_wheel: MakeWheel, tags: tuple[str, ...], files: dict[str, bytes], *, pure: bool, wrong: bool
+) -> None:
+    made = make_wheel(tags=tags, files=files, pure=pure, requires=())
+    assert found(made) == ([("binary-in-pure-wheel", "")] if wrong else [])
 
 
 def test_a_module_that_is_opened_as_a_library_is_said_to_be_unknown(make_wheel: MakeWheel) -> None:
@@ -258,28 +286,106 @@ def test_a_module_of_a_requirement_is_said_to_be_unknown(tmp_path: Path) -> None
     assert verdict.not_checked == ("whether a requirement has other, which entry points name",)
 
 
-def test_plugins_are_optional(make_wheel: MakeWheel) -> None:
-    files = {
-        **INIT,
-        "demo/plugins/sqldrivers/libpsql.so": make_elf(needed=("libpq.so.5", "libbeside.so")),
-        "demo/libbeside.so": make_elf(needed=("libmimer.so",)),  # which nothing but the plugin needs
-        "demo/qml/Pdf/libpdfquickplugin.so": make_elf(needed=("libpdf.so",)),
-        "demo/libcore.so": make_elf(needed=("libz.so.1",)),
-    }
-    verdict = judge(make_wheel(tags=LINUX, files=files), Expectation())
+QT = ("qt_plugin_instance",)
+# Wheel tags, files, and those that lack a library which the wheel has an alternative for.
+OPTIONAL: dict[str, tuple[tuple[str, ...], dict[str, bytes], tuple[str, ...]]] = {
+    "a plugin for each database, and what only one needs": (
+        LINUX,
+        {
+            "demo/sql/libpsql.so": make_elf(needed=("libpq.so.5", "libbeside.so"), defined=QT),
+            "demo/sql/liblite.so": make_elf(defined=QT),
+            "demo/libbeside.so": make_elf(needed=("libmimer.so",)),
+        },
+        ("demo/libbeside.so", "demo/sql/libpsql.so"),
+    ),
+    "the same on Windows": (
+        WINDOWS,
+        {
+            "demo/sql/psql.dll": make_dll(("libpq.dll",), exports=QT),
+            "demo/sql/lite.dll": make_dll(exports=QT),
+        },
+        ("demo/sql/psql.dll",),
+    ),
+    "the same on macOS": (
+        MACOS,
+        {
+            "demo/sql/libpsql.dylib": make_macho(("/opt/libpq.5.dylib",), defined=QT),
+            "demo/sql/liblite.dylib": make_macho(defined=QT),
+        },
+        ("demo/sql/libpsql.dylib",),
+    ),
+    "solvers, whose functions have their names (casadi)": (
+        LINUX,
+        {
+            f"demo/libdemo_{name}.so": make_elf(needed=needed, defined=(f"demo_load_{name}", "_init"))
+            for name, needed in (("mosek", ("libmosek64.so",)), ("mumps", ()))
+        },
+        ("demo/libdemo_mosek.so",),
+    ),
+    "modules that run threads (numba)": (
+        LINUX,
+        {
+            f"demo/{name}.cpython-312-x86_64-linux-gnu.so": make_elf(
+                needed=needed, defined=(f"PyInit_{name}", "launch")
+            )
+            for name, needed in (("tbbpool", ("libtbb.so.12",)), ("workqueue", ()))
+        },
+        ("demo/tbbpool.cpython-312-x86_64-linux-gnu.so",),
+    ),
+    "one for each version of a library (torchcodec)": (
+        LINUX,
+        {
+            f"demo/libcore{number}.so": make_elf(needed=(f"libavutil.so.{number}",), defined=("_Z6decodev",))
+            for number in (58, 59)
+        },
+        ("demo/libcore58.so", "demo/libcore59.so"),
+    ),
+}
+MODULE_2 = "demo/n.cpython-312-x86_64-linux-gnu.so"
+# The first file lacks what it needs, and nothing stands in for it.
+NEEDED: dict[str, dict[str, bytes]] = {
+    "a plugin by its name alone (ROCm/TheRock#8163)": {
+        "jax_plugins/xla_rocm7/xla_rocm_plugin.so": make_elf(needed=("libx.so",), defined=("GetPjrtApi",)),
+        "jax_plugins/xla_rocm7/other.so": make_elf(defined=("helper",)),
+    },
+    "by its folder alone": {"demo/plugins/liba.so": make_elf(needed=("libx.so",), defined=QT)},
+    "the alternative lacks it, too": {
+        name: make_elf(needed=("libx.so",), defined=QT) for name in ("demo/liba.so", "demo/libb.so")
+    },
+    "what a different library needs": {
+        "demo/liba.so": make_elf(needed=("libx.so",), defined=QT),
+        "demo/libb.so": make_elf(defined=QT),
+        "demo/libuser.so": make_elf(needed=("liba.so",)),
+    },
+    "a module beside others": {SO: elf(needed=("libx.so",)), MODULE_2: make_elf(defined=("PyInit_n",))},
+    "two modules for two libraries": {
+        SO: elf(needed=("libx.so.1",)),
+        MODULE_2: make_elf(needed=("libx.so.2",), defined=("PyInit_n",)),
+    },
+    "a program": {
+        "demo/a": make_elf(needed=("libx.so",), pie=True, defined=QT),
+        "demo/b": make_elf(pie=True, defined=QT),
+    },
+    "what linkers define is no interface": {
+        name: make_elf(needed=needed, defined=("_init", "_ZN1xEv"))
+        for name, needed in (("demo/liba.so", ("libx.so",)), ("demo/libb.so", ()))
+    },
+}
+
+
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_what_has_an_alternative_may_lack_libraries(make_wheel: MakeWheel, name: str) -> None:
+    tags, files, optional = OPTIONAL[name]
+    verdict = judge(wheel_of(make_wheel, tags, files), Expectation())
     assert verdict.findings == ()
-    assert [(note.code, note.member) for note in verdict.notes] == [
-        ("optional-plugin", "demo/libbeside.so"),
-        ("optional-plugin", "demo/plugins/sqldrivers/libpsql.so"),
-        ("optional-plugin", "demo/qml/Pdf/libpdfquickplugin.so"),
-    ]
-    # What something else needs as well must be there.
-    files["demo/libcore.so"] = make_elf(needed=("libbeside.so",))
-    assert found(make_wheel(tags=LINUX, files=files)) == [("needed", "demo/libbeside.so")]
-    windows = {**INIT, "demo/plugins/qsqlpsql.dll": make_dll(("libpq.dll",))}
-    assert found(make_wheel(tags=WINDOWS, files=windows)) == []
-    macos = {**INIT, "demo/plugins/libqsqlpsql.dylib": make_macho(("/opt/libpq.5.dylib",))}
-    assert found(make_wheel(tags=MACOS, files=macos)) == []
+    assert [(note.code, note.member) for note in verdict.notes] == [("optional-plugin", p) for p in optional]
+
+
+@pytest.mark.parametrize("name", NEEDED)
+def test_a_name_makes_nothing_optional(make_wheel: MakeWheel, name: str) -> None:
+    files = NEEDED[name]
+    made = make_wheel(tags=LINUX, files={**INIT, **files}, requires=(), executables=("demo/a", "demo/b"))
+    assert ("needed", next(iter(files))) in found(made)
 
 
 def test_folders_that_installers_merge(make_wheel: MakeWheel) -> None:
@@ -381,8 +487,9 @@ def test_what_is_not_looked_at_is_said(make_wheel: MakeWheel, capsys: pytest.Cap
 def test_notes_are_printed_once_for_each_reason(
     make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plugin = make_elf(needed=("libpq.so.5",))
+    plugin = make_elf(needed=("libpq.so.5",), defined=QT)
     files = {**INIT, "demo/plugins/a.so": plugin, "demo/plugins/b.so": plugin}
+    files["demo/plugins/c.so"] = make_elf(defined=QT)
     assert cairn_wheel("verify", make_wheel(tags=LINUX, files=files)) == 0
     out = capsys.readouterr().out
     assert out.count("note [optional-plugin]") == 1
