@@ -207,19 +207,6 @@ def index_problem(index_url: str | None, project: str) -> str | None:
     return page_problem(f"{index_url.rstrip('/')}/{_NOT_NAME.split(project)[0]}/", named=index_url)
 
 
-def page_of(url: str) -> str:
-    """Return the list of an index's projects as it is sent; empty where it cannot be read whole."""
-    import requests  # noqa: PLC0415
-    import urllib3  # noqa: PLC0415
-
-    try:
-        with requests.get(url, timeout=_PROBE_SECONDS, stream=True, headers={"Accept": _ACCEPT}) as answer:
-            body = answer.raw.read(_PAGE_SIZE + 1, decode_content=True)
-    except (requests.RequestException, urllib3.exceptions.HTTPError):
-        return ""
-    return body.decode("utf-8", "replace") if answer.ok and len(body) <= _PAGE_SIZE else ""
-
-
 def page_problem(url: str, *, named: str | None = None) -> str | None:
     """Like `index_problem`, for a page of links (`--find-links`), or of one project of the index `named`."""
     named = named or url

@@ -15,7 +15,9 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cairn import datafile, files, formats, isolation, package_index, process, venv
+from packaging.utils import canonicalize_name
+
+from cairn import datafile, files, formats, isolation, process, simple_index, venv
 from cairn import targets as gpu
 from cairn.build import cache, environments
 from cairn.build.environments import pip_install
@@ -30,7 +32,7 @@ from cairn.venv import PackageSource
 
 _MARKER = "cairn-sdk.json"
 _WAIT = 3600.0  # seconds that another run may take to make one
-_LIBRARIES = re.compile(r"\brocm-sdk-(?:libraries|device)-([a-z0-9-]+)\b")
+_LIBRARIES = re.compile(r"rocm-sdk-(?:libraries|device)-(.+)")
 _SCRIPT = re.compile(r"(\.\./)+(bin|Scripts)/")  # of a RECORD: where an environment has its programs
 
 
@@ -277,8 +279,11 @@ def offered_targets(request: SdkRequest) -> tuple[str, ...]:
     if request.source.index_url is None or request.source.find_links:  # pip chooses among several places
         return ()
     served: list[str] = []
-    for name in set(_LIBRARIES.findall(package_index.page_of(request.source.index_url).lower())):
-        targets = families.get(name) or name.split("-")
+    names: tuple[str, ...] = ()
+    with contextlib.suppress(NetworkError):  # installing says it better
+        names = simple_index.projects(request.source.index_url)
+    for match in filter(None, (_LIBRARIES.fullmatch(canonicalize_name(name)) for name in names)):
+        targets = families.get(match[1]) or match[1].split("-")
         if not set(targets) <= set(gpu.known_targets()):
             return ()
         served += targets

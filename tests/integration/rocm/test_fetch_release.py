@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import targets
+from cairn import targets, web
 from helpers.program import Cairn
 from helpers.serving import QuietHandler
 
@@ -38,7 +38,7 @@ class Pages:
     """The servers of streams: a folder for each, below one address."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.ranges, self.asked = folder, True, list[str]()
+        self.folder, self.ranges, self.wholes, self.asked = folder, True, True, list[str]()
 
     def respond(self, handler: http.server.BaseHTTPRequestHandler) -> None:
         self.asked.append(handler.path)
@@ -51,7 +51,7 @@ class Pages:
                 if each.name.endswith(".tar.gz")
             ]
             data = PAGE.format(files=json.dumps(files)).encode()
-        elif path.is_file():
+        elif path.is_file() and (self.wholes or "Range" in handler.headers):
             data = path.read_bytes()
         else:
             status = 404
@@ -146,6 +146,15 @@ def test_what_was_announced_is_unpacked(
     assert (tmp_path / "out/lib/x.so").read_bytes() == b"gfx110X-all"
     cairn(*fetch, UNVERIFIED, "--layout", "archives")
     assert (tmp_path / "out" / f"{tree.name}.tar.gz").is_file()
+
+
+@pytest.mark.parametrize("fault", ["there is no http://127.0.0.1", "is larger than 0 MiB"])
+def test_a_whole_file_that_goes_or_does_not_end_is_no_tarball(
+    cairn: Cairn, pages: Pages, words: tuple[object, ...], monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    pages.ranges, pages.wholes = False, "larger" in fault
+    monkeypatch.setattr(web, "most_of", lambda _folder: 100)
+    assert fault in cairn(*words, "--release", "10.1.0", UNVERIFIED, code=5 if pages.wholes else 9).err
 
 
 def test_a_sha256_beside_a_tarball_counts(

@@ -208,6 +208,14 @@ def test_an_answer_that_is_not_githubs(fetch: Fetch, api: GitHubApi, body: bytes
     assert "does not answer as GitHub's API does" in fetch("--latest", code=5).err
 
 
+@pytest.mark.parametrize("address", ["nonsense", "file:///etc", "http://[::1", "https://"])
+def test_an_address_of_githubs_api_that_is_none(
+    fetch: Fetch, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_API_URL", address)
+    assert f"GITHUB_API_URL is no address: {address!r}" in fetch("--latest", code=2).err
+
+
 def test_nightly_builds_are_runs_of_the_repository_of_releases(fetch: Fetch, api: GitHubApi) -> None:
     place = ("ROCm/rockrel", "multi_arch_release.yml")
     api.add(102, commit=NEW, created="2026-11-26T08:00:00Z", place=place)

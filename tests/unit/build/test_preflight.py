@@ -191,6 +191,8 @@ def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: Job) -> None:
         ),
         (("rocm-sdk-device-gfx1100", "rocm-sdk-libraries"), "gfx110X-all", "no code for gfx1101, gfx1102"),
         (("rocm-sdk-libraries-gfx1100-gfx942",), "gfx90a:xnack+", "no code for gfx90a:xnack+"),
+        (("rocm_sdk_device_gfx1100",), "gfx942", "no code for gfx942"),
+        (("rocm-sdk-device-gfx1100", "old-rocm-sdk-device-gfx942"), "gfx942", "no code for gfx942"),
         (("rocm-sdk-libraries-gfx94x-dcgpu",), "gfx942:xnack-", None),
         (("rocm-sdk-libraries-next",), "gfx942", None),  # a name that says nothing
         (("rocm",), "gfx942", None),

@@ -8,6 +8,7 @@ build_tools/github_actions/publish_rocm_to_release_buckets.py.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import tempfile
@@ -15,6 +16,7 @@ import time
 import urllib.parse
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
 from packaging.version import Version
@@ -100,10 +102,19 @@ class TarballFolder:
         try:
             return cast("BinaryIO", io.BufferedReader(_Parts(self, key, start), _PART))
         except web.WholeFileError:
-            whole = tempfile.TemporaryFile(prefix="cairn-tarball-")  # noqa: SIM115 - the caller closes it
-            web.read(self._address(key), out=whole, timeout=_SECONDS, tip=_TIP)
+            return self._whole(self._address(key), start)
+
+    def _whole(self, url: str, start: int) -> BinaryIO:
+        most = web.most_of(Path(tempfile.gettempdir()))
+        with contextlib.ExitStack() as on_failure:
+            whole = on_failure.enter_context(tempfile.TemporaryFile(prefix="cairn-tarball-"))
+            if not web.read(url, out=whole, most=most + 1, timeout=_SECONDS, tip=_TIP):
+                raise MissingKeyError(f"there is no {url}")
+            if whole.tell() > most:
+                raise NetworkError(web.too_large(url, most), tip="free disk space, or name another address")
             whole.seek(start)
-            return cast("BinaryIO", whole)
+            on_failure.pop_all()  # the caller closes it
+        return cast("BinaryIO", whole)
 
     def size(self, key: str) -> int:
         """Return the bytes of a file; 0 where the server does not say."""

@@ -31,6 +31,7 @@ RELEASES = "ROCm/rockrel"
 """The repository whose runs make TheRock's nightly builds and releases."""
 
 _API = "https://api.github.com"
+_ADDRESS = re.compile(r"https?://([\w.-]+|\[[0-9a-f:.]+\])(:[0-9]{1,5})?(/|$)", re.IGNORECASE)
 _ANSWER = 1 << 26  # bytes: a page of runs has some 2 MB
 _SECONDS = 60.0
 _PAGE = 100  # runs; GitHub gives no more at once
@@ -216,10 +217,15 @@ def _ask(path: str, kind: type[T]) -> T | None:
     """Read what GitHub's API has at a path; None where there is nothing.
 
     Raises:
-        UsageError: GitHub refuses the token.
+        UsageError: GitHub refuses the token, or `GITHUB_API_URL` is no address.
         NetworkError: GitHub does not answer, allows no more requests, or answers something else.
     """
-    url = f"{(os.environ.get('GITHUB_API_URL') or _API).rstrip('/')}/{path}"
+    address = os.environ.get("GITHUB_API_URL") or _API
+    if not _ADDRESS.match(address):
+        raise UsageError(
+            f"GITHUB_API_URL is no address: {address[:80]!r}", tip=f"set it to {_API}, or not at all"
+        )
+    url = f"{address.rstrip('/')}/{path}"
     variable = next((name for name in _TOKENS if os.environ.get(name)), None)
     headers = {"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
     if variable is not None:

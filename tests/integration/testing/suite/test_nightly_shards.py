@@ -58,7 +58,9 @@ def upstream(folder: Path) -> str:
     git(folder, "init", "--quiet", "--initial-branch=main")
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", "--message", "a suite")
-    return git(folder, "rev-parse", "HEAD").strip()
+    commit = git(folder, "rev-parse", "HEAD").strip()
+    git(folder, "commit", "--quiet", "--allow-empty", "--message", "upstream goes on after the freeze")
+    return commit
 
 
 @pytest.fixture
@@ -73,7 +75,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
         python=PYTHON.version,
         platform=PYTHON.platform,
     )
-    tree = git(tmp_path / "upstream", "rev-parse", "HEAD^{tree}").strip()
+    tree = git(tmp_path / "upstream", "rev-parse", f"{commit}^{{tree}}").strip()
     source = ProjectSource(
         name="torch", distribution="torch", origin=(tmp_path / "upstream").as_uri(), hashtag="main",
         commit=commit, tree=tree, checkout_dir="torch",
