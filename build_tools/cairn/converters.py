@@ -115,6 +115,15 @@ def file(text: str) -> Path:
     return _readable(path, os.R_OK)
 
 
+def private_key(text: str) -> Path:
+    """The file of a private key, which no foreign code can read from then on."""
+    from cairn import isolation  # noqa: PLC0415 - no help needs it
+
+    path = file(text)
+    isolation.conceal(path)
+    return path
+
+
 def wheel(text: str) -> Path | str:
     """A wheel that is there, or the text of a URL or of `INDEX#NAME==VERSION`."""
     return file(text) if isinstance(where := place_of_wheel(text), Path) else place(where)

@@ -110,6 +110,7 @@ SECRET = re.compile(
 """Is found in the name of a variable that holds a secret."""
 # A runner of GitHub's keeps its own below its folder, of which RUNNER_TEMP is `_work/_temp`.
 _OF_RUNNER = (".credentials", ".credentials_rsaparams")
+_CONCEALED: dict[Path, None] = {}  # of this process, whichever thread starts a program
 _SAME_EVERYWHERE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
@@ -173,8 +174,13 @@ def compiler_variables(base: Mapping[str, str] | None = None) -> dict[str, str]:
     return {name: value for name, value in environ.items() if _VISUAL_CPP.fullmatch(name)}
 
 
+def conceal(path: Path) -> None:
+    """Add a file to those that foreign code cannot read, such as a private key that an option names."""
+    _CONCEALED[path.absolute()] = None
+
+
 def credential_files() -> tuple[Path, ...]:
-    """Where the user's credentials usually are, and the files that a variable of a secret's name names.
+    """Where the user's credentials usually are, and the files that options and variables of secrets name.
 
     Foreign code is kept from reading these where the system can do that (`process.run`, `hidden`). It is a
     list of names: what lies elsewhere is not on it. Where the system cannot keep it from the secrets among
@@ -185,7 +191,7 @@ def credential_files() -> tuple[Path, ...]:
     if temporary := os.environ.get("RUNNER_TEMP"):
         usual += [Path(temporary).parent.parent / name for name in _OF_RUNNER]
     named = [Path(value) for name, value in os.environ.items() if _NAMES_A_SECRET.fullmatch(name)]
-    present = [path for path in usual if path.exists()]
+    present = [path for path in (*_CONCEALED, *usual) if path.exists()]
     with contextlib.suppress(OSError, ValueError):  # a value that is no path at all
         present += [path for path in named if path.is_absolute() and path.is_file()]
     return tuple(dict.fromkeys(present))

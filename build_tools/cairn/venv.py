@@ -248,7 +248,6 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
                 log=log,
                 on_line=on_line,
                 timeout=timeout,
-                hidden=isolation.credential_files(),
             )
     except ProcessError as error:
         if any(sign in error.output for sign in _NETWORK_SIGNS):

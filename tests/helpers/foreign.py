@@ -19,11 +19,12 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from cairn import isolation
 from cairn.build import execution, plan
 from cairn.build.cache import SharedCache
 from cairn.build.inputs import variables
@@ -31,6 +32,7 @@ from cairn.cli.test.suite import RunSuite
 from cairn.errors import BuildError
 from cairn.output import silent
 from cairn.platforms import landlock
+from cairn.release.gate import installation
 from cairn.sources.hipify import run as hipify
 from cairn.testing.install_set import Tested
 from cairn.testing.smoke import SmokeRequest, run_smoke
@@ -50,6 +52,7 @@ CREDENTIALS = (
     ".config/gh/hosts.yml",
     ".docker/config.json",
     ".git-credentials",
+    "keys/releaser.pem",  # which an option has named
 )
 
 _LOOK = """
@@ -183,6 +186,7 @@ def main() -> None:
         parser.add_argument(name)
     options = parser.parse_args()
     folder = Path(options.folder)
+    isolation.conceal(Path(options.home) / CREDENTIALS[-1])
     code = look(options.secret, Path(options.home), folder / "seen.jsonl")
     try:
         KINDS[options.kind](folder, code, **json.loads(options.more))
@@ -260,10 +264,22 @@ def _smoke(folder: Path, code: str) -> None:
     assert result.record.verdict == "passed", (result.failures, result.log.read_text())
 
 
+def _trial(folder: Path, code: str) -> None:
+    """The trial installation of the gate: a wheel's `.pth` runs in whatever its environment starts."""
+    files = {"alpha.py": code, "alpha.pth": "import alpha\n"}
+    wheel = write_wheel(folder / "simple" / "alpha", "alpha", "1.0", files)
+    (wheel.parent / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+    for installer in get_args(installation.Installer):
+        url = (folder / "simple").as_uri()
+        trial = installation.install(installer, ["alpha==1.0"], index_url=url, python=Path(sys.executable))
+        assert trial.installed == ("alpha==1.0",), trial
+
+
 KINDS: Mapping[str, Callable[..., None]] = {
     "build": _build,
     "sdist": _sdist,
     "hipify": _hipify,
     "suite": _suite,
     "smoke": _smoke,
+    "trial": _trial,
 }

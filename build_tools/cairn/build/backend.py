@@ -197,7 +197,6 @@ def prepare(context: Context, *, tree: Path | None = None) -> Iterator[BuildRunn
             env=env | dict(extra_environ or {}),
             log=context.log,
             on_line=advance,
-            hidden=isolation.credential_files(),
         )
 
     source_dir = step.source_dir()

@@ -308,7 +308,6 @@ def resolve_requirements(
             timeout=_TIMEOUT,
             check=False,
             separate_stderr=True,
-            hidden=isolation.credential_files(),
         )
     if result.returncode == 0:
         return result.output

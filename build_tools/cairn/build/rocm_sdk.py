@@ -350,8 +350,7 @@ def _run(command: Sequence[str], *, log: Path | None = None, say: Progress | Non
     """Run a command of the stack; returns its output."""
     with isolation.own_home() as home, isolation.temporary_files() as places:
         env = isolation.variables(isolation.Isolation.BUILD, home) | places
-        hidden = isolation.credential_files()
-        return process.run(command, env=env, log=log, on_line=say, hidden=hidden).output
+        return process.run(command, env=env, log=log, on_line=say).output
 
 
 def _digests(folder: Path) -> dict[str, str]:

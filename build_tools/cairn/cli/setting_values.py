@@ -18,7 +18,13 @@ BELOW = " below"
 """Ends the name under which a parser keeps what it adds to the list of the parser above."""
 _LEFT = "cairn_leaves_to_parent"  # an attribute of actions
 _PATHS = (
-    *(converters.file, converters.folder, converters.file_or_folder, converters.program),
+    *(
+        converters.file,
+        converters.folder,
+        converters.file_or_folder,
+        converters.program,
+        converters.private_key,
+    ),
     *(converters.new_file, converters.new_folder, converters.any_path, Path),
 )
 _PLACES = ("URL", "PLACE", "KEY")  # the metavars of what may be a path too

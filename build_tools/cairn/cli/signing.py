@@ -45,7 +45,7 @@ class SignOptions(RootOptions):
 
     sign_key: Path | None = option(
         "sign with this private key (default: that of CAIRN_SIGN_KEY, if it names one)",
-        convert=converters.file,
+        convert=converters.private_key,
         group=_ONE,
     )
 

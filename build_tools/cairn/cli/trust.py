@@ -60,13 +60,13 @@ def _adopt() -> Any:
 
 
 def _root_key() -> Any:
-    return repeated("private key of the root, to be kept offline", convert=converters.file)
+    return repeated("private key of the root, to be kept offline", convert=converters.private_key)
 
 
 def _promoters_key() -> Any:
     return option(
         "sign with this private key (default: that of CAIRN_SIGN_KEY, else the root's)",
-        convert=converters.file,
+        convert=converters.private_key,
     )
 
 
@@ -236,7 +236,7 @@ class Refresh(signing.SignOptions, common.StoreOptions):
     builder_key: tuple[Path, ...] = repeated(
         "with --adopt: private key of a builder, which signs what was built (default: the promoter's, where "
         "it is one)",
-        convert=converters.file,
+        convert=converters.private_key,
     )
 
 

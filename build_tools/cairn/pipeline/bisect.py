@@ -462,12 +462,11 @@ def attempt(
         isolation.own_home(index_url) as home,
     ):
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
-        hidden = isolation.credential_files()
         try:
             environment = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
             command = [venv.uv_program(), "pip", "install", "--no-config"]
             command += ["--python", str(environment.python), "--index-url", index_url, *install]
-            process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT, hidden=hidden)
+            process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT)
         except ProcessError as error:
             files.write_text(log, f"{log.read_text() if log.is_file() else ''}not installed: {error}\n")
         else:
@@ -476,9 +475,7 @@ def attempt(
                 "VIRTUAL_ENV": str(environment.path),
                 "CAIRN_SET": trial.set_id,
             }
-            ran = process.run(
-                search.command, env=inside, log=log, on_line=on_line, check=False, hidden=hidden
-            )
+            ran = process.run(search.command, env=inside, log=log, on_line=on_line, check=False)
             exit_code = ran.returncode
     tried = msgspec.structs.replace(
         trial,

@@ -172,7 +172,6 @@ def _present(python: Path, names: Iterable[str]) -> dict[str, Any]:
         completed = process.run(
             [python, "-I", "-c", _PRESENT, *names],
             env=isolation.variables(isolation.Isolation.TEST, home),
-            hidden=isolation.credential_files(),
         )
     try:
         present: dict[str, Any] = json.loads(completed.output.strip().splitlines()[-1])
@@ -250,7 +249,6 @@ def prove(pick: Pick, python: Path, *, on_line: Progress | None) -> Proof:
                 env=isolation.variables(isolation.Isolation.TEST, home),
                 on_line=on_line,
                 timeout=_PROOF_TIMEOUT,
-                hidden=isolation.credential_files(),
             )
         (line,) = (line for line in completed.output.splitlines() if line.startswith(token))
         answer = json.loads(line.removeprefix(token))

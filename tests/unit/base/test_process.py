@@ -349,13 +349,13 @@ def test_a_line_without_end_is_handed_on_in_pieces(tmp_path: Path) -> None:
 
 def test_of_an_output_of_foreign_code_that_nothing_logs_not_all_is_kept() -> None:
     code = "import sys; [sys.stdout.write('x' * (1 << 20)) for n in range(80)]"
-    assert 60 << 20 < len(process.run(python(code), hidden=[]).output) < 70 << 20
+    assert 60 << 20 < len(process.run(python(code)).output) < 70 << 20
 
 
 def test_a_line_without_end_of_a_server_is_logged_as_it_comes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = "import sys, time; sys.stdout.write('x' * (4 << 20)); sys.stdout.flush(); time.sleep(60)"
-    with process.background(python(code), log=log) as ended:
+    with process.background(python(code), log=log, hidden=()) as ended:
         deadline = time.monotonic() + 30
         while log.stat().st_size < 3 << 20 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -406,9 +406,9 @@ def test_the_end_of_a_guarded_block_ends_no_program_of_another_thread() -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the guard looks for it in /proc")
-@pytest.mark.parametrize("hidden", ["None", "()"])
+@pytest.mark.parametrize("confined", ["True", "False"])
 def test_a_program_is_ended_where_we_are_killed_before_we_know_its_number(
-    tmp_path: Path, hidden: str
+    tmp_path: Path, confined: str
 ) -> None:
     sleep = f"import os, time; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(600)"
     killed = f"""
@@ -420,7 +420,7 @@ def guard(_child):
     os.kill(os.getpid(), 9)
 platforms.here.guard = guard
 with platforms.here.guarding():
-    process.run({python(sleep)!r}, hidden={hidden})
+    process.run({python(sleep)!r}, confined={confined})
 """
     subprocess.run(python(killed), check=False, timeout=120)
     assert gone(int((tmp_path / "pid").read_text()))

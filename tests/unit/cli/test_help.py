@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import cairn
+from cairn import converters
 from cairn.cli import main
 from cairn.cli.upstream import build_prod_wheels
 from helpers.parsers import all_parsers, below, leaves
@@ -89,6 +90,13 @@ def test_names_of_options_are_of_one_kind(command: argparse.ArgumentParser) -> N
         ):
             names = ("--prefix", "--artifacts", "--output-path")  # of ROCm, and upstream's
             assert action.option_strings[0].endswith("-dir") or action.option_strings[0] in names
+
+
+def test_a_private_key_that_an_option_names_is_kept_from_foreign_code() -> None:
+    options = [action for command in COMMANDS for action in command._actions if action.option_strings]
+    keys = [action for action in options if "private key" in str(action.help)]
+    assert {action.option_strings[0] for action in keys} == {"--sign-key", "--root-key", "--builder-key"}
+    assert {action.type for action in keys} == {converters.private_key}
 
 
 def test_commands_and_options_do_not_grow_unseen() -> None:

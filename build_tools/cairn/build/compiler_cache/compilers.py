@@ -70,7 +70,6 @@ def hip_clang(variables: Mapping[str, str], sdk_root: Path | None) -> Path | Non
             env=variables,
             timeout=_TIMEOUT,
             separate_stderr=True,
-            hidden=isolation.credential_files(),
         )
     except CairnError:
         return None
@@ -146,7 +145,6 @@ def _output(command: list[str]) -> str:
                 check=False,
                 timeout=_TIMEOUT,
                 separate_stderr=True,
-                hidden=isolation.credential_files(),
             ).output
     except CairnError:  # no such program, or it may not be run
         return ""

@@ -251,8 +251,7 @@ def _listens(port: int) -> bool:
 def _statistics_of_server(cache: Path, env: Mapping[str, str]) -> CacheStatistics | None:
     command = [str(cache), "--show-stats", "--stats-format=json"]
     try:
-        hidden = isolation.credential_files()
-        result = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True, hidden=hidden)
+        result = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True)
         return statistics_of_sccache(result.output)
     except (CairnError, ValueError, KeyError) as error:
         console.current().warn(f"sccache does not say what it did: {error}")

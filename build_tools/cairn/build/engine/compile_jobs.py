@@ -164,8 +164,8 @@ def without_old_make(path: str, folder: Path) -> str:
 def _version(program: str) -> tuple[int, int]:
     try:
         with isolation.own_home() as home:  # a package of the build may have brought it
-            env, hidden = isolation.variables(isolation.Isolation.BUILD, home), isolation.credential_files()
-            output = process.run([program, "--version"], env=env, timeout=10, hidden=hidden).output
+            env = isolation.variables(isolation.Isolation.BUILD, home)
+            output = process.run([program, "--version"], env=env, timeout=10).output
     except CairnError:
         return (0, 0)
     match = _VERSION.search(output)

@@ -433,4 +433,5 @@ def _command(
         on_line=say,
         check=not may_fail,
         separate_stderr=True,
+        confined=False,
     )

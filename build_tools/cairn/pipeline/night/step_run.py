@@ -169,8 +169,8 @@ def _in_container(
     remove()
     try:
         for command in make:
-            process.run(command, log=log, on_line=on_line)
-        return process.run(use, log=log, on_line=on_line, check=False)
+            process.run(command, log=log, on_line=on_line, confined=False)
+        return process.run(use, log=log, on_line=on_line, check=False, confined=False)
     finally:
         # In a thread of its own, which may start a program also where the step was ended.
         with ThreadPoolExecutor(1) as pool, contextlib.suppress(CairnError):

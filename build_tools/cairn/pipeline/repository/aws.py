@@ -181,7 +181,9 @@ def ask(*words: str) -> dict[str, Any] | Unknown:
     if shutil.which("aws") is None:
         return Unknown("aws, Amazon's program, is not here")
     try:
-        completed = process.run(["aws", *words, "--output", "json"], timeout=_TIMEOUT, separate_stderr=True)
+        completed = process.run(
+            ["aws", *words, "--output", "json"], timeout=_TIMEOUT, separate_stderr=True, confined=False
+        )
         return dict(json.loads(completed.output))
     except (ProcessError, ValueError) as error:
         text = error.output if isinstance(error, ProcessError) else str(error)

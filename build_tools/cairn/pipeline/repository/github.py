@@ -122,7 +122,7 @@ def _is_done(command: Command) -> bool:
 
 
 def _run(*words: str) -> str:
-    return process.run(["gh", *words], timeout=_TIMEOUT).output.strip()
+    return process.run(["gh", *words], timeout=_TIMEOUT, confined=False).output.strip()
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,9 @@ def ask(path: str) -> dict[str, Any] | Unanswered:
     if shutil.which("gh") is None:
         return Unanswered("gh, GitHub's program, is not here")
     try:
-        completed = process.run(["gh", "api", f"{path}?per_page=100"], timeout=_TIMEOUT, separate_stderr=True)
+        completed = process.run(
+            ["gh", "api", f"{path}?per_page=100"], timeout=_TIMEOUT, separate_stderr=True, confined=False
+        )
         answer = json.loads(completed.output)
     except (ProcessError, ValueError) as error:
         return Unanswered(f"gh api {path} has no answer: {_last_line(error)}")

@@ -180,7 +180,6 @@ def install(
                 [*head[installer], "--index-url", index_url, *requirements],
                 env=env,
                 timeout=_TIMEOUT,
-                hidden=isolation.credential_files(),
             )
             process.run([*uv_pip, "check", "--no-config", "--python", inside], env=env)
             frozen = process.run([*uv_pip, "freeze", "--no-config", "--python", inside], env=env)

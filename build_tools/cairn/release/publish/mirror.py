@@ -307,7 +307,7 @@ def _pip_download(words: Sequence[str], env: Mapping[str, str]) -> str | None:
     """Run `pip download`; return the errors that it printed, or None."""
     command = [*extras.pip(), "download", "--no-input", "--disable-pip-version-check"]
     try:
-        process.run([*command, "--quiet", *words], env=env, timeout=_TIMEOUT)
+        process.run([*command, "--quiet", *words], env=env, timeout=_TIMEOUT, confined=False)
     except ProcessError as error:
         errors = (line for line in error.output.splitlines() if line.startswith("ERROR"))
         return " ".join(text.removeprefix("ERROR: ") for text in errors) or str(error)

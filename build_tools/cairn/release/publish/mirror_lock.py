@@ -450,6 +450,7 @@ def _locked(
                 stdin="\n".join(lines).encode(),
                 timeout=_TIMEOUT,
                 check=False,
+                confined=False,
             )
             if answer.returncode == 0 or "No solution found" not in answer.output:
                 break

@@ -375,6 +375,7 @@ def _resolve(index: _OfferedIndex, platform: Platform) -> dict[str, str]:
                     separate_stderr=True,
                     timeout=_TIMEOUT,
                     check=False,
+                    confined=False,
                 )
             if answer.returncode == 0:
                 return dict(line.split("==") for line in answer.output.splitlines())

@@ -176,7 +176,11 @@ def connection_settings() -> tuple[Setting, ...]:
     # With a GIT_DIR that is not a repository: that of the current folder, if any, has no say.
     env = {**os.environ, "GIT_DIR": os.devnull}
     result = process.run(
-        ["git", "config", "--list", "-z", "--includes"], env=env, check=False, separate_stderr=True
+        ["git", "config", "--list", "-z", "--includes"],
+        env=env,
+        check=False,
+        separate_stderr=True,
+        confined=False,
     )
     if result.returncode:
         return ()
@@ -202,6 +206,7 @@ def _spawn(
         stdin=stdin,
         check=False,
         separate_stderr=True,
+        confined=False,
     )
 
 

@@ -126,7 +126,6 @@ def execute(tree: Path, kind: HipifyKind, *, shown: Path, python: Path, say: Pro
                 [python, *isolated, _WATCH, notes, program, str(os.getpid())],
                 cwd=tree,
                 env=_environment(home),
-                hidden=isolation.credential_files(),
                 on_line=lambda line: say(_COLOUR.sub("", line)),
             )
         except ProcessError as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
-from cairn import extras, files, isolation, process, requirements, venv
+from cairn import extras, files, process, requirements, venv
 from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
 from cairn.sources.origins import history_toml, pkginfo_backend
 from cairn.sources.origins.history_toml import EXECUTABLE, FILE, NewCommit, NewEntry, NewRepository
@@ -65,9 +65,9 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
     with tempfile.TemporaryDirectory(prefix="cairn-backend-") as shim, venv.own_pip(PackageSource()) as env:
         # Without "stdlib", distutils-precedence.pth would import parts of setuptools that ours lacks.
         env |= {"PYTHONPATH": _shim(Path(shim)), "SETUPTOOLS_USE_DISTUTILS": "stdlib"}
-        words, hidden = [*command, *choice, *backend], isolation.credential_files()
+        words = [*command, *choice, *backend]
         try:
-            process.run(words, cwd=folder, env=env, timeout=_TIMEOUT, hidden=hidden)
+            process.run(words, cwd=folder, env=env, timeout=_TIMEOUT)
         except ProcessError as error:
             raise _refused(requirement, error) from error
     downloads = list(target.iterdir())

@@ -187,7 +187,6 @@ def _run(request: CompatRequest, probe: _Probe) -> Measured:
             [request.python, "-I", "-c", start, copies, str(answer), module, function, *words[1:]],
             cwd=scratch,
             env=variables,
-            hidden=isolation.credential_files(),
             log=request.log,
             timeout=request.timeout,
             check=False,

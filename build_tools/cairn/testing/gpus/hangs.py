@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import isolation, process
+from cairn import process
 from cairn.errors import PrerequisiteError
 from cairn.output import console
 from cairn.testing.gpus import kernel, sources
@@ -150,7 +150,6 @@ def _ask(words: list[str], variables: Mapping[str, str], python: Path | None, lo
         log=log,
         timeout=LIMIT + 60,
         separate_stderr=True,
-        hidden=isolation.credential_files(),
     )
     hanging: list[str] = json.loads(completed.output)
     return hanging

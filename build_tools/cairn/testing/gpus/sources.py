@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cairn import isolation, process
+from cairn import process
 from cairn.errors import CairnError
 from cairn.testing.gpus.gpu import Gpu, Source, text
 
@@ -99,8 +99,7 @@ def ask_torch(python: Path, variables: Mapping[str, str], log: Path) -> Answer:
     """Ask the torch of an environment for the GPUs that it sees; none if it has no torch."""
     try:
         command: list[str | Path] = [python, "-I", "-c", _SCRIPT]
-        hidden = isolation.credential_files()
-        completed = process.run(command, env=variables, log=log, timeout=_TORCH_TIMEOUT, hidden=hidden)
+        completed = process.run(command, env=variables, log=log, timeout=_TORCH_TIMEOUT)
     except CairnError as error:
         return Answer(problem=f"torch does not say which GPUs it sees: {error}")
     lines = [line for line in completed.output.splitlines() if line.startswith(_MARK)]

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from cairn import datafile, files, isolation, process
+from cairn import datafile, files, process
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
 from cairn.testing.junit import LONGEST, Outcome, TestOutcome
@@ -377,8 +377,7 @@ class _Running(threading.Thread):
         """Run the program, in this thread."""
         self._group.join()
         try:
-            hidden = isolation.credential_files()
-            completed = process.run(self._command, check=False, hidden=hidden, **self._options)
+            completed = process.run(self._command, check=False, **self._options)
             self.exit_code, self.output = completed.returncode, completed.output
         except (CairnError, OSError) as error:
             self.error = error

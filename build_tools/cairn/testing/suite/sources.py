@@ -17,7 +17,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from cairn import datafile, files, isolation, process
+from cairn import datafile, files, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.output import wording
 from cairn.output.wording import short_id
@@ -109,7 +109,6 @@ def installed(tested: Tested, suite: Suite) -> WheelVersion:
             env=tested.variables,
             timeout=_ASK_TIMEOUT,
             separate_stderr=True,
-            hidden=isolation.credential_files(),
         )
         return WheelVersion(**datafile.parse_json(completed.output, name="its answer"))
     except (ProcessError, UsageError, TypeError) as error:

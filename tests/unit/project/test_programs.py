@@ -1,0 +1,81 @@
+"""Which modules start programs, and which of these programs are not taken for foreign code."""
+
+from __future__ import annotations
+
+import ast
+
+from helpers.trail import ROOT
+
+PACKAGE = ROOT / "build_tools" / "cairn"
+
+UNCONFINED = {
+    "cli/ci/night_report.py": "the command that the user has named to notify",
+    "images.py": "docker, podman or buildah, and their logins to registries",
+    "package_index.py": "our pip, which is asked for the user's configuration",
+    "pipeline/night/driver.py": "cairn itself",
+    "pipeline/night/step_run.py": "docker or podman: what runs in the container is confined by it",
+    "pipeline/repository/aws.py": "aws, and the user's login",
+    "pipeline/repository/github.py": "gh, and the user's login",
+    "release/gate/judgement.py": "the command that the user has named to notify",
+    "release/publish/mirror.py": "our pip, which downloads wheels alone, and the user's logins to indexes",
+    "release/publish/mirror_lock.py": "uv on our interpreter, which builds nothing",
+    "release/publish/resolve.py": "uv on our interpreter, which builds nothing",
+    "rocm/binaries.py": "patchelf",
+    "sources/git/command.py": "git, and the user's logins to origins",
+    "stack/recipe.py": "git, in the repository of the stack",
+    "wheels/consumers/fetch.py": "our pip, which downloads wheels alone, and the user's logins to indexes",
+    "wheels/rewrite/elf.py": "patchelf",
+}
+"""The modules that start what may read the user's credentials, each with the program and the reason."""
+
+STARTERS = {
+    "process/run_program.py": "the one room that starts programs",
+    "process/children.py": "the one room that starts programs",
+    "platforms/landlock.py": "types alone",
+    "platforms/posix.py": "types alone",
+    "platforms/windows.py": "taskkill, which ends what was started",
+    "platforms/__init__.py": "types alone",
+    "rocm/runtime/_selftest.py": "runs on the machine of a user of the SDK, without Cairn",
+    "rocm/runtime/_scripts.py": "runs on the machine of a user of the SDK, without Cairn",
+    "sources/manifest/changelog.py": "git, whose output is read until enough has come",
+    "testing/builtin_smoke/probe.py": "runs in a tested environment, confined with it",
+    "testing/compat/probes/distributed.py": "runs in a tested environment, confined with it",
+    "testing/compat/probes/wheel.py": "runs in a tested environment, confined with it",
+}
+"""The modules that import what starts programs, or call it, each with what for."""
+
+
+def _trees() -> dict[str, ast.Module]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {
+        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths
+    }
+
+
+def _starts(node: ast.AST) -> bool:
+    modules = {"subprocess", "multiprocessing", "pty"}
+    if isinstance(node, ast.Import):
+        return not modules.isdisjoint(alias.name.partition(".")[0] for alias in node.names)
+    if isinstance(node, ast.ImportFrom):
+        return (node.module or "").partition(".")[0] in modules
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+        and node.attr.startswith(("exec", "spawn", "fork", "posix_spawn", "system", "popen", "startfile"))
+    )
+
+
+def test_one_room_starts_programs_and_the_exceptions_say_what_for() -> None:
+    starters = {name for name, tree in _trees().items() if any(map(_starts, ast.walk(tree)))}
+    assert starters == STARTERS.keys()
+
+
+def test_what_may_read_credentials_is_listed_with_its_reason() -> None:
+    unconfined = {
+        name
+        for name, tree in _trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == "confined" and not name.startswith("process/")
+    }
+    assert unconfined == UNCONFINED.keys()
