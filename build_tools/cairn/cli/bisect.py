@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
-from cairn.errors import UsageError
+from cairn.errors import TestsFailedError, UsageError
 from cairn.options import argument, option, switch
 from cairn.output import console, wording
 from cairn.output.wording import short_id
@@ -142,7 +142,13 @@ def _answer(outcome: BisectResult, commits: Suspects | None) -> Answer:
         else [],
         "changes": outcome.changes,
     }
-    return Answer(plain, _text(outcome, commits))
+    error = None
+    if outcome.search.command and outcome.search.is_untold:
+        error = TestsFailedError(
+            f"whether the good end, {short_id(outcome.last_good.set_id)}, is good here could not be told",
+            tip=f"read {outcome.search.tries[-1].log} in the output folder, and name another good set",
+        )
+    return Answer(plain, _text(outcome, commits), error=error)
 
 
 def _text(outcome: BisectResult, commits: Suspects | None) -> Iterator[Piece]:

@@ -158,6 +158,11 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
         """Whether the good end fails, so that no set is to blame."""
         return self.halving.verdicts.get(0) == "bad"
 
+    @property
+    def is_untold(self) -> bool:
+        """Whether no set is known to be good by a try: the good end could not be installed or judged."""
+        return self.halving.good == 0 and self.halving.verdicts.get(0) == "skip"
+
     def mixes(self, layers: Sequence[Layer]) -> Halving:
         """The mixes of the last good and the first bad set: number n has the first n layers of the bad one.
 
@@ -172,16 +177,12 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
     def next_try(
         self, differing: Callable[[str, str], Sequence[Layer]]
     ) -> tuple[str, tuple[Layer, ...]] | None:
-        """The set to try next, and which layers of it are those of the last good one; None at the end.
-
-        Args:
-            differing: says which layers differ between two sets.
-        """
+        """The set to try next, and which layers of it are those of the last good one; None at the end."""
         if (place := self.halving.next) is not None:
             return self.sets[place], ()
         if self.halving.good == 0 and 0 not in self.halving.verdicts:
             return self.sets[0], ()
-        if self.is_of_tests or len(self.suspects) > 1:
+        if self.is_of_tests or self.is_untold or len(self.suspects) > 1:
             return None
         layers = tuple(differing(self.last_good, self.suspects[0]))
         n = self.mixes(layers).next
@@ -191,7 +192,7 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
         """The layers that may be to blame at the end; none where the first bad set was not found."""
         if self.is_of_tests:
             return ("tests",)
-        if len(self.suspects) > 1:
+        if self.is_untold or len(self.suspects) > 1:
             return ()
         layers = tuple(differing(self.last_good, self.suspects[0]))
         return layers[(mixes := self.mixes(layers)).good : mixes.bad]

@@ -18,9 +18,9 @@ import msgspec
 from cairn import datafile
 from cairn.errors import CairnError
 from cairn.release.index import keys
-from cairn.release.index.generation import Generation, IndexSet, now, project_of, who
+from cairn.release.index.generation import Generation, IndexSet, digest_of, now, project_of, who
 from cairn.release.index.snapshot import Index, read_set, traces
-from cairn.store.protocol import Store
+from cairn.store.protocol import Store, read_or_none
 from cairn.wheels.wheelset import WheelSet
 
 EventKind = Literal[
@@ -151,6 +151,12 @@ class History(datafile.Value, tag_field="schema", tag="cairn.ledger-set/1"):
 
     through: int
     events: tuple[Event, ...]
+
+
+def has_entry(store: Store, place: tuple[int, str]) -> bool:
+    """Whether the ledger of a store has an entry of this number and sha256."""
+    blob = read_or_none(store, keys.ledger_entry_key(place[0]))
+    return blob is not None and digest_of(blob.data) == place[1]
 
 
 def first_entry(store: Store) -> Entry:

@@ -2,7 +2,9 @@
 
 An index is noted when its first generation is shown, and what promoters sign when the store gets its root.
 An index in the ledger with no objects left counts as lost, until a user accepts the loss by name. The ledger
-itself is missed where an index was published into. Its first entry shows whether it began after the indexes.
+itself is missed where an index was published into. Its first entry shows whether it began after the indexes,
+and each generation which entry was the last one then. Entries that came after all generations are missed only
+by what else they leave: an index that began, a test record.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from cairn.errors import StoreError, UsageError
+from cairn.errors import CairnError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import now, who
-from cairn.release.index.snapshot import traces
+from cairn.release.index.snapshot import Index, Snapshot, traces
 from cairn.release.ledger import Ledger
-from cairn.release.ledger_entries import Event, subject_of
+from cairn.release.ledger_entries import Event, has_entry, subject_of
 from cairn.store.protocol import Store
 
 LEDGER = "ledger"
@@ -25,25 +27,10 @@ METADATA = "metadata"
 def begin(store: Store, name: str) -> None:
     """Note in the ledger that an index, or `METADATA`, is there; nothing where that is noted already."""
     ledger = Ledger(store)
-    before = ledger.history(subject_of(name))[-1:]
-    if not before or before[0].kind == "end":
-        why = f"again, after its end on {before[0].when}" if before else ""
-        ledger.add(events=[_event("begin", name, why)])
-
-
-def accept(store: Store, name: str, reason: str) -> None:
-    """Note that an index, `LEDGER` or `METADATA` is gone for good; an audit misses it no more.
-
-    Raises:
-        UsageError: it is not gone, or this reason was given before.
-    """
-    missing = [of_store for of_store, _ in gone(store)]
-    if name not in missing:
-        raise UsageError(
-            f"{name} is not missing at {store.url}", tip=f"what is: {', '.join(missing) or 'nothing'}"
-        )
-    if not Ledger(store).add(events=[_event("end", name, reason)]):
-        raise UsageError(f"{name} was gone for this reason before", tip="say what happened this time")
+    before = _last_of(ledger, name)
+    if before is None or before.kind == "end":
+        why = f"again, after its end on {before.when}" if before else ""
+        ledger.add(events=[event_of("begin", name, why)])
 
 
 def gone(store: Store) -> Iterator[tuple[str, str]]:
@@ -52,26 +39,65 @@ def gone(store: Store) -> Iterator[tuple[str, str]]:
     Raises:
         StoreError: the ledger cannot be read.
     """
-    entries = [entry for _, entry in Ledger(store).entries()]
+    ledger = Ledger(store)
+    entries = [entry for _, entry in ledger.entries()]
     present = traces(store)
-    latest = {e.index: e for entry in entries for e in entry.events if e.kind in ("begin", "end")}
+    names = [e.index for entry in entries for e in entry.events if e.kind == "begin" and e.index]
+    latest = {name: event for name in dict.fromkeys(names) if (event := _last_of(ledger, name))}
     published = [name for name in present if any(True for _ in store.list(keys.generations_prefix(name)))]
     if published and not entries:
         yield LEDGER, f"the ledger is gone, and {published[0]} was published into: {_advice(store, LEDGER)}"
     # The first entry of a ledger that came first has no names: they come with what is published.
-    elif entries and entries[0].names and LEDGER not in latest:
+    elif entries and entries[0].names and _last_of(ledger, LEDGER) is None:
         text = (
             f"the ledger begins on {entries[0].when[:10]}, later than the indexes, and has lost what it "
             f"remembered before: {_advice(store, LEDGER)}"
         )
         yield LEDGER, text
+    else:
+        lost = (_cut_off(store, name, has_begun=name in latest) for name in present)
+        yield from ((LEDGER, text) for text in list(filter(None, lost))[:1])
     for name, event in latest.items():
-        if name is None or event.kind == "end":
+        if event.kind == "end":
             continue
         if not (store.exists("metadata/root.json") if name == METADATA else name in present):
             what = "the root of the store" if name == METADATA else f"the index {name}"
             since = f"which was there on {event.when[:10]}, by {event.who or 'somebody'}"
             yield name, f"{what} is gone, {since}: {_advice(store, name)}"
+
+
+def _cut_off(store: Store, name: str, *, has_begun: bool) -> str | None:
+    """Why the ledger cannot be all that it was when an index was changed last; None if it can."""
+    try:
+        current = Index(store, name).load()
+    except CairnError:
+        return None  # an audit names what is damaged
+    if (text := lost_entries(current)) is None and current.pointer and current.pointer.rendered:
+        return None if has_begun else f"the ledger has lost that {name} began: {_advice(store, LEDGER)}"
+    return text
+
+
+def lost_entries(current: Snapshot) -> str | None:
+    """Why the ledger is not the one that a generation was made beside; None if it is, or its loss accepted.
+
+    Raises:
+        StoreError: the ledger cannot be read.
+    """
+    made, store = current.generation, current.index.store
+    if made.ledger is None or has_entry(store, made.ledger):
+        return None
+    accepted = _last_of(Ledger(store), LEDGER)
+    if accepted is not None and accepted.when > made.when:
+        return None
+    return (
+        f"the ledger has lost entry {made.ledger[0]}, the last one when generation {made.number} of "
+        f"{made.index} was made, and perhaps a ban with it: {_advice(store, LEDGER)}"
+    )
+
+
+def _last_of(ledger: Ledger, name: str) -> Event | None:
+    """The last event of a whole; of the end of one, where somebody signs, the last that a promoter signed."""
+    return max(ledger.history(subject_of(name)), key=lambda event: event.when, default=None)
 
 
 def _advice(store: Store, name: str) -> str:
@@ -81,15 +107,21 @@ def _advice(store: Store, name: str) -> str:
     )
 
 
-def require_all(store: Store) -> None:
+def require_all(store: Store, index: str | None = None) -> None:
     """Refuse a store that has lost a whole: what that needed cannot be known.
+
+    Args:
+        store: the store.
+        index: let all indexes but this one be gone.
 
     Raises:
         StoreError: it has, or the ledger cannot be read.
     """
-    if missing := [text for _, text in gone(store)]:
+    others = keys.possible_indexes() if index else ()
+    if missing := [text for name, text in gone(store) if name == index or name not in others]:
         raise StoreError(f"{store.url}: {'; '.join(missing)}", tip="nothing was changed")
 
 
-def _event(kind: Literal["begin", "end"], name: str, reason: str) -> Event:
+def event_of(kind: Literal["begin", "end"], name: str, reason: str) -> Event:
+    """The event that a whole began, or is gone for good."""
     return Event(kind=kind, set_id=subject_of(name), who=who(), when=now(), why=reason, index=name)

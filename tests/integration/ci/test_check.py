@@ -361,15 +361,17 @@ def test_roles_of_aws_are_compared_with_their_policies(
 def test_files_are_compared_with_what_this_cairn_writes(cairn: Cairn, repository: Path) -> None:
     (repository / ".github" / "workflows" / "nightly-watch.yml").unlink()
     (repository / "stack" / "suite.toml").write_text("# mine\n")
+    (repository / ".github" / "workflows" / "release.yml").write_text("")
     found = cairn.json("ci", "check", repository, code=3)["findings"]
     texts = {(one["level"], one["text"]) for one in found if one["check"] == "files"}
     assert ("missing", "not there: .github/workflows/nightly-watch.yml") in texts
+    assert ("missing", "nothing runs in .github/workflows/release.yml") in texts
     assert any(level == "note" and "stack/suite.toml" in text for level, text in texts)
 
 
 def test_what_gh_does_not_answer_is_named_as_not_checked(cairn: Cairn, repository: Path) -> None:
-    found = cairn.json("ci", "check", repository)["findings"]
-    unchecked = [one["text"] for one in found if one["level"] == "note"]
+    found = cairn.json("ci", "check", repository, code=3)["findings"]
+    unchecked = [one["text"] for one in found if one["level"] in ("note", "missing")]
     assert all(text.startswith("not checked: ") for text in unchecked)
     assert "HTTP 404" in unchecked[0]
     assert {"store", "conditional writes"} <= {one["check"] for one in found if one["level"] == "ok"}

@@ -222,7 +222,7 @@ def _overdue(request: ListNights, lines: tuple[str, ...]) -> Answer:
         release=request.to,
     )
     if not problems:
-        return Answer(problems, [Note("every line has had its night, and every leg a good one")])
+        return Answer(problems, [Note("no night and no good leg is overdue")])
     github.add_summary("\n".join(("## Nights", "", *(f"- {problem}" for problem in problems))))
     error = StoreError(
         f"the nights are not what they should be: {'; '.join(problems)}", tip="see the runs of nightly.yml"

@@ -147,8 +147,8 @@ def _repair_each(request: Repair) -> Iterator[Answer]:
         yield _end(request, f"generation {after.generation.number} of {index.name} {verb}")
         return
     problems: list[CairnError] = []
-    if request.index is None:  # pages and a ledger that are made anew would hide that it is gone
-        wholes.require_all(store)
+    # Pages and a ledger that are made anew would hide that it is gone.
+    wholes.require_all(store, request.index)
     if not request.dry_run:
         records.publish_late(store)
     for index in _indexes(store, request.index):
@@ -164,7 +164,7 @@ def _repair_each(request: Repair) -> Iterator[Answer]:
 
 
 def _accept(request: Repair) -> Answer:
-    from cairn.release import wholes
+    from cairn.release.index import restore
 
     name, _, reason = (word.strip() for word in (request.accept_loss or "").partition("="))
     if not (name and reason) or request.generation or request.index:
@@ -173,14 +173,13 @@ def _accept(request: Repair) -> Answer:
         )
     store = request.open_existing_store()
     if not request.dry_run:
-        wholes.accept(store, name, reason)
+        restore.accept_loss(store, name, reason)
     verb = "would be noted" if request.dry_run else "is noted"
     return _end(request, f"the ledger: that {name} is gone for good {verb}")
 
 
 def _pages(index: Index, *, dry_run: bool) -> str:
     """Write the pages of the current generation that are not what it says; return a sentence about them."""
-    from cairn.release import wholes
     from cairn.release.index.commit import recover, render_all
 
     pointer = index.load().pointer
@@ -191,7 +190,6 @@ def _pages(index: Index, *, dry_run: bool) -> str:
     if not is_finished:
         recover(index)
     projects = list(render_all(index))
-    wholes.begin(index.store, index.name)  # an earlier Cairn did not
     return f"{index.name}: the pages of {wording.count(projects, 'project')} say what is current"
 
 

@@ -434,11 +434,12 @@ def overdue(
         for stack, night in nights_of.items():
             if (age := _age(night.frozen)) > begun_within:
                 texts.append(f"{stack}{line}: the last night, {night.night}, began {_duration(age)} ago")
-            texts += (f"{stack}{text}" for text in _stale(store, night, good_within))
+            alike = [one for one in nights if (one.stack, one.line, one.refs) == (night.stack, line, ())]
+            texts += (f"{stack}{text}" for text in _stale(store, night, good_within, alike))
     return tuple(texts) or (("no night was ever frozen",) if not nights else ())
 
 
-def _stale(store: Store, night: NightPlan, good_within: timedelta) -> list[str]:
+def _stale(store: Store, night: NightPlan, good_within: timedelta, nights: Sequence[NightPlan]) -> list[str]:
     texts = []
     for leg in night.legs:
         if leg.expect_failure:
@@ -450,7 +451,9 @@ def _stale(store: Store, night: NightPlan, good_within: timedelta) -> list[str]:
             texts.append(f"{leg.name}: how it ended cannot be read: {error}")
             continue
         if shown is None:
-            if _age(night.frozen) > good_within:
+            # The first night that expects it; the newest one is young wherever there is one a day.
+            first = min(one.frozen for one in nights if any(each.id == leg.id for each in one.legs))
+            if _age(first) > good_within:
                 texts.append(f"{leg.name}: no night of it came to an end yet")
         elif shown.last_good is None:
             texts.append(f"{leg.name}: no night of it was good yet; the last {_ended(shown)}")

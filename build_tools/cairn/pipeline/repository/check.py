@@ -92,7 +92,7 @@ def check(repository: Repository) -> Iterator[Finding]:
     if isinstance(variables, Unanswered):
         unchecked = "variables, environments, runners and schedules"
         fix = f"{AGAIN} --repository owner/name" if repository.choices.repository is None else _LOGIN
-        yield note(unchecked, f"not checked: {variables.reason}", fix=fix)
+        yield missing(unchecked, f"not checked: {variables.reason}", fix=fix)
         yield from _nights(repository, repository.expected.variables)
         yield from _store(repository, repository.choices.store)
         yield from _trust(repository)
@@ -129,8 +129,19 @@ def _files(repository: Repository) -> Iterator[Finding]:
             yield warning("files", text, fix=AGAIN)
         else:
             yield note("files", text)
+            # An edited one is its owner's; one that does nothing any more is none.
+            ended = [name for name in names if not _runs(name, repository.files.get(name))]
+            if ended:
+                yield missing("files", f"nothing runs in {wording.some(ended)}", fix=f"{AGAIN} --force")
     if all(file.state == "unchanged" for file in planned):
         yield ok("files", f"{wording.count(planned, 'file')} as Cairn {cairn.__version__} writes them")
+
+
+def _runs(name: str, data: bytes | None) -> bool:
+    """Whether a workflow or an action still has something to run; True of any other file."""
+    room = name.removeprefix(".github/").partition("/")[0]
+    key = {"workflows": b"\njobs:", "actions": b"\nruns:"}.get(room)
+    return data is None or key is None or not name.endswith(".yml") or key in b"\n" + data
 
 
 def _variables(repository: Repository, values: Mapping[str, str]) -> Iterator[Finding]:

@@ -246,7 +246,8 @@ def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Pr
     ):
         for event in one:
             if event.kind in DECISIONS and event not in other:
-                sentence = text.format(event.kind, short_id(event.set_id), event.who)
+                subject = event.index if event.kind == "end" else short_id(event.set_id)
+                sentence = text.format(event.kind, subject, event.who)
                 yield Problem(code="ledger", index=None, where=event.set_id, said=sentence)
 
 
@@ -315,9 +316,14 @@ def _later_than(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Prob
 
 
 def _records(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem]:
-    """The test records that the ledger has and the store lacks: they stay, whatever becomes of their sets."""
-    for event in (event for entry in entries for event in entry.events if event.kind == "record"):
-        key = keys.set_key(event.set_id, f"records/{event.record}.json")
+    """The test records that only the store has, or only the ledger: they stay, whatever becomes of sets."""
+    events = [event for entry in entries for event in entry.events if event.kind == "record"]
+    by_key = {keys.set_key(event.set_id, f"records/{event.record}.json"): event for event in events}
+    for key in inventory.below("sets/") if entries else ():
+        if "/records/" in key and not key.endswith(".dsse.json") and key not in by_key:
+            text = f"{key} is not in the ledger, which has lost it: add it again (cairn release record add)"
+            yield Problem(code="ledger", index=None, where=key, said=text)
+    for key, event in by_key.items():
         if inventory.size(key) is None:
             text = f"{key} is missing, which the ledger has since {event.when[:10]}: restore it from a copy"
             yield Problem(code="evidence", index=None, where=key, said=text)

@@ -64,6 +64,9 @@ if TYPE_CHECKING:
     from cairn.release.trust.online import Promoter
 
 
+_TAKES_AWAY: frozenset[Action] = frozenset({"yank", "retain"})  # and offers nothing that a ban may be of
+
+
 class Attempt:
     """One attempt to change an index, based on its state at that moment.
 
@@ -98,10 +101,13 @@ class Attempt:
         Raises:
             GateError: a set of the change is banned, and the change does not say so.
             NameTakenError: a name that the change brings has had other bytes.
-            StoreError: what the store answered leaves open whether the change was made.
+            StoreError: what the store answered leaves open whether the change was made; or the ledger has
+                lost entries, and with them perhaps the ban of what the change offers.
         """
         if change.empty:
             return True
+        if action not in _TAKES_AWAY and (lost := wholes.lost_entries(self.before)):
+            raise StoreError(lost, tip="nothing was changed")
         if not self._dry_run:
             before = _begun(self.before)
             if before is None:
@@ -113,7 +119,7 @@ class Attempt:
                 _refuse_banned_files(ledger, before, change)
             new = {file.filename: file.sha256 for file in _new_files(before, change)}
             ledger.add(names={keys.scope_of(before.index.name): new} if new else None)
-            made = _next(before, change, action, change_id=self._change_id, why=why)
+            made = _next(before, change, action, change_id=self._change_id, why=why, ledger=ledger.last())
             data = generation.encode(made)
             key = keys.generation_key(made.index, made.number, digest_of(data))
             write_once(before.index.store, key, data)
@@ -332,7 +338,15 @@ def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:
             yield from (file for file in project.files if file.filename not in old)
 
 
-def _next(before: Snapshot, change: Change, action: Action, *, change_id: str, why: str | None) -> Generation:
+def _next(
+    before: Snapshot,
+    change: Change,
+    action: Action,
+    *,
+    change_id: str,
+    why: str | None,
+    ledger: tuple[int, str] | None,
+) -> Generation:
     """Store the parts of the generation that a change makes, and return that generation."""
     index, old = before.index, before.generation
     projects, sets = dict(old.projects), dict(old.sets)
@@ -363,6 +377,7 @@ def _next(before: Snapshot, change: Change, action: Action, *, change_id: str, w
         projects=dict(sorted(projects.items())),
         sets=dict(sorted(sets.items())),
         serial=old.serial if projects.keys() == old.projects.keys() else entry.number,
+        ledger=ledger,
     )
 
 

@@ -374,6 +374,7 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
         projects: normalised name -> digest of its `ProjectState`, or of a `ProjectChange` in its place.
         sets: set id -> digest of its `IndexSet`.
         serial: number of the generation that last changed which projects there are; see `ProjectState`.
+        ledger: number and sha256 of the last entry that the ledger had then; None before it began.
         recent: the last changes of sets, newest first, at most `RECENT`: the pages for people show them, and
             so are the same until a set comes, goes or is marked.
     """
@@ -389,6 +390,7 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
     projects: Mapping[str, str] = msgspec.field(default_factory=dict)
     sets: Mapping[str, str] = msgspec.field(default_factory=dict)
     serial: int = 0
+    ledger: tuple[int, str] | None = None
     recent: tuple[LogEntry, ...] = ()
 
 
@@ -398,8 +400,7 @@ class Pointer(datafile.Value, tag_field="schema", tag="cairn.pointer/1"):
     Attributes:
         generation: number of the current one.
         digest: of its bytes.
-        rendered: number of the newest one that every page shows; less than `generation` while a writer is at
-            work, or after one died.
+        rendered: number of the newest one that every page shows; less while a writer is at work, or has died.
         rendered_digest: of the bytes of that one.
     """
 

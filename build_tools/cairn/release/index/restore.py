@@ -1,4 +1,4 @@
-"""Choose the current generation after the pointer was lost, damaged or set back."""
+"""Choose the current generation after the pointer was lost; or accept that a whole of a store is."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, StoreError, UsageError
 from cairn.output.wording import short_id
+from cairn.release import wholes
 from cairn.release.index import commit, generation, keys, marks, render
 from cairn.release.index.generation import (
     Generation,
@@ -20,7 +21,9 @@ from cairn.release.index.generation import (
     origin_of,
 )
 from cairn.release.index.snapshot import Index, Snapshot, empty
-from cairn.store.protocol import MissingKeyError
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import first_entry
+from cairn.store.protocol import MissingKeyError, Store
 
 _AT_ONCE = 16  # requests side by side
 _SHORTEST = 4  # digits of a digest
@@ -102,6 +105,27 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
     for set_id in one.sets:
         marks.update_marks(index.store, set_id, "record", indexes=[index.name])
     return index.load()
+
+
+def accept_loss(store: Store, name: str, reason: str) -> None:
+    """Note that an index, the ledger or the metadata is gone for good; an audit misses it no more.
+
+    A ledger that has lost entries is given what the indexes and records still tell of them.
+
+    Raises:
+        UsageError: it is not gone, this reason was given before, or a promoter's key is needed and not here.
+    """
+    missing = [of_store for of_store, _ in wholes.gone(store)]
+    if name not in missing:
+        raise UsageError(
+            f"{name} is not missing at {store.url}", tip=f"what is: {', '.join(missing) or 'nothing'}"
+        )
+    ledger, end = Ledger(store), wholes.event_of("end", name, reason)
+    if any((event.kind, event.why) == ("end", reason) for event in ledger.history(end.set_id)):
+        raise UsageError(f"{name} was gone for this reason before", tip="say what happened this time")
+    known = first_entry(store) if name == wholes.LEDGER else None
+    commit.note_events(store, [end, *(known.events if known else ())])
+    ledger.add(names=known.names if known else None)
 
 
 def broken(index: Index) -> str | None:

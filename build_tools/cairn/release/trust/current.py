@@ -1,10 +1,10 @@
 """What a store has signed by now: the metadata that its timestamp leads to, by the keys that its root names.
 
 Of the ledger, the decisions of promoters are signed too: bans and lifts, answers to failures, what a rollback
-took off an index and what came back. They are the target `ledger/decisions.json` of the role `ledger`. In a
-store with a root they alone count: what somebody with write access adds to the chain of entries, or takes
-away from its end, decides nothing. Records and rebuilds are signed by whoever made them; that a test failed
-is believed without, since it lets nothing in.
+took off an index and what came back, and accepted losses. They are the target `ledger/decisions.json` of the
+role `ledger`. In a store with a root they alone count: what somebody with write access adds to the chain of
+entries, or takes away from its end, decides nothing. Records and rebuilds are signed by whoever made them;
+that a test failed is believed without, since it lets nothing in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import digest_of
-from cairn.release.ledger_entries import Event
+from cairn.release.ledger_entries import Event, has_entry
 from cairn.release.trust import anchor, metadata
 from cairn.release.trust.anchor import Anchor, Seen
 from cairn.release.trust.metadata import (
@@ -49,7 +49,7 @@ LEDGER = "ledger"
 STATE = "generation.json"
 """The target below an index that stands for its generation."""
 
-DECISIONS = frozenset({"ban", "lift", "withdraw", "readmit", "answer"})
+DECISIONS = frozenset({"ban", "lift", "withdraw", "readmit", "answer", "end"})
 """The events that a promoter alone may note."""
 
 _AT_ONCE = 16  # requests side by side
@@ -215,10 +215,10 @@ class SignedMetadata:
         Raises:
             MetadataError: it has.
         """
-        key = keys.ledger_entry_key(last[0]) if last else ""
-        if last and (not (blob := read_or_none(self.store, key)) or digest_of(blob.data) != last[1]):
+        if last and not has_entry(self.store, last):
+            where = f"{self.store.url}/{keys.ledger_entry_key(last[0])}"
             raise MetadataError(
-                f"{self.store.url}/{key} is not what was signed: the ledger was cut back or changed",
+                f"{where} is not what was signed: the ledger was cut back or changed",
                 tip="restore ledger/ from a copy of the store",
             )
 
@@ -320,7 +320,7 @@ def believed(
             for event in others
             if event not in own
             and (
-                event.kind in ("record", "rebuild", "begin", "end")
+                event.kind in ("record", "rebuild", "begin")
                 # That something failed; that it did no more is for a promoter to see.
                 or (event.kind == "stand" and event.why and event.when > stands.get(event.of, ""))
             )

@@ -12,9 +12,10 @@ import re
 import secrets
 import shutil
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Literal, TypeAlias, cast
 
 from cairn import datafile, files
@@ -47,12 +48,14 @@ class FetchedNote(datafile.Value, tag_field="schema", tag="cairn.fetched/1"):
         sha256: of its archive; empty while it is put there.
         layout: how it was put there.
         place: the store that it came from.
+        files: sizes of the files that are there now, by path; of a link, its own.
     """
 
     key: str
     sha256: str
     layout: Layout
     place: str
+    files: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +184,8 @@ class _Fetcher:
             note = datafile.read(self._note(artifact), FetchedNote)
         except UsageError:
             return False
-        return (note.sha256, note.layout) == (sha256, self._request.layout)
+        is_same = (note.sha256, note.layout) == (sha256, self._request.layout)
+        return is_same and note.files == _sizes(self._request.output_dir, note.files)
 
     def fetch(self, artifacts: list[Artifact], digests: dict[Artifact, str | None]) -> dict[Artifact, str]:
         """Fetch and unpack the artifacts, and return the sha256 of each archive."""
@@ -199,11 +203,8 @@ class _Fetcher:
             archive.parent.mkdir(parents=True, exist_ok=True)
             sha256 = _download(self._store, artifact, archive, sha256=digests[artifact], on_bytes=count.bytes)
             with self._unpacking:
-                self._put_in_place(artifact, archive)
-            note = FetchedNote(
-                key=artifact.key, sha256=sha256, layout=self._request.layout, place=self._store.url
-            )
-            datafile.write(self._note(artifact), note)
+                paths = self._put_in_place(artifact, archive)
+            self._write_note(artifact, sha256=sha256, sizes=_sizes(self._request.output_dir, paths))
             count.file()
             return sha256
 
@@ -212,10 +213,11 @@ class _Fetcher:
             (self._notes / "archives").rmdir()
         return dict(zip(artifacts, results, strict=True))
 
-    def _put_in_place(self, artifact: Artifact, archive: Path) -> None:
+    def _put_in_place(self, artifact: Artifact, archive: Path) -> list[str]:
+        """Unpack or move an archive; return the paths of its files in the output folder."""
         # What is there does not count from now on, but is ours: this may be killed at any moment.
-        begun = FetchedNote(key=artifact.key, sha256="", layout=self._request.layout, place=self._store.url)
-        datafile.write(self._note(artifact), begun)
+        self._write_note(artifact, sha256="", sizes={})
+        placed = [artifact.key]
         if self._request.layout != "archives":
             new = self._notes / f"unpacking.{secrets.token_hex(4)}"
             try:
@@ -223,13 +225,14 @@ class _Fetcher:
                     unpack.unpack_release(archive, new)
                 else:
                     unpack.unpack(archive, new)
-                self._move(artifact, new)
+                placed = self._move(artifact, new)
             finally:
                 shutil.rmtree(new, ignore_errors=True)
         if self._request.layout == "archives" or self._request.keep_archives:
             archive.replace(self._request.output_dir / artifact.key)
         else:
             archive.unlink()
+        return placed
 
     def _refuse_foreign(self, artifact: Artifact) -> None:
         """Refuse to overwrite a path that was not written by an earlier run."""
@@ -242,20 +245,32 @@ class _Fetcher:
                 f"{place} is in the way of an artifact", tip="move it, or name a different --output-dir"
             )
 
-    def _move(self, artifact: Artifact, new: Path) -> None:
+    def _move(self, artifact: Artifact, new: Path) -> list[str]:
         place = self.path(artifact)
         if self._request.layout == "flatten":
             with self._tree:
-                unpack.move_into(new, place)
-            return
+                return [path.relative_to(place).as_posix() for path in unpack.move_into(new, place)]
         if place.exists():
             place.replace(new.with_name(f"{new.name}.old"))
             shutil.rmtree(new.with_name(f"{new.name}.old"))
         is_release = artifact.key.endswith(unpack.TARBALL)
         (new / unpack.TREE if is_release else new).replace(place)
+        every = (path for path in place.rglob("*") if path.is_symlink() or not path.is_dir())
+        return [path.relative_to(self._request.output_dir).as_posix() for path in every]
+
+    def _write_note(self, artifact: Artifact, *, sha256: str, sizes: Mapping[str, int]) -> None:
+        layout, place = self._request.layout, self._store.url
+        note = FetchedNote(key=artifact.key, sha256=sha256, layout=layout, place=place, files=sizes)
+        datafile.write(self._note(artifact), note)
 
     def _note(self, artifact: Artifact) -> Path:
         return self._notes / f"{artifact.name}.json"
+
+
+def _sizes(folder: Path, paths: Iterable[str]) -> dict[str, int]:
+    """The sizes of the files with these paths below a folder; those that are no files are left out."""
+    stats = {path: (folder / path).lstat() for path in paths if os.path.lexists(folder / path)}
+    return {path: stat.st_size for path, stat in stats.items() if not S_ISDIR(stat.st_mode)}
 
 
 def _expected_sha256(store: Source, artifact: Artifact) -> str | None:

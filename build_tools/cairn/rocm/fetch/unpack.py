@@ -255,8 +255,8 @@ def _partial(artifact: Path, reason: str) -> UnsafeArchiveError:
     )
 
 
-def move_into(artifact: Path, folder: Path) -> int:
-    """Move what an unpacked artifact holds into one tree that several share; how many files these were.
+def move_into(artifact: Path, folder: Path) -> list[Path]:
+    """Move what an unpacked artifact holds into one tree that several share; return where its files are.
 
     Raises:
         UnsafeArchiveError: `base_folders` refuses its manifest, or a link there leads out of the tree.
@@ -277,7 +277,7 @@ def move_into(artifact: Path, folder: Path) -> int:
                     raise _unsafe(artifact, f"the link {below / name} leads out of {folder}")
     # Only now are the folders there that its own links go up from.
     _refuse_turning(artifact, [path for path in moved if path.is_symlink()])
-    return len(moved)
+    return moved
 
 
 def _refuse_turning(artifact: Path, links: Sequence[Path]) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +14,18 @@ from cairn.errors import StoreError, UsageError
 from cairn.release import gc, records, wholes
 from cairn.release.audit.audit import audit
 from cairn.release.history.rollback import rollback
-from cairn.release.index import keys
+from cairn.release.history.yank import yank
+from cairn.release.index import keys, restore
+from cairn.release.index.generation import who
+from cairn.release.index.snapshot import Index
+from cairn.release.ledger import Ledger
+from cairn.release.trust import root
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
-from helpers.gate import data_of, record_of
+from helpers.gate import data_of, failed_record, record_of
 from helpers.nights import everything_is_a_year_old
 from helpers.release import in_folder, make_wheel, manifest_of, put
-from helpers.trust import rooted
+from helpers.trust import PROMOTER, acting_as, rooted
 
 Sets = dict[str, WheelSet]
 
@@ -102,10 +109,10 @@ def test_an_index_that_begins_again_is_missed_again(store: MemoryStore, tmp_path
         assert [name for name, _ in wholes.gone(store)] == ["dev"]
         with pytest.raises(StoreError, match="the index dev is gone"):
             gc.collect(store, older_than=gc._TEMPORARY)
-        wholes.accept(store, "dev", f"reason {number}")
+        restore.accept_loss(store, "dev", f"reason {number}")
         assert list(wholes.gone(store)) == []
     with pytest.raises(UsageError, match="dev is not missing"):
-        wholes.accept(store, "dev", "again")
+        restore.accept_loss(store, "dev", "again")
 
 
 def test_a_ledger_that_was_begun_again_is_no_whole_one(noted: MemoryStore, tmp_path: Path) -> None:
@@ -113,7 +120,7 @@ def test_a_ledger_that_was_begun_again_is_no_whole_one(noted: MemoryStore, tmp_p
     put(store, "dev", [make_wheel(tmp_path, "alone", "1.0")])
     (text,) = said(store)
     assert re.match(r"the ledger begins on .*, later than the indexes, and has lost what it remembered", text)
-    wholes.accept(store, wholes.LEDGER, "an earlier Cairn had none")
+    restore.accept_loss(store, wholes.LEDGER, "an earlier Cairn had none")
     assert said(store) == []
 
 
@@ -138,3 +145,91 @@ def test_a_record_that_the_ledger_has_is_missed_where_no_index_has_its_set(
     store = removed(nights, r"sets/.*/records/")
     (text,) = said(store)
     assert re.search(r"records/\w+\.json is missing, which the ledger has since", text)
+
+
+def cut_back(store: MemoryStore, count: int) -> MemoryStore:
+    """A copy of a store whose ledger ends after so many entries, with no lookup that tells of more."""
+    late = "|".join(key for key in sorted(store.objects) if key.startswith("ledger/entries/"))
+    late = "|".join(late.split("|")[count:])
+    return removed(store, rf"ledger/(head|names|sets)|{late}")
+
+
+# What a command notes, and what the audit says once that is cut off with the head and the lookups.
+CUT_OFF: dict[str, tuple[Callable[[MemoryStore, Sets, Path], object], str]] = {
+    "yank": (lambda store, sets, _: yank(store, sets["2.9.0"].id, reason="wrong"), "has lost entry"),
+    "rollback": (lambda store, _, __: rollback(store, "release", "1"), "has lost entry"),
+    "publish": (
+        lambda store, _, folder: put(store, "dev", [make_wheel(folder, "alone", "1.0")]),
+        "has lost entry",
+    ),
+    "begin": (lambda store, _, folder: _begin_dev(store, folder), "has lost that dev began"),
+    "record": (
+        lambda store, sets, _: records.add(store, data_of(record_of(sets["2.8.0"]))),
+        r"records/\w+\.json is not in the ledger",
+    ),
+}
+
+
+def _begin_dev(store: MemoryStore, folder: Path) -> None:
+    """Publish into an index whose names the ledger has, so that only its beginning is new there."""
+    wheel = make_wheel(folder, "alone", "1.0")
+    Ledger(store).add(names={"": {wheel.name: hashlib.sha256(wheel.read_bytes()).hexdigest()}})
+    put(store, "dev", [wheel])
+
+
+@pytest.mark.parametrize("command", CUT_OFF)
+def test_entries_that_were_cut_off_are_missed_by_what_else_they_leave(
+    noted: MemoryStore, sets: Sets, command: str, tmp_path: Path
+) -> None:
+    before = len(list(Ledger(noted).entries())) + (command == "begin")
+    act, expected = CUT_OFF[command]
+    act(noted, sets, tmp_path)
+    assert said(noted) == []
+    store = cut_back(noted, before)
+    assert re.search(expected, "\n".join(said(store)))
+
+
+def test_a_yank_that_was_cut_off_the_ledger_is_undone_by_nobody(
+    noted: MemoryStore, sets: Sets, tmp_path: Path
+) -> None:
+    before, banned = len(list(Ledger(noted).entries())), sets["2.9.0"]
+    yank(noted, banned.id, reason="wrong")
+    store = cut_back(noted, before)
+    assert Ledger(store).ban(banned.id) is None
+    folder = in_folder(store, tmp_path / "store")
+    place, back = ("--store", str(folder.path)), ("release", "rollback", "--index", "release", "--to", "1")
+    lines = ["repair", "repair --index release", "gc", "check"]
+    for words in (*(("index", *line.split()) for line in lines), (*back, "--dry-run"), back):
+        assert main.main([*words, *place]) == 9, words
+    with pytest.raises(StoreError, match="has lost entry"):
+        records.add(folder, data_of(failed_record(banned)))
+    assert Index(folder, "release").load().set(banned.id).yanked == "wrong"
+    # A person decides; what the indexes still tell is noted again.
+    accept = ("index", "repair", "--accept-loss", "ledger=the disk died")
+    assert main.main([*accept, *place]) == 0
+    assert Ledger(folder).ban(banned.id) is not None
+    assert main.main(["index", "check", *place]) == 9  # for the failed record alone
+    assert [problem.said for problem in audit(folder).problems if "failed" not in problem.said] == []
+    assert main.main([*back, *place]) == 0
+
+
+def test_who_has_no_promoters_key_accepts_no_loss(noted: MemoryStore, tmp_path: Path) -> None:
+    put(noted, "dev", [make_wheel(tmp_path, "alone", "1.0")])
+    trusted = rooted(noted)
+    with acting_as(tmp_path, PROMOTER):
+        root.sign_all(noted, trusted, {})
+    store = removed(noted, "dev/")
+    before = said(store)
+    assert "the index dev is gone" in before[0]
+    with pytest.raises(UsageError, match="key"):
+        restore.accept_loss(store, "dev", "nobody needs it")
+    assert said(store) == before
+    Ledger(store).add(events=[wholes.event_of("end", "dev", "nobody needs it")])  # as whoever can write can
+    (text,) = set(said(store)) - {*before}
+    assert (
+        text == f"the ledger has the end of dev by {who()}, and no promoter signed it: it counts for nothing"
+    )
+    assert before[0] in said(store)
+    with acting_as(tmp_path, PROMOTER):
+        restore.accept_loss(store, "dev", "nobody needs it")
+    assert before[0] not in said(store)

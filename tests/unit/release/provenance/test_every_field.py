@@ -25,7 +25,7 @@ FREE = {
     # Which state it is, who made it and when, and how far pages were written.
     "generation": {
         "parent", "action", "who", "when", "why", "change_id", "serial", "recent", "recent.number",
-        "recent.who", "recent.when", "recent.sets", "projects.triton",
+        "recent.who", "recent.when", "recent.sets", "projects.triton", "ledger",
     },
     "pointer": {"rendered", "rendered_digest"},
     # That something is yanked or in quarantine is told, if the state says so.

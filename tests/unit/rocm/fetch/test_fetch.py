@@ -73,6 +73,12 @@ def test_a_second_time_nothing_is_fetched_but_what_changed(run: LocalStore, ask:
     assert [key for kind, key in plan.requests if kind == "open"] == ["blas_lib_gfx1100.tar.xz"]
     blas = tmp_path / "out/blas_lib_gfx1100/base/blas_lib_gfx1100/stage/lib/blas.so"
     assert blas.read_bytes() == b"again"
+    # What was unpacked and is not there any more, or not whole, is not in place.
+    for spoil in (Path.unlink, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"aga")):
+        spoil(blas)
+        done = fetch.fetch(run, ask())
+        assert [each.artifact.target for each in done if not each.already] == ["gfx1100"]
+        assert blas.read_bytes() == b"again"
 
 
 def test_a_dry_run_changes_nothing_and_says_what_is_there(run: LocalStore, ask: Ask, tmp_path: Path) -> None:
