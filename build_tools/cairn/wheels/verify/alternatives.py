@@ -8,7 +8,7 @@ called, or which folder it is in, decides nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from cairn.formats.view import MemberView
@@ -19,15 +19,18 @@ _VERSION = re.compile(r"[\d._-]+")
 
 
 def optional(
-    archive: Archive, binaries: Sequence[Binary], missing: Mapping[str, Collection[str]]
+    archive: Archive, binaries: Sequence[Binary], lacking: Iterable[tuple[str, Collection[str]]]
 ) -> frozenset[str]:
     """The paths of those that no program needs to load, and of what only they need.
 
     Args:
         archive: the wheel.
         binaries: those of one format.
-        missing: path to the libraries that are not there for it.
+        lacking: paths, each with libraries that are not there for it.
     """
+    missing: dict[str, set[str]] = {}
+    for path, libraries in lacking:  # of a universal file one for each machine
+        missing.setdefault(path, set()).update(libraries)
     if not missing:
         return frozenset()
     needs = Needs(binaries)
@@ -139,7 +142,7 @@ class _Rivals:
         neutral = [
             {_VERSION.sub("", name) for name in names} for names in (lacking - rivals, rivals - lacking)
         ]
-        if not neutral[0] or neutral[0] != neutral[1]:
+        if neutral[0].isdisjoint(neutral[1]):
             return False
         exports, rival = self._read(path), self._read(other)
         return 2 * len(exports & rival) >= len(exports | rival) > 0

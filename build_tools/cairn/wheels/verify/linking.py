@@ -28,13 +28,12 @@ from cairn.wheels.contents.system_libraries import (
     promise_of,
 )
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, platforms_of
-from cairn.wheels.verify import alternatives
+from cairn.wheels.verify import alternatives, macos
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ADDS_FOLDERS = re.compile(rb"add_dll_directory|AddDllDirectory|WinDLL")
 _LOADS_LIBRARIES = re.compile(rb"CDLL|cdll|PyDLL|dlopen|load_?library|RTLD_|LD_LIBRARY_PATH|LD_PRELOAD")
 _LEAVE_OUT = "nothing, where its users are to install that themselves; otherwise leave the plugin out"
-_MACOS_TAG = re.compile(r"macosx_(\d+)_(\d+)_(\w+)")
 _REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra alone; valid or not
 _OF_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?lib(?:32|64|x32)?(?:/|$)")
 # `PREFIX/lib`, as counted from `PREFIX/lib/python3.12/site-packages`, with `lib64` on some systems.
@@ -65,14 +64,12 @@ def check(
     for kind in ("elf", "pe", "macho"):
         of_kind = [binary for binary in binaries if binary.format == kind and not binary.is_device_code]
         own = shipped(of_kind)
-        missing: dict[str, set[str]] = {}
-        lacking = []
-        for binary in of_kind:
-            system, libraries = _missing(binary, own, _systems(binary, rules, platforms), expected)
-            if libraries:
-                lacking.append((binary, libraries, system))
-                missing.setdefault(binary.path, set()).update(libraries)
-        optional = alternatives.optional(archive, of_kind, missing)
+        lacking = [
+            (binary, libraries, system)
+            for binary in of_kind
+            for libraries, system in _missing(binary, own, _systems(binary, rules, platforms), expected)
+        ]
+        optional = alternatives.optional(archive, of_kind, [(b.path, names) for b, names, _ in lacking])
         for binary, libraries, system in lacking:
             yield _needed(binary, libraries, system, absent, optional=binary.path in optional)
         for binary in of_kind:
@@ -80,8 +77,10 @@ def check(
                 yield from _check_symbols(binary, own, rules)
                 yield from _check_run_paths(binary, own)
             elif kind == "macho":
-                yield from _check_macos_run_paths(binary)
-                yield from _check_minimum_macos(binary, platforms)
+                yield from macos.check_minimum(binary, platforms)
+        on_macos = [b for b in of_kind if kind == "macho" and any(p.startswith("macosx") for p in platforms)]
+        places = macos.check(archive, on_macos, loads=_LOADS_LIBRARIES)
+        yield from (finding for finding in places if finding.member not in optional)
     elves = [binary for binary in binaries if binary.format == "elf" and not binary.is_device_code]
     yield from _check_places(archive, elves, rules, expected.provided_libraries)
     yield from _check_folders(archive, [binary for binary in binaries if binary.format == "pe"])
@@ -102,8 +101,8 @@ def _missing(
     own: frozenset[str],
     systems: Iterable[tuple[str, Callable[[str], bool]]],
     expected: Expectation,
-) -> tuple[str, tuple[str, ...]]:
-    """The first system of the tag that lacks libraries which neither the wheel has nor what it requires."""
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """What neither the wheel has nor what it requires, and the first system of the tag without it."""
     provided = expected.provided_libraries
     if binary.format == "elf":
         provided = (*provided, *LOADERS, *DRIVERS)
@@ -116,8 +115,8 @@ def _missing(
             foreign.append(library)
     for system, has in systems:
         if names := tuple(library for library in foreign if not has(library)):
-            return system, names
-    return "", ()
+            yield names, system
+            return
 
 
 def _needed(
@@ -276,30 +275,3 @@ def _away(dlls: Sequence[Binary], folders: Mapping[str, Mapping[str, Binary]]) -
                 away[user] = away[path]
                 near.append(user)
     return away
-
-
-def _check_macos_run_paths(binary: Binary) -> Iterator[Finding]:
-    wrong = [path for path in binary.run_paths if path.startswith("/") and not path.startswith(OF_MACOS)]
-    if wrong and any(path.startswith("@rpath/") for path in binary.needed):
-        reason = f"it looks for libraries in {wording.some(wrong)}, an absolute path outside of the wheel"
-        fix = "link with run paths relative to @loader_path (install_name_tool -delete_rpath)"
-        yield Finding(code=FindingCode.RPATH, member=binary.path, reason=reason, fix=fix)
-
-
-def _check_minimum_macos(binary: Binary, platforms: Sequence[str]) -> Iterator[Finding]:
-    """The tag names the oldest macOS; since 11 the first number alone counts (packaging.tags)."""
-    tags = [(platform, match) for platform in platforms if (match := _MACOS_TAG.fullmatch(platform))]
-    fitting = [(p, m) for p, m in tags if m[3] == binary.machine or m[3] not in ("arm64", "x86_64")]
-    if binary.minimum_macos is None or not fitting:
-        return
-    platform, oldest = min(fitting, key=lambda pair: (int(pair[1][1]), int(pair[1][2])))
-    promised = (int(oldest[1]), int(oldest[2]))
-    if promised == (10, 16):  # what tools from before macOS 11 call that
-        promised = (11, 0)
-    if binary.machine == "arm64":
-        promised = max(promised, (11, 0))  # there is none before
-    says = binary.minimum_macos
-    if (says[0], 0) > promised if promised[0] > 10 else says > promised:  # noqa: PLR2004 - macOS 10
-        reason = f"it says that it needs macOS {says[0]}.{says[1]}, and the tag is {platform}"
-        fix = "build with MACOSX_DEPLOYMENT_TARGET as in the tag, or tag the wheel for the newer macOS"
-        yield Finding(code=FindingCode.MACOS_TOO_NEW, member=binary.path, reason=reason, fix=fix)

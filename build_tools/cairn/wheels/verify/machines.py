@@ -135,9 +135,11 @@ def _check_machine(binaries: Sequence[Binary], platforms: Sequence[str]) -> Iter
 def _is_wrong(parts: Sequence[Binary], platforms: Sequence[str]) -> bool:
     """Whether a file is for none of the machines of the tags, or a library of macOS not for all of them."""
     if parts[0].format == "macho" and not parts[0].is_program:
-        machines = {part.machine for part in parts}
-        both = [platform for platform in platforms if platform.endswith("_universal2")]
-        if both and not machines.issuperset(_UNIVERSAL["universal2"]):
+        # Installers on both take what is tagged for each, or with the tag that stands for both.
+        ends = {platform.split("_", 3)[-1] for platform in platforms if platform.startswith("macosx")}
+        both = frozenset(_UNIVERSAL["universal2"])
+        promised = both if "universal2" in ends else ends & both
+        if len(promised) > 1 and not promised.issubset(part.machine for part in parts):
             return True
     return not any(_fits(part, platform) for part in parts for platform in platforms)
 

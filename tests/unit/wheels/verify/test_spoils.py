@@ -46,6 +46,15 @@ def macho(*needed: str, **more: Any) -> bytes:
     return make_macho(needed, defined=("PyInit_m",), **more)
 
 
+NATIVE = "@rpath/libx.dylib"
+APP = "demo/App.app/Contents/MacOS/App"
+
+
+def lost(library: str, *run_paths: str) -> tuple[tuple[str, ...], dict[str, bytes]]:
+    """A module of macOS that needs a library, which lies beside it."""
+    return MACOS, {DARWIN: macho(library, run_paths=run_paths), "demo/libx.dylib": make_macho()}
+
+
 ELF, DLL, MACHO = elf(), make_dll(exports=("PyInit_m",)), macho()
 NEWER_CALLS = {"python3.dll": ("PyObject_CallNoArgs",)}
 
@@ -94,21 +103,27 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
     "machine": {
         "a module for a different machine": (MACOS, {DARWIN: macho(machine=X86_64)}),
         "half of a universal module": (UNIVERSAL, {DARWIN: MACHO}),
+        "one of two machines": ((*MACOS, "cp312-cp312-macosx_11_0_x86_64"), {DARWIN: MACHO}),
         "a module of Linux for macOS": (MACOS, {DARWIN: ELF}),
     },
     "macos-too-new": {"a newer macOS": (MACOS, {DARWIN: macho(minimum=(13, 0))})},
     "needed": {
         "a library of Homebrew": (MACOS, {DARWIN: macho("/opt/homebrew/opt/x/lib/libx.dylib")}),
+        "by the builder's path": lost("/Users/me/libx.dylib"),
+        "by a plain name": lost("libx.dylib"),
+        "from the folder of Python": lost("@executable_path/libx.dylib"),
+        "without a run path": lost(NATIVE),
+        "by a run path that leads elsewhere": lost(NATIVE, "@loader_path/lib"),
+        "out of the wheel": lost("@loader_path/../../../libx.dylib"),
         "a library that is not shipped": (MACOS, {DARWIN: macho("@rpath/libx.dylib")}),
     },
     "rpath": {
-        "of the machine that built it": (
-            MACOS,
-            {
-                DARWIN: macho("@rpath/libx.dylib", run_paths=("/Users/me/lib",)),
-                "demo/libx.dylib": make_macho(),
-            },
-        ),
+        "of the machine that built it": lost(NATIVE, "/Users/me/lib"),
+        "out of site-packages": lost(NATIVE, "@loader_path/../../lib"),
+        "one of Homebrew before that of the wheel": lost(NATIVE, "/opt/homebrew/lib", "@loader_path"),
+        "two equal ones": lost(NATIVE, "@loader_path", "@loader_path"),
+        "an empty element, which is the current folder": (LINUX, {SO: elf(runpath="$ORIGIN/../demo.libs:")}),
+        "above the folder of libraries": (LINUX, {SO: elf(runpath="$ORIGIN/../../../../x")}),
     },
     "binary-in-pure-wheel": {"a library of macOS": ((), {"demo/libx.dylib": make_macho()})},
 }
@@ -116,7 +131,8 @@ ELSEWHERE = {"names that differ in case": "demo/A.py", "a library of macOS": ""}
 
 
 def wheel_of(make_wheel: MakeWheel, tags: tuple[str, ...], files: Mapping[str, bytes]) -> Path:
-    return make_wheel(tags=tags or ("py3-none-any",), files={**INIT, **files}, requires=())
+    tags = tags or ("py3-none-any",)
+    return make_wheel(tags=tags, files={**INIT, **files}, requires=(), executables=(APP,))
 
 
 def found(wheel: Path, **more: Any) -> list[tuple[str, str]]:
@@ -150,7 +166,43 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
                 "demo/libq.so": make_elf(defined=("PyQt_New",), soname="libq.so"),
             },
         ),
-        (MACOS, {DARWIN: macho("@rpath/libx.dylib"), "demo/libx.dylib": make_macho()}),
+        # Libraries of macOS where their paths lead, by run paths of what loads them too, or loaded before.
+        (
+            MACOS,
+            {DARWIN: macho(NATIVE, run_paths=("@loader_path/lib",)), "demo/lib/libx.dylib": make_macho()},
+        ),
+        (MACOS, {DARWIN: macho("@loader_path/../Demo/libx.dylib"), "demo/libx.dylib": make_macho()}),
+        (
+            MACOS,
+            {
+                DARWIN: macho("@loader_path/../../../libx.dylib"),
+                "demo-1.0.data/data/lib/libx.dylib": make_macho(),
+            },
+        ),
+        (
+            MACOS,
+            {
+                DARWIN: macho("@loader_path/liby.dylib", run_paths=("@loader_path",)),
+                "demo/liby.dylib": make_macho((NATIVE,), name="@rpath/liby.dylib"),
+                "demo/libx.dylib": make_macho(),
+            },
+        ),
+        (
+            MACOS,
+            {
+                DARWIN: macho("libx.dylib"),
+                "demo/libx.dylib": make_macho(name="libx.dylib"),
+                "demo/load.py": b"import ctypes; ctypes.CDLL(path)\n",
+            },
+        ),
+        (
+            MACOS,
+            {
+                DARWIN: macho("@executable_path/../Frameworks/libx.dylib"),
+                APP: make_macho(kind=2),
+                "demo/App.app/Contents/Frameworks/libx.dylib": make_macho(),
+            },
+        ),
         (MACOS, {DARWIN: macho("/usr/lib/libSystem.B.dylib", weak=("/opt/x.dylib",))}),
         # A script of the linker stands for a library when one is linked with.
         (LINUX, {"demo/lib/libx.so": b"/* GNU ld script */\nINPUT(libx.so.1)\n"}),
