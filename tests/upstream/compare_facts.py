@@ -124,6 +124,10 @@ ROWS = (
     Row(
         "files of PyTorch", ours.SUITE, PYTORCH, ("test/run_test.py",), _pytorch_files, ours.pytorch_files
     ),
+    Row(
+        "hooks of PyTorch's tests", ours.SUITE, PYTORCH,
+        (*theirs.CONFTESTS, theirs.SHARDS, theirs.PYTEST_INI), theirs.hooks, ours.hooks,
+    ),
 )  # fmt: skip
 """Every category of facts but that of rules."""
 

@@ -330,6 +330,11 @@ def test_files() -> tuple[str, ...]:
     return tuple(sorted(names | {each["path"] for each in suite["lists"].values() if "path" in each}))
 
 
+def hooks(_theirs: Facts) -> Facts:
+    """What the shipped suite accepts of the tests."""
+    return dict.fromkeys(_toml(SUITE)["hooks"], True)
+
+
 def pytorch_files(theirs: Facts) -> Facts:
     """All of them are there."""
     return dict.fromkeys(theirs, True)

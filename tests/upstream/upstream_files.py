@@ -15,6 +15,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from cairn.testing.collection_plugin import TOLD
+
 Facts: TypeAlias = dict[str, object]
 PYTORCH = "external-builds/pytorch/"
 _COMPUTED = "computed"
@@ -843,6 +845,27 @@ def pytorch_files(checkout: Checkout, names: Iterable[str]) -> Facts:
     """The files of pins that checkouts read, and those of `test` that our suite.toml names."""
     facts: Facts = {path: (checkout.root / path).is_file() for path in _PINS}
     return facts | {f"test/{name}": (checkout.root / "test" / name).is_file() for name in names}
+
+
+CONFTESTS, PYTEST_INI = ("test/conftest.py", "test/torch_np/conftest.py"), "pytest.ini"
+SHARDS = "test/pytest_shard_custom.py"
+
+
+def hooks(checkout: Checkout) -> Facts:
+    """The hooks of the tests that decide anything, and the plugins that pytest.ini turns off.
+
+    The classes of a conftest.py are plugins for options that we do not give; that of SHARDS is always there.
+    """
+    facts: Facts = {}
+    for path in (*CONFTESTS, SHARDS):
+        nodes: list[ast.stmt] = ast.parse(checkout.text(path)).body
+        if path == SHARDS:
+            nodes = [node for each in nodes if isinstance(each, ast.ClassDef) for node in each.body]
+        functions = (node.name for node in nodes if isinstance(node, ast.FunctionDef))
+        deciding = (name for name in functions if name.startswith("pytest_") and name not in TOLD)
+        facts |= {f"{path.removeprefix('test/')}: {name}": True for name in deciding}
+    off = re.findall(r"-p (no:\w+)$", checkout.text(PYTEST_INI), re.MULTILINE)
+    return facts | {f"-p {name}": True for name in off}
 
 
 Reader: TypeAlias = Callable[[Checkout], Facts]

@@ -13,6 +13,10 @@ tests, the answer has `by`, the plugin or option that deselected them, `tests`, 
     command line    an option that pytest was started with
     elsewhere       a variable, a plugin of the environment, or an unknown one
 
+`hooks` are what else decides which tests run and how they end: hooks that are neither pytest's own nor of a
+plugin that pytest was started with, functions of pytest that were replaced, and plugins of pytest that are
+off. Each is named as `conftest.py: pytest_pyfunc_call`.
+
 `CAIRN_COLLECTION` names the file that the answer is written to, as JSON. A suite's worker calls `answer`
 itself.
 """
@@ -22,6 +26,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import inspect
+import itertools
 import json
 import os
 import re
@@ -29,11 +34,13 @@ import shlex
 import sys
 from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 from unittest import SkipTest
 
+import pluggy
 import pytest
+from _pytest.config import default_plugins
 from _pytest.unittest import UnitTestCase
 
 VARIABLE = "CAIRN_COLLECTION"
@@ -56,6 +63,43 @@ _OPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 _WRITTEN = {"keyword": "-k", "markexpr": "-m", "lf": "--last-failed", "ignore_glob": "--ignore-glob"}
 _PREFIXES = {"python_functions": "test", "python_classes": "Test"}  # what pytest collects by default
+TOLD = frozenset(  # by _pytest/hookspec.py
+    f"pytest_{name}"
+    for name in (
+        *("addhooks", "plugin_registered", "addoption", "configure", "unconfigure", "sessionstart"),
+        *("report_header", "report_collectionfinish", "report_teststatus", "terminal_summary", "deselected"),
+        *("runtest_logstart", "runtest_logfinish", "fixture_post_finalizer", "make_parametrize_id"),
+        *("assertrepr_compare", "assertion_pass", "warning_recorded", "internalerror", "keyboard_interrupt"),
+        *("exception_interact", "enter_pdb", "leave_pdb"),
+    )
+)
+"""Hooks that are told what happens, and decide neither which tests there are nor how they end."""
+# Plugins of pytest without which every test ends as with them.
+_OPTIONAL = frozenset(
+    ("cacheprovider", "debugging", "faulthandler", "helpconfig", "logging", "pastebin", "stepwise")
+)
+_METHODS = (FunctionType, classmethod, staticmethod, property)
+
+
+def _functions() -> dict[tuple[Any, str], Any]:
+    """Return the functions that run tests, by the module or class that has them and their names there."""
+    names = [name for name in sys.modules if name.partition(".")[0] in ("_pytest", "pluggy")]
+    holders: list[Any] = [sys.modules[name] for name in (*names, "unittest.case")]
+    holders += [
+        value
+        for module in holders
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    return {
+        (holder, name): value
+        for holder in holders
+        for name, value in vars(holder).items()
+        if isinstance(value, _METHODS)
+    }
+
+
+_FUNCTIONS = _functions()  # before any conftest.py
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -77,7 +121,7 @@ class Counter:
         self._taken: dict[int, _By] = {}
         self._unseen: dict[_By, int] = {}  # what did not become an item
         self._items: list[pytest.Item] = []
-        self._watched: dict[int, Any] = {}
+        self._watched: dict[int, tuple[Any, Callable[..., Any]]] = {}  # hooks, as they were
         self._path = config.rootpath
         self._running: pytest.Item | None = None
         self._raised: dict[tuple[str, str], str] = {}
@@ -172,15 +216,66 @@ class Counter:
                     by = nameless = nameless or self._whoever(hooks)
                 gone[by] = gone.get(by, 0) + 1
         return {
-            "collected": len(self._collected) + sum(self._unseen.values()),
+            "collected": len({item.nodeid for item in self._collected.values()}) + sum(self._unseen.values()),
             "gone": [{"by": by, "origin": origin, "tests": n} for (by, origin), n in gone.items()],
+            "hooks": self.hooks(),
         }
+
+    def hooks(self) -> list[str]:
+        """Return what else decides which tests run and how they end, as of now; see the top of this file."""
+        hooks = []
+        for name, caller in vars(self._hooks).items():
+            for plugin in caller.get_hookimpls() if name not in TOLD else ():
+                _, function = self._watched.get(id(plugin), (plugin, plugin.function))
+                if not self._is_accepted(function):
+                    hooks.append(f"{self._writer(function) or self._by(plugin)[0]}: {name}")
+        now, holders = _functions(), {holder for holder, _ in _FUNCTIONS}
+        for holder, name in _FUNCTIONS.keys() | now.keys():
+            function = vars(holder).get(name)
+            if holder not in holders or _FUNCTIONS.get((holder, name)) is function:
+                continue
+            if not self._is_accepted(function):
+                where = holder.__name__
+                if isinstance(holder, type):
+                    where = f"{holder.__module__}.{holder.__qualname__}"
+                hooks.append(f"{self._writer(function) or 'unknown'}: {where}.{name}")
+        off = [name for name in default_plugins if not self._config.pluginmanager.has_plugin(name)]
+        requested = {word.removeprefix("no:") for word in self._plugin_options()}
+        return sorted({*hooks, *(f"-p no:{name}" for name in off if name not in requested | _OPTIONAL)})
+
+    def _plugin_options(self) -> list[str]:
+        words = list(map(str, self._config.invocation_params.args))
+        after = [word for option, word in itertools.pairwise(words) if option == "-p"]
+        return after + [word[2:] for word in words if re.match("-p[^ ]", word)]
+
+    @functools.cached_property
+    def _accepted(self) -> tuple[str, ...]:
+        """The files and folders of pytest and of the plugins that it was started with."""
+        manager = self._config.pluginmanager
+        modules = [manager.get_plugin(name) for name in self._plugin_options()]
+        places = []
+        for module in (pytest, sys.modules["_pytest"], pluggy, sys.modules[__name__], *modules):
+            top = sys.modules.get(getattr(module, "__name__", "").partition(".")[0])
+            if file := getattr(top, "__file__", None) or getattr(module, "__file__", None):
+                path = os.path.realpath(file)
+                is_package = os.path.basename(path) == "__init__.py"  # noqa: PTH119 - as the rest here
+                places.append(os.path.dirname(path) + os.sep if is_package else path)  # noqa: PTH120
+        return tuple(places)
+
+    def _is_accepted(self, function: object) -> bool:
+        return _file_of(function).startswith(self._accepted)
+
+    def _writer(self, function: object) -> str:
+        """Return the file of the tests that has a function; empty where it is not one of theirs."""
+        file = _file_of(function)
+        inside = file.startswith(self._top + os.sep)
+        return os.path.relpath(file, self._top).replace(os.sep, "/") if inside else ""
 
     def _watch(self, hook: str, look: Callable[[Any], Callable[..., Any]]) -> None:
         for plugin in getattr(self._hooks, hook).get_hookimpls():
             # What a wrapper does lies on both sides of all others, so that it cannot be told from theirs.
             if id(plugin) not in self._watched and not (plugin.hookwrapper or plugin.wrapper):
-                self._watched[id(plugin)] = plugin
+                self._watched[id(plugin)] = plugin, plugin.function
                 plugin.function = look(plugin)
 
     def _choosing(self, plugin: Any) -> Callable[..., Any]:  # noqa: ANN401 - pluggy's HookImpl, as below
@@ -277,6 +372,13 @@ class Counter:
     def _origin_of_setting(self, setting: str) -> str:
         origin = self._from_options(rf"(-o|--override-ini=)?{setting}=.*")
         return origin or ("tests" if setting in self._config.inicfg else "elsewhere")
+
+
+def _file_of(function: Any) -> str:  # noqa: ANN401 - whatever stands in a function's place
+    """Return the file that a function, method or property is written in; empty for other objects."""
+    inner = getattr(function, "__func__", None) or getattr(function, "fget", None) or function
+    code = getattr(inner, "__code__", None)
+    return os.path.realpath(code.co_filename) if code is not None else ""
 
 
 def _lost_tests(node: pytest.Class) -> int:

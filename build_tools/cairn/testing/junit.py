@@ -1,4 +1,4 @@
-"""Read JUnit XML, which is not trusted and may be truncated, and write it as pytest does.
+"""Read JUnit XML, which is not trusted and may be truncated.
 
 The format is what pytest writes with `--junit-xml` (its `xunit1` family, the one in which tests may record
 properties): `testsuites`, `testsuite`, `testcase`, and in a case `failure`, `error`, `skipped` and
@@ -10,18 +10,18 @@ entity bombs and external entities; JUnit needs none.
 from __future__ import annotations
 
 import functools
-import re
-import xml.etree.ElementTree as ET
+import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
+from xml.etree.ElementTree import TreeBuilder
 from xml.parsers import expat
 
 import msgspec
 
-from cairn import datafile, files
+from cairn import datafile
 from cairn.errors import TestsFailedError
 from cairn.testing.record import Counts, Skip
 
@@ -40,13 +40,15 @@ LONGEST = 1e9
 """Seconds, 30 years: a test that claims to have taken longer was timed by a clock that jumped."""
 
 _MAX_SIZE = 256 << 20  # bytes; 43,000 tests of torch's write about 10 MB, and all there are ten times that
+_MAX_TESTS = 1_000_000  # in a file, with its suites
+_MAX_TOKEN = 16 << 20  # bytes of a tag, all of which are held
+_CHUNK = 1 << 16  # bytes
 _MAX_DEPTH = 32
 _SUITES = ("testsuites", "testsuite")
 _KEPT_TEXT = 4000  # characters of a failure
 _KEPT_REASON = 300  # characters of the line that says why
 # A test's outcome is the worst of its phases.
-_OUTCOMES: dict[str, Outcome] = {"error": "error", "failure": "failed", "skipped": "skipped"}
-_TAGS = {outcome: tag for tag, outcome in _OUTCOMES.items()}
+OUTCOMES: dict[str, Outcome] = {"error": "error", "failure": "failed", "skipped": "skipped"}
 _NOTES = (
     "properties",
     "property",
@@ -56,7 +58,7 @@ _NOTES = (
 # Of Maven Surefire (surefire-test-report-3.0.xsd) and cargo-nextest: attempts before the last one.
 _FAILED_AGAIN: dict[str, Outcome] = {"rerunFailure": "failed", "rerunError": "error"}
 _FAILED_BEFORE = ("flakyFailure", "flakyError")
-_IN_CASES = (*_OUTCOMES, *_NOTES, *_FAILED_AGAIN, *_FAILED_BEFORE)
+_IN_CASES = (*OUTCOMES, *_NOTES, *_FAILED_AGAIN, *_FAILED_BEFORE)
 _STATES: dict[str, Outcome] = {
     # googletest, docs/advanced.md "Generating an XML Report": status and result
     "run": "passed",
@@ -81,8 +83,6 @@ _TRUTHS: dict[str, dict[str, Outcome]] = {
 _STATE_ATTRIBUTES = dict.fromkeys(("status", "result", "outcome"), _STATES) | _TRUTHS
 _ANNOUNCE_FAILED = ("failures", "errors", "failed", "timeouts")  # the last two: of a few writers
 _RANK: dict[Outcome, int] = {"passed": 0, "skipped": 1, "failed": 2, "error": 3}
-# What XML 1.0 has no way to write ("Characters").
-_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class TestOutcome(datafile.Value):
@@ -121,7 +121,7 @@ class TestOutcome(datafile.Value):
     @property
     def name(self) -> str:
         """The name in records and messages: class name and name from the JUnit XML, joined by `::`."""
-        return "::".join(filter(None, _class_and_name(self.test)))
+        return "::".join(filter(None, class_and_name(self.test)))
 
     @property
     def failed(self) -> bool:
@@ -141,13 +141,17 @@ class JUnit:
     Attributes:
         listed: its cases; some plugins write each attempt of a test as one.
         suites: the number of each case's suite: equal names in two suites are two tests. Empty for one suite.
+        by_pytest: the suites that pytest has written, in which equal names are attempts of a test.
         objections: where a suite announces more tests, failures or skipped tests than it lists, a sentence
             each.
+        remarks: likewise, where passed subtests explain it.
     """
 
     listed: tuple[TestOutcome, ...]
     suites: tuple[int, ...] = ()
+    by_pytest: frozenset[int] = frozenset()
     objections: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, tests: Iterable[TestOutcome]) -> JUnit:
@@ -157,10 +161,17 @@ class JUnit:
     @functools.cached_property
     def cases(self) -> tuple[TestOutcome, ...]:
         """Each test once, however often it ran, in the order of the first attempts."""
+        suites = self.suites or (0,) * len(self.listed)
+        tests = [case.test for case in self.listed]
+        if len(set(zip(suites, tests, strict=True))) == len(tests):  # without lists of a million tests
+            return self.listed
         attempts: dict[tuple[int, str], list[TestOutcome]] = {}
-        for suite, case in zip(self.suites or (0,) * len(self.listed), self.listed, strict=True):
+        for suite, case in zip(suites, self.listed, strict=True):
             attempts.setdefault((suite, case.test), []).append(case)
-        return tuple(cases[0] if len(cases) == 1 else _together(cases) for cases in attempts.values())
+        return tuple(
+            cases[0] if len(cases) == 1 else _together(cases, by_pytest=suite in self.by_pytest)
+            for (suite, _), cases in attempts.items()
+        )
 
     @property
     def counts(self) -> Counts:
@@ -203,23 +214,39 @@ def read(path: Path) -> JUnit:
         size = path.stat().st_size
         if size > _MAX_SIZE:
             raise TestsFailedError(f"{path.name} has {size} bytes, more than the {_MAX_SIZE} that are read")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            return _read(file, name=path.name)
     except OSError as error:
         raise TestsFailedError(
             f"the test run left no results: {path}: {error.strerror}",
             tip="the runner crashed or was killed; read its log",
         ) from error
-    return loads(data, name=path.name)
 
 
 def loads(data: bytes, *, name: str) -> JUnit:
     """Like `read`, from bytes; `name` is the file's name in error messages."""
+    return _read(io.BytesIO(data), name=name)
+
+
+def _read(file: BinaryIO, *, name: str) -> JUnit:
     reader = _Reader()
-    _parse(data, reader, name=name)
-    return JUnit(listed=tuple(reader.cases), suites=tuple(reader.suites), objections=tuple(reader.objections))
+    parse(file, reader, name=name)
+    return JUnit(
+        listed=tuple(reader.cases),
+        suites=tuple(reader.suites),
+        by_pytest=frozenset(reader.by_pytest),
+        objections=tuple(reader.objections),
+        remarks=tuple(reader.remarks),
+    )
 
 
-def _together(cases: Sequence[TestOutcome]) -> TestOutcome:
+def failed_before(test: TestOutcome) -> TestOutcome:
+    """Return a test that failed and was skipped when it was run again: it has failed."""
+    reason = f"it failed, and was skipped when it was run again: {test.reason}"
+    return msgspec.structs.replace(test, outcome="failed", flaky=False, reason=reason)
+
+
+def _together(cases: Sequence[TestOutcome], *, by_pytest: bool) -> TestOutcome:
     """Return the outcome of the cases of one name in a suite: that of the worst, else that of the last."""
     failures, last = [case for case in cases if case.failed], cases[-1]
     # pytest-rerunfailures and flaky write an attempt that failed without saying so. Where a failure is
@@ -228,57 +255,14 @@ def _together(cases: Sequence[TestOutcome]) -> TestOutcome:
         last = max(failures, key=lambda case: _RANK[case.outcome])
     elif last.outcome == "passed":
         last = msgspec.structs.replace(last, flaky=True, reason=f"it was run {len(cases)} times")
+    elif by_pytest and any(case.outcome == "passed" for case in cases):
+        last = failed_before(last)
     seconds = sum(case.seconds for case in cases)
     return msgspec.structs.replace(last, seconds=seconds, attempts=sum(case.attempts for case in cases))
 
 
-def merge(results: Iterable[bytes], target: Path) -> None:
-    """Write the suites of several JUnit files as one, of which one at a time is held as a tree.
-
-    Raises:
-        TestsFailedError: one of them is not XML, or has a document type.
-    """
-    with files.writing_beside(target) as part, part.open("wb") as out:
-        out.write(b'<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="cairn">')
-        for data in results:
-            tree = ET.TreeBuilder()
-            _parse(data, tree, name=target.name)
-            top = tree.close()
-            for suite in [top] if top.tag == "testsuite" else top:
-                out.write(ET.tostring(suite, encoding="utf-8"))
-            del tree, top
-        out.write(b"</testsuites>")
-
-
-def write(path: Path, tests: Iterable[TestOutcome], *, name: str) -> None:
-    """Write tests as pytest does in its `xunit1` family: a suite for each module."""
-    top = ET.Element("testsuites", name=name)
-    suites: dict[str, ET.Element] = {}
-    for test in tests:
-        module = _printable(test.module)
-        if module not in suites:
-            suites[module] = ET.SubElement(top, "testsuite", name=module)
-        class_name, title = _class_and_name(_printable(test.test))
-        case = ET.SubElement(suites[module], "testcase", classname=class_name, name=title)
-        if module.endswith(".py"):
-            case.set("file", module)
-        case.set("time", f"{test.seconds:.3f}")
-        noted_properties = [(DEVICE_PROPERTY, test.device)] if test.device else []
-        noted_properties += [(FLAKY_PROPERTY, test.reason or "yes")] if test.flaky else []
-        noted_properties += [(OVERRULED_PROPERTY, test.reason)] if test.overruled else []
-        properties = ET.SubElement(case, "properties") if noted_properties else case
-        for key, value in noted_properties:
-            ET.SubElement(properties, "property", name=key, value=_printable(value))
-        if test.outcome != "passed":
-            why = ET.SubElement(case, _TAGS[test.outcome], message=_printable(test.reason))
-            why.text = _printable(test.detail)
-    for suite in suites.values():
-        suite.set("tests", str(len(suite)))
-    files.write_bytes(path, ET.tostring(top, encoding="utf-8", xml_declaration=True))
-
-
-def _parse(data: bytes, target: _Reader | ET.TreeBuilder, *, name: str) -> None:
-    """Parse a file into a reader; `name` is the file's name in error messages."""
+def parse(file: BinaryIO, target: _Reader | TreeBuilder, *, name: str) -> None:
+    """Parse a file into a reader, piece by piece; `name` is the file's name in error messages."""
     parser = expat.ParserCreate()
     parser.buffer_text = True  # one call for a text, not one for each of its lines
     # Called before the declaration's entities are read; without a document type there are none to expand.
@@ -287,11 +271,25 @@ def _parse(data: bytes, target: _Reader | ET.TreeBuilder, *, name: str) -> None:
     parser.EndElementHandler = target.end
     parser.CharacterDataHandler = target.data
     try:
-        parser.Parse(data, True)  # noqa: FBT003 - positional only
+        _feed(parser, file)
+    except OverflowError as error:
+        raise TestsFailedError(
+            f"{name} {error}, more than are read", tip="write a file for each part of the tests"
+        ) from error
     except (expat.ExpatError, ValueError, LookupError) as error:  # the last: an encoding of no name
         raise TestsFailedError(
             f"{name} is not complete JUnit XML: {error}", tip="the runner crashed while writing it"
         ) from error
+
+
+def _feed(parser: expat.XMLParserType, file: BinaryIO) -> None:
+    fed = 0
+    while data := file.read(_CHUNK):
+        parser.Parse(data, False)  # noqa: FBT003 - positional only
+        fed += len(data)
+        if fed - parser.CurrentByteIndex > _MAX_TOKEN:
+            raise OverflowError(f"has a tag of more than {_MAX_TOKEN} bytes")
+    parser.Parse(b"", True)  # noqa: FBT003
 
 
 def _refuse_doctype(name: str, _system: str | None, _public: str | None, _subset: bool) -> None:  # noqa: FBT001
@@ -304,16 +302,22 @@ class _Reader:
     Attributes:
         cases: the tests of all suites.
         suites: see `JUnit.suites`.
+        by_pytest: see `JUnit.by_pytest`.
         objections: see `JUnit.objections`.
+        remarks: see `JUnit.remarks`.
     """
 
     def __init__(self) -> None:
         self.cases: list[TestOutcome] = []
         self.suites: list[int] = []
+        self.by_pytest: set[int] = set()
         self.objections: list[str] = []
+        self.remarks: list[str] = []
+        self._top = ""  # the name of the whole
         self._begun = 0  # suites
-        # name, what it announces, cases before it, number
-        self._suites: list[tuple[str, Counter[str], int, int]] = []
+        # name, what it announces, cases before it, number, and the elements of a kind before it
+        self._suites: list[tuple[str, Counter[str], int, int, Counter[str]]] = []
+        self._elements = Counter[str]()
         self._path: list[str] = []
         self._case: dict[str, Any] = {}  # the one that is read; empty outside of any
         self._states: list[tuple[str, str]] = []  # attributes of the case that say how it ended
@@ -331,9 +335,7 @@ class _Reader:
         elif name == "testcase":
             self._begin_case(attributes)
         elif self._case:
-            if parent == "testcase" and name not in _IN_CASES:
-                _make_worse(self._case, "error", f"it has an element that is not known: <{name}>")
-            _note(self._case, name, attributes)
+            self._begin_part(name, parent, attributes)
         elif parent in _SUITES and name not in _NOTES:
             raise ValueError(f"there is an <{name}> outside of any test case")
 
@@ -342,42 +344,73 @@ class _Reader:
         announced["failed"] = sum(_count(attributes, name) for name in _ANNOUNCE_FAILED)
         # googletest and CTest count disabled tests apart; nose calls the skipped ones `skip`.
         announced["skipped"] = sum(_count(attributes, name) for name in ("skipped", "disabled", "skip"))
+        self._refuse_too_many()
         self._begun += 1
-        self._suites.append((attributes.get("name", "the suite"), announced, len(self.cases), self._begun))
+        name = attributes.get("name", "the suite")
+        self._top = self._top or name
+        if name == "pytest" or self._top == "pytest tests":  # _pytest/junitxml.py, pytest_sessionfinish
+            self.by_pytest.add(self._begun)
+        before = self._elements.copy()
+        self._suites.append((name, announced, len(self.cases), self._begun, before))
 
     def _begin_case(self, attributes: dict[str, str]) -> None:
         if self._case:
             raise ValueError(f"the test case {self._case['test']} has another in it")
+        self._refuse_too_many()
         seconds = float(attributes.get("time", "0") or 0)
         # Of a clock that jumped. No verdict depends on it, but the sums on a page do.
         seconds = seconds if 0 <= seconds < LONGEST else 0.0
         self._case = {"test": _test(attributes), "outcome": "passed", "seconds": seconds}
         self._states = [(key, attributes[key]) for key in _STATE_ATTRIBUTES if key in attributes]
 
+    def _begin_part(self, name: str, parent: str, attributes: dict[str, str]) -> None:
+        if parent == "testcase" and name not in _IN_CASES:
+            _make_worse(self._case, "error", f"it has an element that is not known: <{name}>")
+        if parent == "testcase" and (kind := OUTCOMES.get(name)):
+            self._elements["skipped" if kind == "skipped" else "failed"] += 1
+        _note(self._case, name, attributes)
+
+    def _refuse_too_many(self) -> None:
+        if len(self.cases) + self._begun >= _MAX_TESTS:
+            raise OverflowError(f"has more than {_MAX_TESTS} tests and suites")
+
     def end(self, name: str) -> None:
         self._path.pop()
         if name in _SUITES:
-            suite, announced, before, _number = self._suites.pop()
-            counts = Counter[str]("failed" if case.failed else case.outcome for case in self.cases[before:])
-            counts["tests"] = len(self.cases) - before
-            for what, number in announced.items():
-                if number > counts[what]:
-                    tests = what if what == "tests" else f"{what} tests"
-                    self.objections.append(
-                        f"{suite} announces {number} {tests} and lists {counts[what] or 'none'}"
-                    )
+            self._end_suite()
         elif name == "testcase":
-            for key, value in self._states:
-                outcome = _STATE_ATTRIBUTES[key].get(value.lower())
-                reason = f'{key}="{value}"' if outcome else f'{key}="{value}" is not known'
-                _make_worse(self._case, outcome or "error", reason)
-            self.cases.append(TestOutcome(**self._case, detail="".join(self._text)[:_KEPT_TEXT]))
-            self.suites.append(self._suites[-1][-1])
-            self._case, self._text = {}, []
+            self._end_case()
+
+    def _end_suite(self) -> None:
+        suite, announced, before, number, elements = self._suites.pop()
+        counts = Counter[str]("failed" if case.failed else case.outcome for case in self.cases[before:])
+        counts["tests"] = len(self.cases) - before
+        if number in self.by_pytest:  # which counts each failure and each skip of a test's subtests
+            counts |= self._elements - elements
+        for what, count in announced.items():
+            if count > counts[what]:
+                tests = what if what == "tests" else f"{what} tests"
+                text = f"{suite} announces {count} {tests} and lists {counts[what] or 'none'}"
+                # Subtests that passed have no element, and are counted among the tests.
+                if what == "tests" and number in self.by_pytest and counts["tests"]:
+                    self.remarks.append(f"{text}: it counts passed subtests")
+                else:
+                    self.objections.append(text)
+
+    def _end_case(self) -> None:
+        for key, value in self._states:
+            outcome = _STATE_ATTRIBUTES[key].get(value.lower())
+            reason = f'{key}="{value}"' if outcome else f'{key}="{value}" is not known'
+            _make_worse(self._case, outcome or "error", reason)
+        case = TestOutcome(**self._case, detail="".join(self._text)[:_KEPT_TEXT])
+        again = case.flaky and case.outcome == "skipped"
+        self.cases.append(failed_before(case) if again else case)
+        self.suites.append(self._suites[-1][3])
+        self._case, self._text = {}, []
 
     def data(self, text: str) -> None:
-        if self._case and self._path[-1] in ("failure", "error"):
-            self._text.append(text)
+        if self._case and self._path[-1] in ("failure", "error") and len(self._text) < _KEPT_TEXT:
+            self._text.append(text[:_KEPT_TEXT])
 
 
 def _note(case: dict[str, Any], name: str, attributes: dict[str, str]) -> None:
@@ -390,7 +423,7 @@ def _note(case: dict[str, Any], name: str, attributes: dict[str, str]) -> None:
         case |= {"overruled": True, "reason": _one_line(attributes.get("value", ""))}
     elif name in _FAILED_BEFORE:
         case |= {"flaky": True, "reason": message or "it failed before"}
-    elif outcome := _OUTCOMES.get(name) or _FAILED_AGAIN.get(name):
+    elif outcome := OUTCOMES.get(name) or _FAILED_AGAIN.get(name):
         _make_worse(case, outcome, message)
 
 
@@ -425,7 +458,7 @@ def _test(attributes: dict[str, str]) -> str:
     return "::".join((module, *(classes.split(".") if classes else ()), *([name] if name != path else ())))
 
 
-def _class_and_name(test: str) -> tuple[str, str]:
+def class_and_name(test: str) -> tuple[str, str]:
     """Return the class name and the name that pytest writes for a test."""
     whole, bracket, parameters = test.partition("[")
     module, *names = whole.split("::")
@@ -435,7 +468,3 @@ def _class_and_name(test: str) -> tuple[str, str]:
     title = names.pop() if names else ""
     dotted = module.removesuffix(".py").replace("/", ".")
     return ".".join((dotted, *names)), f"{title}{bracket}{parameters}" or dotted
-
-
-def _printable(text: str) -> str:
-    return _NOT_XML.sub(lambda character: f"\\x{ord(character[0]):02x}", text)

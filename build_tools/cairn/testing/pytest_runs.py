@@ -96,6 +96,7 @@ class Run:
         problem: why there are none, or why it was killed; empty otherwise.
         junit: its JUnit XML.
         deselected: the tests that were collected and did not run.
+        hooks: what else decided which tests ran and how they ended; see `TestRecord.hooks`.
         pytest: its version; empty if it did not get to know its tests.
         tests_sha256: of the test files as they were before they ran.
     """
@@ -105,6 +106,7 @@ class Run:
     problem: str
     junit: Path
     deselected: tuple[Deselected, ...] = ()
+    hooks: tuple[str, ...] = ()
     pytest: str = ""
     tests_sha256: str | None = None
 
@@ -166,6 +168,7 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
         problem=problem,
         junit=session.junit,
         deselected=record.with_origins(collection.gone, session.arguments),
+        hooks=collection.hooks,
         pytest=collection.pytest,
         tests_sha256=tests_sha256,
     )
@@ -177,6 +180,7 @@ class _Collection(datafile.Value):
     pytest: str = ""
     collected: int = 0
     gone: tuple[Deselected, ...] = ()
+    hooks: tuple[str, ...] = ()
 
 
 def copy_pytest(target: Path) -> None:

@@ -181,6 +181,10 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
         host: what of a smoke test needs no GPU and passed; None in records of other kinds.
         pytest: name and version of pytest and of the plugins that ran the tests, such as `pytest 8.4.2`.
         overruled: tests that raised an exception and that a conftest.py or a plugin called passed or skipped.
+        hooks: what decided which tests ran and how they ended besides pytest and the plugins in `pytest`:
+            hooks of the tests (`conftest.py: pytest_runtest_setup`), functions of pytest that something
+            replaced (`conftest.py: _pytest.python.Function.runtest`), plugins of pytest that were off
+            (`-p no:warnings`).
     """
 
     __test__ = False  # pytest would collect the name
@@ -211,6 +215,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     host: HostTests | None = None
     pytest: tuple[str, ...] = ()
     overruled: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
 
     @property
     def not_covered(self) -> tuple[str, ...]:

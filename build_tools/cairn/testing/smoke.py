@@ -21,7 +21,7 @@ from cairn.isolation import Isolation
 from cairn.output import Progress
 from cairn.stack import Floor, Stack
 from cairn.targets import CPU
-from cairn.testing import install_set, junit, pytest_runs, record, smoke_facts
+from cairn.testing import install_set, junit_writer, pytest_runs, record, smoke_facts
 from cairn.testing.gpus import hangs, kernel
 from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.gpus.hangs import Answering
@@ -29,7 +29,7 @@ from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Run, Session
-from cairn.testing.record import Deselected, HostTests, TestedWheel, TestPolicy, TestRecord, Verdict
+from cairn.testing.record import HostTests, TestedWheel, TestPolicy, TestRecord, Verdict
 from cairn.testing.smoke_facts import SmokeFacts
 from cairn.testing.verdict import Judgement, judge
 from cairn.venv import PackageSource
@@ -199,7 +199,7 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
             left = now
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
-        junit.merge((path.read_bytes() for path in whole), request.junit)
+        junit_writer.merge((path.read_bytes() for path in whole), request.junit)
     result = _record(request, runs, installed, attested, started=record.time_of(started), began=began)
     result = msgspec.structs.replace(
         result,
@@ -246,7 +246,7 @@ def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:
         )
     )
     # What they pass over is our own doing, such as kernels where the set is for the CPU.
-    return replace(run, deselected=())
+    return replace(run, deselected=(), hooks=())
 
 
 def _import_seconds(session: Session, facts: SmokeFacts, python: Path) -> float:
@@ -355,7 +355,8 @@ def _judge(request: SmokeRequest, runs: Sequence[Run], attested: Attestation) ->
         floor=floor.tests,
         device_floor=floor.device_tests,
         translated=pytest_runs.translation_name(request.translate),
-        deselected=_deselected(runs),
+        deselected=runs[-1].deselected,  # the built-in checks have none
+        hooks=runs[-1].hooks,
     )
 
 
@@ -364,10 +365,6 @@ def _floor(request: SmokeRequest, attested: Attestation) -> Floor:
     for_gpus = CPU not in request.wheel_set.targets and not request.translate
     uses_gpu = attested.hardware and request.smoke_tests and for_gpus
     return Floor(tests=request.floor, device_tests=1 if uses_gpu else 0)
-
-
-def _deselected(runs: Sequence[Run]) -> tuple[Deselected, ...]:
-    return tuple(one for run in runs for one in run.deselected)
 
 
 def _together(runs: Sequence[Run]) -> JUnit:
@@ -402,7 +399,8 @@ def _record(
         reason=verdict.reason,
         skips=results.skips,
         pytest_args=request.pytest_args,
-        deselected=_deselected(runs),
+        deselected=runs[-1].deselected,
+        hooks=runs[-1].hooks,
         flaky=tuple(case.name for case in results.cases if case.flaky),
         overruled=tuple(case.name for case in results.cases if case.overruled),
         translated=pytest_runs.translation_name(request.translate),
@@ -489,6 +487,7 @@ def run_installed(
         targets=targets or hardware or (CPU,),
         hardware=hardware,
         deselected=run.deselected,
+        hooks=run.hooks,
     )
     if run.problem and run.outcome is None:
         judgement = replace(judgement, reason=run.problem)

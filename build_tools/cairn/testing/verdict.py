@@ -42,11 +42,11 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     unfinished: tuple[int, int] = (0, 0),
     without_tests: Sequence[str] = (),
     flaky_ceiling: int | None = None,
+    hooks: Sequence[str] = (),
 ) -> Judgement:
     """Judge a test run.
 
-    `untested` is a run for GPUs in which nothing failed but no test computed on one: it covers the host code
-    only.
+    `untested` is a run for GPUs in which nothing failed and no test computed on one.
 
     Args:
         outcome: its results; None where they are missing, truncated or refused.
@@ -62,13 +62,13 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         unfinished: how many modules did not come to their end, and how many there are.
         without_tests: modules of which pytest collected no test: they are named.
         flaky_ceiling: most tests that may be flaky, where that is less than 1% of those that ran, or 3.
+        hooks: what else decided which tests ran and how they ended: it is named; see `TestRecord.hooks`.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
     if wrong := usage.wrong_hardware(outcome, targets, hardware, disagreements):
         return Judgement(verdict="invalid", reason=wrong)
     if outcome is None:
         return Judgement(verdict="failed", reason="the run left no complete results")
-    counts = outcome.counts
     failures, objections = _failures(outcome), _first(problems)
     missing = f"{unfinished[0]} of {unfinished[1]} modules did not come to their end" if unfinished[0] else ""
     if failures or missing:
@@ -77,19 +77,21 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     problem = (
         objections
         or _deselections(deselected)
-        or _absences(counts, floor, device_floor)
+        or _absences(outcome.counts, floor, device_floor)
         or _flakes(outcome, flaky_ceiling)
         or _runner(outcome, exit_code)
     )
     if problem:
         return Judgement(verdict="failed", reason=problem)
-    skipped = _remarks(outcome, deselected, without_tests)
+    passed, remarks = outcome.counts.passed, _remarks(outcome, deselected, without_tests, hooks)
     if unused := usage.no_gpu_used(outcome, targets, translated):
-        return Judgement(verdict="untested", reason=f"{counts.passed} tests passed, {unused}{skipped}")
-    return Judgement(verdict="passed", reason=_passed(outcome, targets) + skipped)
+        return Judgement(verdict="untested", reason=f"{passed} tests passed, {unused}{remarks}")
+    return Judgement(verdict="passed", reason=_passed(outcome, targets) + remarks)
 
 
-def _remarks(outcome: JUnit, deselected: Sequence[Deselected], without_tests: Sequence[str]) -> str:
+def _remarks(
+    outcome: JUnit, deselected: Sequence[Deselected], without_tests: Sequence[str], hooks: Sequence[str]
+) -> str:
     counts, cases = outcome.counts, outcome.cases
     chosen = [one for one in deselected if one.origin != "ours"]
     overruled = [case.name for case in cases if case.overruled]
@@ -99,7 +101,9 @@ def _remarks(outcome: JUnit, deselected: Sequence[Deselected], without_tests: Se
         f"{counts.skipped} skipped": counts.skipped,
         f"left out: {_listed(chosen)}": chosen,
         f"{flaky} flaky": flaky,
+        _first(outcome.remarks): outcome.remarks,
         f"no test in {wording.some(without_tests)}": without_tests,
+        f"with {wording.some(hooks)}": hooks,
         f"{len(overruled)} raised and were called {called}: {wording.some(overruled)}": overruled,
     }
     return "".join(f"; {remark}" for remark, holds in remarks.items() if holds)

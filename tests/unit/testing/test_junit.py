@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import TestsFailedError
-from cairn.testing import junit
+from cairn.testing import junit, junit_writer
 from cairn.testing.junit import TestOutcome
 from cairn.testing.record import Counts
 
@@ -168,15 +168,34 @@ def test_a_file_that_is_missing_or_larger_than_any_run_writes_is_refused(tmp_pat
         junit.read(path)
 
 
+def test_what_takes_more_memory_than_any_run_is_refused_before_it_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(junit, "_MAX_TESTS", 3)
+    for text in ('<testcase name="t"/>' * 3, '<testsuite tests="1"/>' * 3):
+        with pytest.raises(TestsFailedError, match=r"j\.xml has more than 3 tests and suites"):
+            junit.read(write(tmp_path / "j.xml", f"<testsuite>{text}</testsuite>"))
+    monkeypatch.setattr(junit, "_MAX_TOKEN", 1 << 20)
+    path = write(tmp_path / "j.xml", f'<testsuite name="{"x" * (16 << 20)}"/>')
+    text = write(tmp_path / "t.xml", '<testsuite><testcase name="t"><failure>' + "x\n" * (2 << 20))
+    for file, message in ((path, "has a tag of more than 1048576 bytes"), (text, "not complete JUnit XML")):
+        tracemalloc.start()
+        with pytest.raises(TestsFailedError, match=message):
+            junit.read(file)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 4 << 20, file
+
+
 def test_merged_files_hold_all_cases(tmp_path: Path) -> None:
     one = write(tmp_path / "1.xml", GOOD)
     two = write(tmp_path / "2.xml", '<testsuite tests="1"><testcase name="x &lt;y&gt; é"/></testsuite>')
-    junit.merge([one.read_bytes(), two.read_bytes()], tmp_path / "all.xml")
+    junit_writer.merge([one.read_bytes(), two.read_bytes()], tmp_path / "all.xml")
     merged = junit.read(tmp_path / "all.xml")
     assert merged.cases == junit.read(one).cases + junit.read(two).cases
     assert len(merged.cases) == 6
     with pytest.raises(TestsFailedError):
-        junit.merge([one.read_bytes(), b"<testsuite>"], tmp_path / "broken.xml")
+        junit_writer.merge([one.read_bytes(), b"<testsuite>"], tmp_path / "broken.xml")
     assert not (tmp_path / "broken.xml").exists()
 
 
@@ -186,7 +205,7 @@ def test_merging_holds_one_file_at_a_time(tmp_path: Path) -> None:
     peaks = []
     for count in (1, 6):
         tracemalloc.start()
-        junit.merge((path.read_bytes() for path in [one] * count), tmp_path / "all.xml")
+        junit_writer.merge((path.read_bytes() for path in [one] * count), tmp_path / "all.xml")
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert len(junit.read(tmp_path / "all.xml").listed) == 12_000
@@ -220,6 +239,29 @@ def test_a_test_counts_once_however_often_it_ran(
     assert (case.attempts, case.seconds) == (len(attempts), 2.0 * len(attempts))
     assert (other.test, other.attempts, other.flaky) == ("u", 1, False)
     assert (found.counts.total, len(found.listed)) == (2, len(attempts) + 1)
+
+
+def test_a_test_that_failed_and_was_skipped_when_pytest_ran_it_again_has_failed(tmp_path: Path) -> None:
+    again = f'<testcase name="t"/><testcase name="t">{SKIPS}</testcase>'  # as pytest-rerunfailures writes it
+    noted = f'<testcase name="t"><properties><property name="flaky"/></properties>{SKIPS}</testcase>'
+    for text in (f'<testsuite name="pytest">{again}</testsuite>', f"<testsuite>{noted}</testsuite>"):
+        (case,) = junit.read(write(tmp_path / "j.xml", text)).cases
+        reason = "it failed, and was skipped when it was run again: s"
+        assert (case.outcome, case.reason, case.flaky) == ("failed", reason, False)
+
+
+def test_pytest_announces_subtests_and_each_failure_and_skip_of_them(tmp_path: Path) -> None:
+    cases = f'<testcase name="t">{FAILS}{FAILS}</testcase><testcase name="u">{SKIPS}{SKIPS}</testcase>'
+    suite = '<testsuite name="{}" tests="9" failures="2" skipped="{}">' + cases + "</testsuite>"
+    read = junit.read(write(tmp_path / "j.xml", suite.format("pytest", 2)))
+    assert read.remarks == ("pytest announces 9 tests and lists 2: it counts passed subtests",)
+    assert read.objections == ()
+    read = junit.read(write(tmp_path / "j.xml", suite.format("pytest", 3)))
+    assert read.objections == ("pytest announces 3 skipped tests and lists 2",)
+    read = junit.read(write(tmp_path / "j.xml", suite.format("another", 2)))
+    assert len(read.objections) == 3  # its cases are its tests
+    read = junit.read(write(tmp_path / "j.xml", '<testsuite name="pytest" tests="9"/>'))
+    assert read.objections == ("pytest announces 9 tests and lists none",)
 
 
 @pytest.mark.parametrize("attributes", ['classname="util" name="TestX"', 'file="a.test.js" name="works"'])

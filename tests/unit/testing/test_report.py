@@ -16,7 +16,7 @@ from cairn.cli.main import main
 from cairn.errors import UsageError
 from cairn.release import records as kept_records
 from cairn.store.folder import LocalStore
-from cairn.testing import junit
+from cairn.testing import junit_writer
 from cairn.testing import record as records
 from cairn.testing.compat import evidence
 from cairn.testing.gpus.attest import Attestation
@@ -73,7 +73,7 @@ def record_on_gpu(**changes: Any) -> TestRecord:
 def record_file(folder: Path, tests: Sequence[TestOutcome] = TESTS, **changes: Any) -> Path:
     """The folder that a suite leaves, with a record."""
     folder.mkdir(parents=True, exist_ok=True)
-    junit.write(folder / "junit.xml", tests, name="default")
+    junit_writer.write(folder / "junit.xml", tests, name="default")
     values: dict[str, Any] = {
         "counts": JUnit.of(tests).counts,
         "junit_sha256": hashlib.sha256((folder / "junit.xml").read_bytes()).hexdigest(),

@@ -13,7 +13,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Piece, Warn
 from cairn.errors import TestsFailedError, UsageError
 from cairn.options import argument, option, part, repeated, switch
-from cairn.output import console
+from cairn.output import console, github
 from cairn.testing.testing_options import Choice, Floors, Limits
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ class LimitOptions(ConfigOptions):
             "write_committed": functools.partial(contents.write_committed, checkout),
             "edits": repository.edits_at(checkout),
             "work_dir": self.output_dir.absolute(),
+            "run": github.run_id().removeprefix("0"),
             "gpu_choice": UPSTREAM_GPUS.get(self.gpu_policy),
             "allow_mismatch": self.allow_version_mismatch,
         }

@@ -87,11 +87,6 @@ class StoredShard:
         """When the shard ended."""
         return datetime.fromisoformat(self.result.started) + timedelta(seconds=self.result.duration_seconds)
 
-    @property
-    def run(self) -> tuple[object, ...]:
-        """The properties that the shards of one run share (`cairn.testing.suite.merge`)."""
-        return tuple(getattr(self.result, name) for name in suite_results.OF_ONE_RUN)
-
 
 def suite_of(stack: Stack) -> Suite:
     """Read the suite.toml beside a stack's stack.toml.
@@ -179,7 +174,7 @@ def results_of(run: NightRun, shard: Shard, *, set_id: str) -> dict[int, StoredS
     candidates = [
         one for one in _all(run, run.plan, shard) if (one.result.set_id, one.result.shards) == of_this
     ]
-    return {one.result.shard: one for one in candidates if one.run == candidates[-1].run}
+    return {one.result.shard: one for one in candidates if not candidates[-1].result.differences(one.result)}
 
 
 def _all(run: NightRun, night: NightPlan, shard: Shard) -> list[StoredShard]:

@@ -138,6 +138,7 @@ def _suite_request(
         nodes=request.gpus if stack.reaches_gpus else request.work_dir / "no-gpus",
         hanging=hanging.nodes_here(request.run.store, request.run.plan.night),
         lists=plan.lists_of(request.run),
+        run=f"night {request.run.plan.night}",
     )
 
 

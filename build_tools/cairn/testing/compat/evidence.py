@@ -20,7 +20,7 @@ from cairn import datafile, files
 from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.stack import Floor
-from cairn.testing import junit, record
+from cairn.testing import junit, junit_writer, record
 from cairn.testing.compat import tables
 from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow
@@ -62,7 +62,7 @@ def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | No
     tests = (_as_test(table.id, row, known=(table.id, row.name) in known) for table, row in report.rows)
     if report.translated:
         tests = (msgspec.structs.replace(test, device="") for test in tests)
-    junit.write(path, tests, name="compat")
+    junit_writer.write(path, tests, name="compat")
 
 
 def _as_test(table: str, row: ReportRow, *, known: bool) -> TestOutcome:

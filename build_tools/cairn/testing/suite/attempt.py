@@ -25,6 +25,7 @@ import msgspec
 from cairn import datafile, files, process
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
+from cairn.testing import junit
 from cairn.testing.junit import LONGEST, Outcome, TestOutcome
 from cairn.testing.record import Deselected
 from cairn.testing.suite import worker
@@ -63,9 +64,9 @@ class _Event(datafile.Value, forbid_unknown_fields=False):
     runs: int = 1
     first: str = ""
     exit: int = 0
-    failed: int = 0
     stopped: str = ""
     needed: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
     pid: int = 0
     pytest: tuple[str, ...] = ()
     overruled: str = ""
@@ -84,8 +85,9 @@ class Journal:
         running: the test that has begun and not ended; empty for none.
         orphaned_by: the test that ended the process above pytest; empty for none.
         exit: the code that pytest was about to exit with; None unless it came to its end.
-        failures: how many of its tests failed as pytest counts them.
+        skipped_again: tests that failed, and were skipped when a plugin ran them again: pytest says skipped.
         needed: plugins of pytest that are off, and that the tests import, or whose mark they have.
+        hooks: what else decided which tests ran and how they ended; see `collection_plugin`.
         stopped: why pytest ended before its last test, such as for `-x`.
         pid: of pytest; 0 until it has begun.
         pytest: name and version of pytest and of the plugins that it loaded.
@@ -105,9 +107,10 @@ class Journal:
         self.running = ""
         self.orphaned_by = ""
         self.exit: int | None = None
-        self.failures = 0
+        self.skipped_again: set[str] = set()
         self.stopped = ""
         self.needed: tuple[str, ...] = ()
+        self.hooks: dict[str, None] = {}
         self.pid = 0
         self.pytest: tuple[str, ...] = ()
         self.events = 0
@@ -136,6 +139,7 @@ class Journal:
 
     def _take(self, event: _Event) -> None:
         self.events += 1
+        self.hooks |= dict.fromkeys(event.hooks)
         self.pid, self.pytest = (
             event.pid or self.pid,
             event.pytest or self.pytest,
@@ -153,15 +157,20 @@ class Journal:
             case "begin":
                 self.running = event.test
             case "end":
-                self.running = ""
-                ended, before = _outcome(event, event.outcome), self.outcomes.get(event.test)
-                self.every.append(ended)
-                self.outcomes[event.test] = _worse(before, ended) if before else ended
+                self._end(event)
             case "orphaned":
                 self.orphaned_by = event.test
             case "finish":
-                self.exit, self.failures, self.stopped = event.exit, event.failed, event.stopped
+                self.exit, self.stopped = event.exit, event.stopped
                 self.needed = event.needed
+
+    def _end(self, event: _Event) -> None:
+        self.running = ""
+        ended, before = _outcome(event, event.outcome), self.outcomes.get(event.test)
+        self.every.append(ended)
+        if event.outcome == "skipped" and ended.failed:
+            self.skipped_again.add(event.test)
+        self.outcomes[event.test] = _worse(before, ended) if before else ended
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -182,7 +191,7 @@ def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
     seconds = event.seconds if 0 <= event.seconds < LONGEST else 0.0
     passed = outcome == "passed"
     again = event.runs > 1 and passed  # a plugin has run it until it passed
-    return TestOutcome(
+    test = TestOutcome(
         test=event.test,
         outcome=outcome,
         reason=event.overruled or (event.first or "a plugin ran it again" if again else event.reason),
@@ -193,6 +202,7 @@ def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
         detail=event.detail,
         device=event.device,
     )
+    return junit.failed_before(test) if event.runs > 1 and outcome == "skipped" else test
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from cairn import datafile, files, owned
 from cairn.errors import TestsFailedError, UsageError
 from cairn.stack import Floor
 from cairn.targets import CPU
-from cairn.testing import junit
+from cairn.testing import junit_writer
 from cairn.testing import record as records
 from cairn.testing.gpus.gpu import is_amd
 from cairn.testing.gpus.usage import passed_by_target
@@ -101,7 +101,7 @@ def merge(
     if not in_place:
         owned.empty_places(output, of_files=_FILES, of_folders=())
     xml = output / records.JUNIT
-    junit.write(xml, unique, name=first.config)
+    junit_writer.write(xml, unique, name=first.config)
     merged = Merged(
         judgement=judged,
         results=results,
@@ -170,6 +170,7 @@ def judge_shards(
         unfinished=(len(unfinished), len(modules | unfinished)),
         without_tests=sorted({count.module for count in counts if count.whole == 0}),
         flaky_ceiling=first.flaky_ceiling,
+        hooks=_hooks(results),
     )
     is_good = not (summary.failures or problems or unfinished)
     if part and judged.verdict in ("failed", "untested") and is_good:
@@ -189,6 +190,10 @@ def _deselected(results: Sequence[ShardResult]) -> tuple[Deselected, ...]:
     for (_, who), tests in most.items():
         totals[who] += tests
     return tuple(msgspec.structs.replace(who, tests=tests) for who, tests in totals.items())
+
+
+def _hooks(results: Sequence[ShardResult]) -> tuple[str, ...]:
+    return tuple(sorted({hook for result in results for hook in result.hooks}))
 
 
 def _most(results: Sequence[ShardResult]) -> ShardResult:
@@ -221,9 +226,7 @@ def _refuse_mixture(results: Sequence[ShardResult]) -> None:
             tip="name the folders of one run; those of an earlier attempt do not belong to it",
         )
     for other in results[1:]:
-        if differing := [
-            name for name in suite_results.OF_ONE_RUN if getattr(other, name) != getattr(first, name)
-        ]:
+        if differing := first.differences(other):
             raise UsageError(
                 f"{first.name} and {other.name} are not of one run: {', '.join(differing)} differ",
                 tip="name the folders of one run",
@@ -311,6 +314,7 @@ def _record(
         policy=first.policy and msgspec.structs.replace(first.policy, floor=floor),
         hanging=tuple(dict.fromkeys(gpu for result in results for gpu in result.hanging)),
         pytest=tuple(dict.fromkeys(name for result in results for name in result.pytest)),
+        hooks=_hooks(results),
     )
 
 

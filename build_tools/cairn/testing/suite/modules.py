@@ -48,6 +48,7 @@ class ModuleRun:
         journals: the journal of each process.
         results: the JUnit XML of each process that can be read.
         pytest: name and version of pytest and of the plugins that it loaded.
+        hooks: what else decided which tests ran and how they ended; see `collection_plugin`.
     """
 
     outcomes: dict[str, TestOutcome] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class ModuleRun:
     journals: list[bytes] = field(default_factory=list)
     results: list[bytes] = field(default_factory=list)
     pytest: tuple[str, ...] = ()
+    hooks: dict[str, None] = field(default_factory=dict)
 
 
 def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
@@ -94,6 +96,7 @@ def run(setup: Setup, piece: Piece, *, retries: int) -> ModuleRun:
         whole.finished = whole.finished and second.finished
         whole.journals += second.journals
         whole.results += second.results
+        whole.hooks |= second.hooks
         whole.stuck = second.stuck
     return whole
 
@@ -126,6 +129,7 @@ def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> 
         result.whole = result.whole or journal.collected
         result.gone = result.gone or record.with_origins(journal.gone, setup.arguments, setup.uncollected)
         result.stuck, result.pytest = ended.stuck, journal.pytest or result.pytest
+        result.hooks |= journal.hooks
         result.journals.append(bytes(journal.text))
         result.results += _readable(ended.junit)
         before = len(result.outcomes)
@@ -192,7 +196,7 @@ def _disagreements(ended: Ended) -> list[str]:
     journal, code = ended.journal, ended.exit_code
     needed = ", ".join(journal.needed)
     ends = (*journal.broken, *journal.absent, *journal.outcomes.values())
-    failed = sum(outcome.failed for outcome in ends)
+    failed = sum(outcome.failed and outcome.test not in journal.skipped_again for outcome in ends)
     problems = (
         [f"its tests use pytest's plugin {needed}, which `plugins` of suite.toml lacks"] if needed else []
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 import re
 import shlex
@@ -87,6 +89,7 @@ class SuiteRequest:
         hanging: the kernel's nodes of GPUs that are known to hang.
         policy: what the record says of the stack and of skip-tests; None where neither was named.
         lists: the suite's lists that a night has fetched, by address; None outside of a night.
+        run: see `ShardResult.run`.
     """
 
     suite: Suite
@@ -114,6 +117,7 @@ class SuiteRequest:
     hanging: tuple[int, ...] = ()
     policy: TestPolicy | None = None
     lists: Mapping[str, bytes] | None = None
+    run: str = ""
 
 
 def run_suite(request: SuiteRequest, *, say: Progress = silent, on_line: Progress = silent) -> Path:
@@ -152,6 +156,8 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
     problems = [problem for _, run in runs for problem in run.problems]
     if not prepared.setup.lost and (changed := sources.changed_code(code, folders)):
         problems.append(f"a test changed {wording.some(changed, shown=3)}: the tests that ran are unknown")
+    hooks = tuple(sorted({hook for _, run in runs for hook in run.hooks}))
+    problems += _undecided(hooks, request.suite)
     try:
         excluded = select.read_excluded([work_dir / SKIPS], entries, tests=prepared.setup.tests)
     except TestsFailedError as error:
@@ -185,9 +191,23 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         hanging=hanging,
         flaky_ceiling=request.suite.config(request.config).flaky_ceiling,
         pytest=tuple(dict.fromkeys(name for _, run in runs for name in run.pytest)),
+        hooks=hooks,
+        settings=_settings(request),
+        run=request.run,
     )
     datafile.write(work_dir / suite_results.SHARD, result)
     return work_dir
+
+
+def _undecided(hooks: Sequence[str], suite: Suite) -> list[str]:
+    named = wording.some([hook for hook in hooks if hook not in suite.hooks])
+    problem = f"`hooks` of suite.toml lacks what decides which tests run and how they end: {named}"
+    return [problem] if named else []
+
+
+def _settings(request: SuiteRequest) -> str:
+    settings = datafile.to_plain(request.suite), request.retries, request.gpu_choice
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
 def _count(piece: Piece, run: ModuleRun) -> ModuleCount:

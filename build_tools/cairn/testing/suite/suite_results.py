@@ -17,7 +17,7 @@ import msgspec
 
 from cairn import datafile, files
 from cairn.errors import TestsFailedError, UsageError
-from cairn.testing import junit
+from cairn.testing import junit, junit_writer
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import LONGEST, TestOutcome
 from cairn.testing.record import Deselected, TestedWheel, TestPolicy
@@ -33,9 +33,9 @@ FILES = (OUTCOMES, *ACCOUNTS, SHARD)
 """The files of a shard's result, shard.json last: a folder that has it is complete."""
 OF_ONE_RUN = (
     *("config", "shards", "plan", "set_id", "family", "targets", "wheels", "tested", "sources"),
-    *("pytest_args", "policy", "flaky_ceiling"),
+    *("pytest_args", "policy", "flaky_ceiling", "settings", "run", "pytest"),
 )
-"""The fields of `ShardResult` that are the same in all shards of one run."""
+"""The fields of `ShardResult` that are the same in all shards of one run; `pytest` where it began."""
 
 
 def append_outcomes(path: Path, outcomes: Iterable[TestOutcome]) -> None:
@@ -98,6 +98,11 @@ class ModuleCount(datafile.Value):
         """The number of tests for all shards together."""
         return self.whole - sum(one.tests for one in self.gone)
 
+    @property
+    def is_short(self) -> bool:
+        """Whether the shard had all of a module, and tests of it are gone that nothing deselected."""
+        return self.finished and not self.cut and self.selected < self.left
+
 
 class ExcludedTest(datafile.Value):
     """A test, or a module, that skip-tests kept from running; see its entry there."""
@@ -137,6 +142,9 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         hanging: GPUs of the machine that did not answer, before the tests or in them, and were left out.
         pytest: name and version of pytest and of the plugins that it loaded.
         flaky_ceiling: that of the configuration.
+        hooks: what else decided which tests ran and how they ended; see `TestRecord.hooks`.
+        settings: the digest of the suite.toml as it was read, and of what was set for the tests besides.
+        run: the night, or GitHub's id of the run; empty where there is neither.
     """
 
     config: str
@@ -164,6 +172,9 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
     hanging: tuple[Gpu, ...] = ()
     pytest: tuple[str, ...] = ()
     flaky_ceiling: int | None = None
+    hooks: tuple[str, ...] = ()
+    settings: str = ""
+    run: str = ""
 
     @property
     def hardware(self) -> tuple[str, ...]:
@@ -174,6 +185,17 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
     def unfinished(self) -> tuple[str, ...]:
         """The modules of which nothing shows that they came to their end."""
         return tuple(count.module for count in self.modules if not count.finished)
+
+    def differences(self, other: ShardResult) -> tuple[str, ...]:
+        """Return what shows that another shard is of another run: fields, and the values that people know."""
+        differing = [name for name in OF_ONE_RUN if getattr(self, name) != getattr(other, name)]
+        if not (self.pytest and other.pytest) and "pytest" in differing:
+            differing.remove("pytest")
+        values = {
+            "run": (self.run or "no run", other.run or "no run"),
+            "pytest": (", ".join(self.pytest), ", ".join(other.pytest)),
+        }
+        return tuple(f"{name} ({' / '.join(values[name])})" if name in values else name for name in differing)
 
     @property
     def name(self) -> str:
@@ -264,7 +286,7 @@ def loads_shard(data: bytes, *, name: str) -> ShardResult:
 def write_accounts(folder: Path, journals: Iterable[bytes], results: Iterable[bytes]) -> dict[str, str]:
     """Write the journals and the JUnit XML of a shard's processes; return the sha256 of both files."""
     files.write_bytes(folder / JOURNAL, b"".join(journals))
-    junit.merge(results, folder / PYTEST)
+    junit_writer.merge(results, folder / PYTEST)
     return {name: files.sha256_of(folder / name) for name in ACCOUNTS}
 
 
@@ -308,6 +330,8 @@ def _disagreement_with_pytest(folder: Path, by_name: Mapping[str, TestOutcome]) 
 def _check(result: ShardResult, *, name: str) -> ShardResult:
     if not 1 <= result.shard <= result.shards:
         problem = f"there is no {result.name}"
+    elif lost := [count for count in result.modules if count.is_short and not result.problems]:
+        problem = f"{lost[0].module} has {lost[0].left} tests, and {lost[0].selected} of them were selected"
     elif not 0 <= result.duration_seconds < junit.LONGEST:
         problem = f"it cannot have taken {result.duration_seconds:g} seconds"
     else:

@@ -99,6 +99,9 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
         plugins_off: those that the tests do not need, likewise.
         uncollected: classes such as `test_a.py::TestB` that pytest does not collect, since they have an
             `__init__`, and whose tests may be missing.
+        hooks: hooks of pytest that the tests have and that decide which of them run or how they end,
+            functions of pytest that they replace, and plugins of pytest that they turn off, as records name
+            them: `conftest.py: pytest_runtest_setup`, `-p no:warnings`. With any other a run has not passed.
         environment: variables of every run.
         gpu_environment: those of a run for GPUs besides; `{scratch}` is a folder for the run.
         lists: lists of tests that the tests read, by the variable that has the path of the file.
@@ -115,6 +118,7 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
     plugins: tuple[str, ...] = ()
     plugins_off: tuple[str, ...] = ()
     uncollected: tuple[str, ...] = ()
+    hooks: tuple[str, ...] = ()
     environment: Mapping[str, str] = {}
     gpu_environment: Mapping[str, str] = {}
     lists: Mapping[str, TestList] = {}

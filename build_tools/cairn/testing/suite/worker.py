@@ -187,14 +187,13 @@ class Worker:
         """Write that pytest finished, after all other plugins have run."""
         if self._awaits_report:
             self._end()
-        failed = session.testsfailed
         result = yield
         self._tell(
             event="finish",
             exit=int(session.exitstatus),
-            failed=failed,
             stopped=str(session.shouldfail or session.shouldstop or ""),
             needed=self._needed(session),
+            hooks=self._counter.hooks() if self._counter else [],
         )
         return result
 

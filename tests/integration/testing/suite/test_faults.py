@@ -11,7 +11,7 @@ import pytest
 from cairn.testing.gpus import hangs
 from cairn.testing.testing_options import Limits
 from helpers.hardware import MI300X, Machine
-from helpers.suites import by_test, log_of, request_of, run_and_judge
+from helpers.suites import by_test, log_of, request_of, run_and_judge, suite_of
 
 GOOD = "def test_before():\n    pass\n\n\n{}\n\ndef test_behind():\n    pass\n"
 HANGS_IN_C = """
@@ -258,6 +258,7 @@ def test_an_exit_code_that_lies_is_found_out(tmp_path: Path, python: Path) -> No
             tmp_path,
             python=python,
             tests={"conftest.py": conftest, "test_it.py": "def test_a():\n    assert False\n"},
+            suite=suite_of(hooks=("conftest.py: pytest_sessionfinish",)),
         )
     )
     assert merged.problems == ("test_it.py: pytest ended with exit code 0, and 1 of its tests failed",)

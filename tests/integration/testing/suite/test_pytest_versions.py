@@ -71,6 +71,11 @@ CALLS = []
 def test_good():
     pass
 
+def test_subtests(subtests):
+    for n in range(3):
+        with subtests.test(n=n):
+            pass
+
 @pytest.mark.flaky(reruns=2)
 def test_flaky():
     CALLS.append(1)
@@ -79,8 +84,16 @@ def test_flaky():
 @pytest.mark.flaky(reruns=1)
 def test_flaky_and_bad():
     assert 0
+
+@pytest.mark.flaky(reruns=1)
+def test_skipped_again():
+    CALLS.append("skipped")
+    if CALLS.count("skipped") > 1:
+        pytest.skip("not now")
+    assert 0
 """
 
+SKIPPED_AGAIN = "it failed, and was skipped when it was run again"
 BY_FLAKY = """
 from flaky import flaky
 
@@ -88,6 +101,11 @@ CALLS = []
 
 def test_good():
     pass
+
+def test_subtests(subtests):
+    for n in range(3):
+        with subtests.test(n=n):
+            pass
 
 @flaky(max_runs=3)
 def test_flaky():
@@ -137,10 +155,13 @@ def test_a_test_that_pytest_rerunfailures_runs_until_it_passes_is_flaky(tmp_path
     found = by_test(merged)
     assert {name: (one.outcome, one.attempts, one.flaky) for name, one in found.items()} == {
         "test_good": ("passed", 1, False),
+        "test_subtests": ("passed", 1, False),
         "test_flaky": ("passed", 3, True),
         "test_flaky_and_bad": ("failed", 2, False),
+        "test_skipped_again": ("failed", 2, False),
     }
     assert "assert 1 > 2" in found["test_flaky"].reason
+    assert found["test_skipped_again"].reason == f"{SKIPPED_AGAIN}: not now"
 
 
 @pytest.mark.parametrize(
@@ -155,18 +176,22 @@ def test_attempts_in_the_results_of_pytest_count_as_one_test(
 ) -> None:
     (tmp_path / "test_it.py").write_text(text, encoding="utf-8")
     xml = tmp_path / "results.xml"
-    command = [python, "-m", "pytest", "-q", "-p", plugin, "--deselect=test_it.py::test_flaky_and_bad"]
+    command = [python, "-m", "pytest", "-q", "-p", "subtests", "-p", plugin]
+    command += ["--deselect=test_it.py::test_flaky_and_bad", "--deselect=test_it.py::test_skipped_again"]
     variables = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     subprocess.run([*command, f"--junit-xml={xml}"], cwd=tmp_path, env=variables, check=True, timeout=60)
-    is_told = len(junit.read(xml).listed) == 4  # older versions of pytest-rerunfailures write the last alone
-    run = results.read(xml, Floors(tests=2))
-    assert (run.verdict, run.counts.executed) == ("passed", 2)
+    listed = len(junit.read(xml).listed)
+    is_told = listed == 5  # older versions of pytest-rerunfailures write the last attempt alone
+    run = results.read(xml, Floors(tests=3))
+    assert (run.verdict, run.counts.executed) == ("passed", 3)
     assert {test.test: test.flaky for test in run.tests} == {
         "test_it::test_good": False,
+        "test_it::test_subtests": False,
         "test_it::test_flaky": is_told,
     }
-    assert run.reason == ("2 tests passed; 1 flaky" if is_told else "2 tests passed")
-    assert results.read(xml, Floors(tests=3)).reason == "2 tests ran, fewer than the floor of 3"
+    remark = f"pytest announces 6 tests and lists {listed}: it counts passed subtests"
+    assert run.reason == f"3 tests passed;{' 1 flaky;' if is_told else ''} {remark}"
+    assert results.read(xml, Floors(tests=4)).reason == "3 tests ran, fewer than the floor of 4"
 
 
 def test_tests_that_an_ini_file_spreads_over_processes_do_not_run(tmp_path: Path, python: Path) -> None:

@@ -1,11 +1,15 @@
 """A suite in shards, by the script and by the commands, as users and workflows run them."""
 
+import dataclasses
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cairn import datafile
+from cairn.errors import UsageError
 from cairn.testing.suite import merge, run, shards, suite_results
 from helpers.suites import outcomes_of, request_of, write_tests
 
@@ -139,6 +143,9 @@ def test_shards_by_recorded_times_run_each_test_once(tmp_path: Path) -> None:
     assert (merged.judgement.verdict, merged.problems) == ("passed", ())
     assert len(merged.outcomes) == 42
     assert min(len(suite_results.read_outcomes(folder / suite_results.OUTCOMES)) for folder in folders) > 10
+    stranger = dataclasses.replace(request, retries=7, work_dir=tmp_path / "3", run="17123441166")
+    with pytest.raises(UsageError, match=r"of one run: settings, run \(no run / 17123441166\) differ"):
+        merge.merge([folders[0], run.run_suite(stranger)], tmp_path / "mixed")
     missing = cairn("-m", "cairn", "test", "merge", "--output-dir", tmp_path / "half", folders[1])
     assert missing.returncode == 8
     assert "failed: of 2 shards, 1 left no result" in missing.stdout

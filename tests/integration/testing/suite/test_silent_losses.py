@@ -7,6 +7,7 @@ import pytest
 
 from cairn.testing import record
 from cairn.testing.report import results
+from cairn.testing.suite.run import SuiteRequest
 from helpers.suites import WHEEL, by_test, request_of, run_and_judge, suite_of
 
 WITH_INIT = """
@@ -127,10 +128,16 @@ def test_good():
 """
 
 
+def flipped(tmp_path: Path, python: Path, conftest: str, *, hook: str = "makereport") -> SuiteRequest:
+    """A request to run these tests, where the suite accepts the hook of their conftest.py."""
+    tests = {"conftest.py": conftest, "test_it.py": RAISING}
+    suite = suite_of(hooks=(f"conftest.py: pytest_runtest_{hook}",))
+    return request_of(tmp_path, tests, python=python, suite=suite)
+
+
 @pytest.mark.every_pytest
 def test_failures_that_a_conftest_calls_passes_are_named(tmp_path: Path, python: Path) -> None:
-    tests = {"conftest.py": FLIP, "test_it.py": RAISING}
-    request = request_of(tmp_path, tests, python=python)
+    request = flipped(tmp_path, python, FLIP)
     request = dataclasses.replace(request, tested=dataclasses.replace(request.tested, wheels=(WHEEL,)))
     merged = run_and_judge(request)
     names = ("test_it.py::test_bad", "test_it.py::TestUnit::test_unit")
@@ -144,7 +151,7 @@ def test_failures_that_a_conftest_calls_passes_are_named(tmp_path: Path, python:
 
 
 def test_failures_that_a_conftest_calls_skipped_are_named(tmp_path: Path, python: Path) -> None:
-    merged = run_and_judge(request_of(tmp_path, {"conftest.py": SKIPS, "test_it.py": RAISING}, python=python))
+    merged = run_and_judge(flipped(tmp_path, python, SKIPS))
     names = [outcome.test for outcome in merged.outcomes if outcome.overruled]
     assert names == ["test_it.py::test_bad", "test_it.py::TestUnit::test_unit"]
     assert by_test(merged)["test_bad"].reason == "it raised AssertionError: assert 0, and was called skipped"
@@ -154,7 +161,7 @@ def test_failures_that_a_conftest_calls_skipped_are_named(tmp_path: Path, python
 def test_failures_that_are_called_passes_behind_the_count_of_pytest_fail(
     tmp_path: Path, python: Path
 ) -> None:
-    merged = run_and_judge(request_of(tmp_path, {"conftest.py": LATER, "test_it.py": RAISING}, python=python))
+    merged = run_and_judge(flipped(tmp_path, python, LATER, hook="logreport"))
     assert [outcome.overruled for outcome in merged.outcomes].count(True) == 2
     assert merged.judgement.reason.endswith("pytest ended with exit code 1, and 0 of its tests failed")
 

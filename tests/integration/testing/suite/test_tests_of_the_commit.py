@@ -45,7 +45,10 @@ def request(tmp_path: Path, commit: str, **more: Any) -> SuiteRequest:
         tmp_path,
         {},
         suite=suite_of(project="thing", version_module="thing/version.py", config_file="pytest.ini"),
-        tested=Tested(python=installed(tmp_path, commit), variables={"PATH": os.environ["PATH"]}),
+        tested=Tested(
+            python=installed(tmp_path, commit),
+            variables={"PATH": os.environ["PATH"], "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        ),
         commits=repository.commits_at(checkout),
         edits=repository.edits_at(checkout),
         **{"allow_mismatch": False, **more},

@@ -54,31 +54,31 @@ def gone(merged: Merged) -> tuple[Deselected, ...]:
 
 @pytest.mark.every_pytest
 @pytest.mark.parametrize(
-    ("conftest", "by"),
+    ("conftest", "hook"),
     [
-        (TAKES, "conftest.py"),
-        (SAYS_SO, "conftest.py"),
-        (WRAPS, "conftest.py"),
-        (AS_IT_IS_READ, "conftest.py"),
+        (TAKES, "pytest_collection_modifyitems"),
+        (SAYS_SO, "pytest_collection_modifyitems"),
+        (WRAPS, "pytest_collection_modifyitems"),
+        (AS_IT_IS_READ, "pytest_pycollect_makeitem"),
     ],
 )
 def test_what_a_conftest_takes_is_in_the_verdict(
-    tmp_path: Path, python: Path, conftest: str, by: str
+    tmp_path: Path, python: Path, conftest: str, hook: str
 ) -> None:
-    merged = run_and_judge(
-        request_of(tmp_path, python=python, tests={"test_a.py": TESTS, "conftest.py": conftest})
-    )
-    assert gone(merged) == (Deselected(by=by, origin="tests", tests=1),)
+    tests, suite = {"test_a.py": TESTS, "conftest.py": conftest}, suite_of(hooks=(f"conftest.py: {hook}",))
+    merged = run_and_judge(request_of(tmp_path, python=python, tests=tests, suite=suite))
+    assert gone(merged) == (Deselected(by="conftest.py", origin="tests", tests=1),)
     assert merged.judgement.verdict == "passed"
-    assert merged.judgement.reason == f"1 tests passed; left out: 1 by {by}"
+    reason = f"1 tests passed; left out: 1 by conftest.py; with conftest.py: {hook}"
+    assert merged.judgement.reason == reason
     results = tmp_path / "results"
     assert merge.merge([results], results, floor=2).judgement.verdict == "failed"
 
 
 def test_what_goes_after_the_collection_has_failed_to_run(tmp_path: Path, python: Path) -> None:
-    merged = run_and_judge(
-        request_of(tmp_path, python=python, tests={"test_a.py": TESTS, "conftest.py": AT_THE_END})
-    )
+    tests = {"test_a.py": TESTS, "conftest.py": AT_THE_END}
+    suite = suite_of(hooks=("conftest.py: pytest_collection_finish",))
+    merged = run_and_judge(request_of(tmp_path, python=python, tests=tests, suite=suite))
     assert merged.problems == ("test_a.py: 1 tests did not run: pytest ended with exit code 0",)
     assert merged.judgement.verdict == "failed"
 

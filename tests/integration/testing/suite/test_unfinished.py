@@ -47,7 +47,8 @@ def test_a_process_that_the_time_found_behind_its_last_test_has_not_finished(
     tmp_path: Path, python: Path
 ) -> None:
     hangs = "import time\n\ndef pytest_sessionfinish(session):\n    time.sleep(3600)\n"
-    merged = judged(tmp_path, python, {"conftest.py": hangs, "test_a.py": GOOD}, limits=ENOUGH)
+    suite = suite_of(hooks=("conftest.py: pytest_sessionfinish",))
+    merged = judged(tmp_path, python, {"conftest.py": hangs, "test_a.py": GOOD}, suite=suite, limits=ENOUGH)
     assert by_test(merged)["test_good"].outcome == "passed"
     assert merged.problems == ("test_a.py: the time was over outside of any test",)
     assert merged.judgement.verdict == "invalid"

@@ -1,5 +1,6 @@
 """Shards put together: what is missing, twice or different is no passed suite."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -108,13 +109,37 @@ def test_a_shard_that_is_there_twice_is_refused(tmp_path: Path) -> None:
         ("config", "inductor"),
         ("tested", "2.9.0 1234abcd"),
         ("shards", 3),
+        ("settings", "0" * 64),
+        ("run", "17123441166"),
+        ("pytest", ("pytest 9.2.0",)),
     ],
 )
 def test_shards_of_different_runs_are_refused(tmp_path: Path, name: str, value: object) -> None:
-    one = shard_of(tmp_path / "1", passed("test_a.py::test_x"), 1, 2)
-    other = shard_of(tmp_path / "2", passed("test_b.py::test_x"), 2, 2, **{name: value})
-    with pytest.raises(UsageError, match=f"not of one run: {name}"):
+    more = {"run": "night 2026-11-22", "pytest": ("pytest 8.4.2", "pytest-check 2.5.0")}
+    one = shard_of(tmp_path / "1", passed("test_a.py::test_x"), 1, 2, **more)
+    other = shard_of(tmp_path / "2", passed("test_b.py::test_x"), 2, 2, **{**more, name: value})
+    values = {
+        "run": "run (night 2026-11-22 / 17123441166)",
+        "pytest": "pytest (pytest 8.4.2, pytest-check 2.5.0 / pytest 9.2.0)",
+    }
+    message = f"shard 1 of 2 and shard 2 of {2 + (name == 'shards')} are not of one run: "
+    with pytest.raises(UsageError, match=re.escape(message + values.get(name, name))):
         merge.merge([one, other], tmp_path / "whole")
+
+
+def test_a_shard_in_which_no_pytest_began_is_of_the_run(tmp_path: Path) -> None:
+    one = shard_of(tmp_path / "1", passed("test_a.py::test_x"), 1, 2, pytest=("pytest 9.2.0",))
+    other = shard_of(tmp_path / "2", [], 2, 2, problems=("test_b.py did not run: the time was over",))
+    assert merge.merge([one, other], tmp_path / "whole").judgement.verdict == "failed"
+
+
+@pytest.mark.parametrize("more", [{}, {"gone": (Deselected(by="-k x", origin="tests", tests=8),)}])
+def test_tests_that_vanish_without_a_deselection_contradict(tmp_path: Path, more: dict[str, Any]) -> None:
+    count = ModuleCount(module="test_a.py", selected=1, whole=10, cut=False, finished=True, **more)
+    folder = shard_of(tmp_path / "1", passed("test_a.py::test_x"), modules=(count,))
+    left = 2 if more else 10
+    with pytest.raises(TestsFailedError, match=f"test_a.py has {left} tests, and 1 of them were selected"):
+        merge.merge([folder], tmp_path / "whole")
 
 
 def test_a_test_that_ran_twice_or_nowhere_is_a_failure(tmp_path: Path) -> None:
