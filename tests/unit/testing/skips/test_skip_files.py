@@ -152,7 +152,7 @@ def test_an_expired_entry_still_holds_and_is_named(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_a_file_that_can_be_read(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    text, *_ = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     (tmp_path / "page.toml").write_text(text, encoding="utf-8")
     found = skip_files.read([tmp_path])
     assert [len(each.entry.names) for each in found] == [3, 1]
