@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,8 @@ def make_elf(
 ) -> bytes:
     """A shared library, or a code object for a GPU when `machine` says so.
 
-    `versions` are the symbol versions needed of each library, `lookalikes` names in rows that only look like
+    `versions` are the symbol versions needed of each library, of which `symbols` may name one as in
+    `malloc@GLIBC_2.17`, `lookalikes` names in rows that only look like
     symbols, between the other tables and the strings; `flags` defaults to gfx942's for a code object; `stack`
     are the flags of PT_GNU_STACK, `level` the bits of the levels of x86-64 that it asks for.
     """
@@ -55,13 +57,14 @@ def make_elf(
     table = bytes(24)
     for names, info, section in ((symbols, 0x10, 0), (weak, 0x20, 0), (defined, 0x10, 1)):
         for symbol in names:
-            table += struct.pack("<IBBHQQ", text(symbol), info, 0, section, 0, 0)
+            table += struct.pack("<IBBHQQ", text(symbol.partition("@")[0]), info, 0, section, 0, 0)
     entries = [(1, text(name)) for name in needed]  # DT_NEEDED
     entries += [(14, text(soname))] if soname else []  # DT_SONAME
     entries += [(15, text(rpath))] if rpath else []  # DT_RPATH
     entries += [(29, text(runpath))] if runpath is not None else []  # DT_RUNPATH
     entries += [(0x6FFFFFFB, 0x08000000)] if pie else []  # DT_FLAGS_1: DF_1_PIE
     needs = version_needs(strings, versions)
+    versyms = _version_indexes((*symbols, *weak, *defined), versions)
     # What only looks like symbols, between other tables and the strings, which patchelf moves to the end.
     rows = b"".join(struct.pack("<IBBHQQ", text(name), 0x10, 0, 0, 0, 0) for name in lookalikes)
 
@@ -70,7 +73,8 @@ def make_elf(
     count = len(table) // 24
     hashes = _hash_table(hash_table, count, len(defined))
     needs_at = hash_at + (len(hashes) if hash_table else 0)
-    strings_at = needs_at + len(needs) + len(rows)
+    versyms_at = needs_at + len(needs)
+    strings_at = versyms_at + len(versyms) + len(rows)
     dynamic_at = strings_at + len(strings)
     entries += [(5, strings_at), (10, len(strings)), (6, symbols_at)]  # DT_STRTAB, DT_STRSZ, DT_SYMTAB
     entries += (
@@ -79,8 +83,9 @@ def make_elf(
     entries += (
         [(0x6FFFFFFE, needs_at), (0x6FFFFFFF, len(versions))] if needs else []
     )  # DT_VERNEED, DT_VERNEEDNUM
+    entries += [(0x6FFFFFF0, versyms_at)] if versyms else []  # DT_VERSYM
     dynamic = b"".join(struct.pack("<QQ", *entry) for entry in [*entries, (0, 0)])
-    body = table + (hashes if hash_table else b"") + needs + rows + bytes(strings) + dynamic
+    body = table + (hashes if hash_table else b"") + needs + versyms + rows + bytes(strings) + dynamic
     note_at = symbols_at + len(body)
     note = struct.pack("<III4sIIII", 4, 32, 5, b"GNU", 0xC0000002, 4, 3, 0)  # of control flow: passed over
     note += struct.pack("<IIII", 0xC0008002, 4, level, 0)
@@ -116,12 +121,22 @@ def add_text(strings: bytearray, value: str) -> int:
     return len(strings) - len(value.encode()) - 1
 
 
+def _version_indexes(symbols: Sequence[str], versions: Mapping[str, Sequence[str]]) -> bytes:
+    """What DT_VERSYM has for each symbol: 1 for no version, from 2 on as `version_needs` counts them."""
+    asked = ["", *(symbol.partition("@")[2] for symbol in symbols)]
+    indexes = ["", "", *(name for names in versions.values() for name in names)]
+    return struct.pack(f"<{len(asked)}H", *(indexes.index(name, 1) for name in asked)) if any(asked) else b""
+
+
 def version_needs(strings: bytearray, versions: Mapping[str, Sequence[str]]) -> bytes:
-    """Elf64_Verneed of each library, each with its Elf64_Vernaux behind it."""
-    needs = b""
+    """Elf64_Verneed of each library, each with its Elf64_Vernaux behind it; versions count from 2."""
+    needs, index = b"", itertools.count(2)
     for number, (library, names) in enumerate(versions.items()):
-        rows = [(add_text(strings, name), 16 * (at + 1 < len(names))) for at, name in enumerate(names)]
-        aux = b"".join(struct.pack("<IHHII", 0, 0, 2, *row) for row in rows)
+        rows = [
+            (next(index), add_text(strings, name), 16 * (at + 1 < len(names)))
+            for at, name in enumerate(names)
+        ]
+        aux = b"".join(struct.pack("<IHHII", 0, 0, *row) for row in rows)
         following = 16 + len(aux) if number + 1 < len(versions) else 0
         needs += struct.pack("<HHIII", 1, len(names), add_text(strings, library), 16, following) + aux
     return needs

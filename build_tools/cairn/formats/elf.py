@@ -11,6 +11,8 @@ from __future__ import annotations
 import functools
 import itertools
 import struct
+import sys
+from array import array
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
@@ -27,7 +29,7 @@ from cairn.formats.elf_layout import (
     SHT_NOBITS,
     X86_64,
 )
-from cairn.formats.image import DEVICE, Image, Section, Symbol
+from cairn.formats.image import DEVICE, Image, Names, Section, Symbol
 from cairn.formats.view import BytesView, View
 
 __all__ = ["MAGIC", "exports", "imports", "is_elf", "read", "read_file", "read_view"]
@@ -60,8 +62,12 @@ _MOST_VERSIONS = 100_000
 _MOST_NAMES = 64 << 20  # bytes of all names that are read
 _MOST_STRINGS = 64 << 20  # bytes
 _MOST_SYMBOLS = 1 << 22
-_LONGEST_OF_PYTHON = 512
 _WORDS = 64  # of a chain of a hash table, which are read at once
+# What a byte of a symbol says, 1 or 0 for each value it may have: a column of a table is judged at once.
+_GLOBAL = bytes(value >> 4 != _LOCAL for value in range(256))  # of st_info
+_STRONG = bytes(value >> 4 not in (_LOCAL, _WEAK) for value in range(256))
+_VISIBLE = bytes(value & 3 in _SEEN_OUTSIDE for value in range(256))  # of st_other
+_NOT_ZERO = bytes(value != 0 for value in range(256))  # of either half of st_shndx
 
 
 _new = tuple.__new__  # of a named tuple: half the time of its own constructor
@@ -90,6 +96,7 @@ def read_view(
     look_for: frozenset[str] = frozenset(),
     python: bool = False,
     symbols: bool = False,
+    linkage: bool = False,
 ) -> Image:
     """Read an ELF file.
 
@@ -99,6 +106,7 @@ def read_view(
         look_for: symbols to look for among those that it wants of other libraries.
         python: whether to look for symbols that begin as those of Python's C API do.
         symbols: whether to read every dynamic symbol; of a program only those that it wants.
+        linkage: whether to read their names alone, by version, which takes half the time.
 
     Raises:
         WheelError: it is none, or its headers are broken.
@@ -111,10 +119,10 @@ def read_view(
     pie = bool((layout.value(_FLAGS_1) or 0) & _PIE)
     stack = [segment for segment in layout.segments if segment.kind == PT_GNU_STACK]
     names = {symbol.encode(): symbol for symbol in look_for}
-    of_python, unresolved = reader.python_symbols() if python else (frozenset(), frozenset())
     # A static program has no interpreter, and a library that can be run has a name too.
     is_program = kind == "executable" or pie or (interpreter and not soname)
     exports, imports = reader.all_symbols(defined=not is_program) if symbols else (frozenset(), frozenset())
+    defines, wants = reader.linkage(defined=not is_program) if linkage or python else ({}, {})
     return Image(
         format="elf",
         machine=_MACHINES.get(layout.machine, str(layout.machine)),
@@ -129,11 +137,23 @@ def read_view(
         undefined=frozenset(names[name] for name in reader.wants(names)) if names else frozenset(),
         instruction_set=reader.instruction_set(),
         executable_stack=bool(stack and stack[-1].flags & RUNS),
-        python_defined=of_python,
-        python_wanted=unresolved,
+        python_defined=_of_python(defines) if python else frozenset(),
+        python_wanted=_of_python(wants) if python else frozenset(),
         sections=tuple(reader.sections()) if sections else (),
         exports=exports,
         imports=imports,
+        defines=defines,
+        wants=wants,
+    )
+
+
+def _of_python(names: Names | None) -> frozenset[str]:
+    """The names that begin as those of Python's C API."""
+    return frozenset(
+        name.decode("utf-8", "backslashreplace")
+        for names_of_version in (names or {}).values()
+        for name in names_of_version
+        if name.startswith((b"Py", b"_Py"))
     )
 
 
@@ -155,6 +175,11 @@ def exports(path: Path, among: frozenset[bytes]) -> frozenset[bytes]:
     """
     with formats_view.opening(path) as view:
         return _Reader(view).gives(among)
+
+
+def _mask(column: bytes) -> int:
+    """A column of ones and zeros as a number, so that columns can be combined."""
+    return int.from_bytes(column, "little")
 
 
 class _Reader:
@@ -228,19 +253,6 @@ class _Reader:
         )
         return frozenset(self._names_at(places, symbols))
 
-    def python_symbols(self) -> tuple[frozenset[str], frozenset[str]]:
-        """The defined and the undefined symbols of Python's C API, recognised by their prefixes."""
-        symbols: dict[bool, set[str]] = {True: set(), False: set()}
-        if self.layout.value(_SYMTAB) is not None:
-            count = max(self._listed_symbols(), self._symbol_count(_SYMBOL_SIZE[self.layout.bits]))
-            for at, bind, _, section in self._symbols(count):
-                defined = section != _UNDEFINED
-                counts = bind != _LOCAL and (defined or bind != _WEAK)
-                if counts and self._strings.startswith((b"Py", b"_Py"), at):
-                    name = self._strings[at : at + _LONGEST_OF_PYTHON].partition(b"\0")[0]
-                    symbols[defined].add(self._decoded(name))
-        return frozenset(symbols[True]), frozenset(symbols[False])
-
     def all_symbols(self, *, defined: bool) -> tuple[frozenset[Symbol], frozenset[Symbol]]:
         """The symbols that others can bind to, and those that are wanted of others, with their versions.
 
@@ -274,6 +286,64 @@ class _Reader:
                     _new(Symbol, (name, version, library, bind == _WEAK))
                 )
         return frozenset(exports), frozenset(imports)
+
+    def linkage(self, *, defined: bool) -> tuple[Names | None, Names]:
+        """The names that others can bind to, and those that this file does not load without, by version.
+
+        The former are None where the table is too large to hold, as that of TensorFlow.
+
+        Args:
+            defined: whether to read the former too.
+        """
+        at, wide = self.layout.place_of(_SYMTAB), self.layout.wide
+        if (self.layout.value(_STRSZ) or 0) > _MOST_STRINGS:
+            return None, {}
+        if at is None:
+            return {}, {}
+        size = _SYMBOL_SIZE[self.layout.bits]
+        count = max(self._listed_symbols(), self._symbol_count(size))
+        count = min(count, (self._view.size - at) // size)
+        data = self._view.read(at, count * size)
+        info, other, low, high = (data[byte::size] for byte in ((4, 5, 6, 7) if wide else (12, 13, 14, 15)))
+        inside = _mask(low.translate(_NOT_ZERO)) | _mask(high.translate(_NOT_ZERO))
+        outward = _mask(info.translate(_GLOBAL)) & _mask(other.translate(_VISIBLE)) & inside if defined else 0
+        strong = _mask(info.translate(_STRONG)) & ~inside
+        places = array("I", data)
+        if self.layout.order != ("<" if sys.byteorder == "little" else ">"):
+            places.byteswap()
+        # libtorch_cpu has 75,000, so the table of strings is cut once, and no symbol is looked at by itself.
+        strings = self._strings.split(b"\0")
+        begins = itertools.accumulate(map((1).__add__, map(len, strings)), initial=0)
+        whole = dict(zip(begins, strings, strict=False))
+        versions = self._symbol_versions(count)
+        defines, wants = (
+            self._names_by_version(places[:: size // 4], versions, mask.to_bytes(count, "little"), whole)
+            for mask in (outward, strong)
+        )
+        return defines, wants
+
+    def _names_by_version(
+        self, places: Iterable[int], versions: Iterable[int], mask: bytes, whole: dict[int, bytes]
+    ) -> Names:
+        """The names at those of `places` that the mask leaves, each under its version."""
+        chosen = list(itertools.compress(places, mask))
+        # A name may be the end of another one (GNU ld shares them).
+        names = [whole[at] if at in whole else self._shared_name(at) for at in chosen]
+        indexes = list(itertools.compress(versions, mask))
+        known = self._version_index() if indexes else {}
+        if not known.keys() & {index & _VERSION_INDEX for index in set(indexes)}:
+            return {"": frozenset(names)} if names else {}
+        by_version: dict[str, set[bytes]] = {}
+        for name, index in zip(names, indexes, strict=False):
+            by_version.setdefault(known.get(index & _VERSION_INDEX, ("", ""))[1], set()).add(name)
+        return {version: frozenset(those) for version, those in by_version.items()}
+
+    def _shared_name(self, at: int) -> bytes:
+        name = self._strings[at : max(self._strings.find(b"\0", at), at)]
+        self._names += len(name)
+        if self._names > _MOST_NAMES:
+            raise WheelError(f"an ELF file with more than {_MOST_NAMES} bytes of names")
+        return name
 
     def _symbol_versions(self, count: int) -> tuple[int, ...]:
         """For each dynamic symbol the index of its version."""

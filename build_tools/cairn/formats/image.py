@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 Format: TypeAlias = Literal["elf", "pe", "macho"]
+Names: TypeAlias = Mapping[str, frozenset[bytes]]
+"""Names of symbols by their version, of which the empty one is of symbols without any."""
 
 DEVICE = "amdgpu"
 """The machine of a code object, which no loader of the host ever opens."""
@@ -72,6 +74,9 @@ class Image:
         sections: all sections, where they were asked for.
         exports: the symbols that others can bind to, where they were asked for; none of a program for Linux.
         imports: those that it wants of others, where they were asked for.
+        defines: the names of those that others can bind to, where they were asked for; only ELF has any. None
+            where there are too many to read.
+        wants: the names of those that it does not load without, in the same way.
     """
 
     format: Format
@@ -93,6 +98,8 @@ class Image:
     sections: tuple[Section, ...] = ()
     exports: frozenset[Symbol] = field(default=frozenset(), repr=False)
     imports: frozenset[Symbol] = field(default=frozenset(), repr=False)
+    defines: Names | None = field(default_factory=dict, repr=False)
+    wants: Names = field(default_factory=dict, repr=False)
 
     @property
     def run_paths(self) -> tuple[str, ...]:

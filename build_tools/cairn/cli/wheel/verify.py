@@ -95,20 +95,22 @@ def run(request: Verify) -> Answer:
 def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, CairnError]) -> Answer:
     """Judge files; an answer names each as the user did, with those of `unjudged`."""
     from cairn.wheels.contents import providers
-    from cairn.wheels.verify import Finding, FindingCode, judge, shape
+    from cairn.wheels.verify import Finding, FindingCode, judge_alone, judge_together, shape
     from cairn.wheels.verify.findings import NOTES, apply_allowed, read_allowed
 
     expectation = request.expectation()
     entries = read_allowed(request.allow)
     verdicts: dict[Path, Verdict] = {}
-    for path, supply in providers.supplies(tuple(texts), folders=request.find_links).items():
+    supplies = providers.supplies(tuple(texts), folders=request.find_links)
+    for path, supply in supplies.items():
         libraries = (*request.provided, *supply.libraries)
         try:
-            verdicts[path] = judge(
+            verdicts[path] = judge_alone(
                 path, replace(expectation, provided_libraries=libraries, beside=supply.versions)
             )
         except PrerequisiteError as error:  # for Windows, without the extra for it
             unjudged[texts[path]] = error
+    verdicts = judge_together(verdicts, {path: supply.wheels for path, supply in supplies.items()})
     findings = {path: verdict.findings for path, verdict in verdicts.items()}
     unreadable = {FindingCode.ARCHIVE, FindingCode.METADATA}
     readable = [

@@ -31,7 +31,7 @@ from cairn.release.publish import distribution, mirror_lock, rules
 from cairn.targets import CPU
 from cairn.wheels import wheels_to_set
 from cairn.wheels.contents import providers
-from cairn.wheels.verify import Expectation, Finding, verify
+from cairn.wheels.verify import Expectation, Finding, Verdict, judge_alone, judge_together
 from cairn.wheels.verify.findings import FindingCode, apply_allowed, read_allowed
 from cairn.wheels.wheelset import ClosureFile, SetWheel
 
@@ -44,14 +44,7 @@ _BUILD_OF = {"mirrored": (MIRRORED,), "published": (PUBLISHED,), "rocm-sdk": (PU
 def findings(case: Case, files: Files) -> Iterator[str]:
     """The findings of `verify` and of `users` on the wheels, and the sdists that cannot be read."""
     wheels = {name: path for name, path in files.paths.items() if name.endswith(".whl")}
-    shipped, unreadable = _libraries(wheels)
-    mirrored = {file.file_name for file in case.wheel_set.closure if file.origin == "mirrored"}
-    by_wheel: dict[Path, tuple[Finding, ...]] = {}
-    for name, expected in _expectations(case, shipped):
-        if name in wheels and name not in unreadable:
-            passed = _NOT_OF_MIRRORED if name in mirrored else set()
-            every = verify(wheels[name], expected)
-            by_wheel[wheels[name]] = tuple(one for one in every if one.code not in passed)
+    by_wheel, unreadable = _judged(case, wheels)
     for path, finding in users.findings(case, files):
         by_wheel[path] = (*by_wheel.get(path, ()), finding)
     entries = read_allowed([Path(case.stack.gate.allow)] if case.stack.gate.allow else [])
@@ -69,6 +62,21 @@ def findings(case: Case, files: Files) -> Iterator[str]:
         except CairnError as error:
             yield f"{name}: {error}"
     yield from files.missing.values()
+
+
+def _judged(case: Case, wheels: Mapping[str, Path]) -> tuple[dict[Path, tuple[Finding, ...]], dict[str, str]]:
+    """The findings on wheels that are installed together, and those that cannot be read."""
+    shipped, unreadable = _libraries(wheels)
+    mirrored = {file.file_name for file in case.wheel_set.closure if file.origin == "mirrored"}
+    verdicts: dict[Path, Verdict] = {}
+    for name, expected in _expectations(case, shipped):
+        if name in wheels and name not in unreadable:
+            verdicts[wheels[name]] = judge_alone(wheels[name], expected)
+    by_wheel: dict[Path, tuple[Finding, ...]] = {}
+    for path, verdict in judge_together(verdicts, dict.fromkeys(verdicts, tuple(verdicts))).items():
+        passed = _NOT_OF_MIRRORED if path.name in mirrored else set()
+        by_wheel[path] = tuple(finding for finding in verdict.findings if finding.code not in passed)
+    return by_wheel, unreadable
 
 
 def counted(files: Files) -> str:

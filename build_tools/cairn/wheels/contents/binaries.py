@@ -170,6 +170,7 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
     look_for: frozenset[str] = frozenset(),
     python: bool = False,
     symbols: bool = False,
+    linkage: bool = False,
     checker: Checker | None = None,
 ) -> Binary:
     """One binary; see `read_archive`.
@@ -182,6 +183,7 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
         look_for: see `read_archive`.
         python: whether to look for symbols of Python's C API.
         symbols: whether to read all symbols.
+        linkage: whether to read the names of those of an ELF file, by version.
         checker: what looks at the content of its offload bundles.
 
     Raises:
@@ -192,7 +194,14 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
         image = replace(image, is_program=path.lower().endswith(".exe"))
     else:
         # The section table, which says where device code is, stands at the end of the file.
-        image = elf.read_view(view, sections=device_code, look_for=look_for, python=python, symbols=symbols)
+        image = elf.read_view(
+            view,
+            sections=device_code,
+            look_for=look_for,
+            python=python,
+            symbols=symbols,
+            linkage=linkage,
+        )
     binary = Binary(**vars(image), path=path, size=view.size)
     if not device_code:
         return binary

@@ -27,10 +27,12 @@ class Supply:
     Attributes:
         libraries: names of the libraries that come from those it requires, sorted.
         versions: distribution to the versions of it that are there.
+        wheels: those that it requires, among the wheels that were named.
     """
 
     libraries: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]]
+    wheels: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +40,14 @@ class _Supplier:
     """A wheel that others may require.
 
     Attributes:
+        path: the file.
         name: of its distribution, normalised.
         version: its version.
         requires: what it always requires, not what its extras do.
         libraries: file names of the shared libraries in it.
     """
 
+    path: Path
     name: str
     version: str
     requires: tuple[Requirement, ...]
@@ -81,8 +85,13 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
     supplies: dict[Path, Supply] = {}
     for path, one in read.items():
         requires = one.requires if one else ()
-        libraries = _from_folders(requires, everywhere) | (_of_requirements(one, known) if one else set())
-        supplies[path] = Supply(libraries=tuple(sorted(libraries)), versions=versions)
+        suppliers = _required(one, known) if one else []
+        libraries = _from_folders(requires, everywhere).union(*(supplier.libraries for supplier in suppliers))
+        supplies[path] = Supply(
+            libraries=tuple(sorted(libraries)),
+            versions=versions,
+            wheels=tuple(supplier.path for supplier in suppliers),
+        )
     return supplies
 
 
@@ -117,6 +126,7 @@ def _read_if_whole(wheel: Path) -> _Supplier | None:
     except CairnError:
         return None
     return _Supplier(
+        path=wheel,
         name=info.distribution,
         version=info.version,
         # What an extra requires is installed only where the extra is asked for.
@@ -139,18 +149,19 @@ def _from_folders(
     return names
 
 
-def _of_requirements(wheel: _Supplier, known: Mapping[str, Sequence[_Supplier]]) -> set[str]:
-    # torchaudio requires torch, and torch triton: the libraries of all of them are there when it is loaded.
-    names: set[str] = set()
-    queue, seen = [*wheel.requires], {(wheel.name, wheel.version)}
+def _required(wheel: _Supplier, known: Mapping[str, Sequence[_Supplier]]) -> list[_Supplier]:
+    # torchaudio requires torch, and torch triton: all of them are there when it is loaded.
+    required: list[_Supplier] = []
+    queue, seen = [*wheel.requires], {wheel.path}
     while queue:
         requirement = queue.pop()
-        for one in known.get(canonicalize_name(requirement.name), ()):
-            if (one.name, one.version) not in seen and meets(one.version, requirement):
-                seen.add((one.name, one.version))
-                names |= one.libraries
-                queue += one.requires
-    return names
+        for supplier in known.get(canonicalize_name(requirement.name), ()):
+            same = (supplier.name, supplier.version) == (wheel.name, wheel.version)
+            if not same and supplier.path not in seen and meets(supplier.version, requirement):
+                seen.add(supplier.path)
+                required.append(supplier)
+                queue += supplier.requires
+    return required
 
 
 def meets(version: str, requirement: Requirement) -> bool:

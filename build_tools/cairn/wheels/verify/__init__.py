@@ -7,7 +7,8 @@ docs/reference/findings.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import WheelError
@@ -15,6 +16,7 @@ from cairn.formats.offload import SPLIT_RECORD
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents import system_libraries
+from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify import (
@@ -25,10 +27,20 @@ from cairn.wheels.verify import (
     linking,
     machines,
     metadata,
+    symbols,
 )
 from cairn.wheels.verify.findings import NOTES, Expectation, Finding, FindingCode, Verdict
 
-__all__ = ["Expectation", "Finding", "FindingCode", "Verdict", "judge", "verify"]
+__all__ = [
+    "Expectation",
+    "Finding",
+    "FindingCode",
+    "Verdict",
+    "judge",
+    "judge_alone",
+    "judge_together",
+    "verify",
+]
 
 
 def verify(wheel: Path, expected: Expectation) -> tuple[Finding, ...]:
@@ -45,27 +57,63 @@ def judge(wheel: Path, expected: Expectation) -> Verdict:
         wheel: the wheel.
         expected: what it was asked to be.
     """
+    return judge_together({wheel: judge_alone(wheel, expected)}, {})[wheel]
+
+
+def judge_together(
+    verdicts: Mapping[Path, Verdict], beside: Mapping[Path, Sequence[Path]]
+) -> dict[Path, Verdict]:
+    """Add to the verdicts on wheels what is found where they are loaded together, as one program.
+
+    Args:
+        verdicts: what `judge_alone` has found in each wheel.
+        beside: for each wheel those of the others that are installed with it; wheels for another Python or C
+            library among them do not count.
+    """
+    programs: dict[frozenset[Path], symbols.Program] = {}
+    judged: dict[Path, Verdict] = {}
+    for path, verdict in verdicts.items():
+        wheels = {wheel for wheel in beside.get(path, ()) if symbols.go_together(path.name, wheel.name)}
+        key = frozenset(verdicts.keys() & {path, *wheels})
+        if key not in programs:
+            programs[key] = symbols.Program(
+                binary for wheel in sorted(key) for binary in verdicts[wheel].binaries
+            )
+        findings, unknown = symbols.check(programs[key], verdict.binaries, path)
+        judged[path] = replace(
+            verdict,
+            findings=_sorted((*verdict.findings, *findings)),
+            not_checked=(*verdict.not_checked, *unknown),
+        )
+    return judged
+
+
+def judge_alone(wheel: Path, expected: Expectation) -> Verdict:
+    """Like `judge`, without what `judge_together` adds."""
     try:
         name = wheel_info.parse_file_name(wheel.name, variants_too=True)
         with Archive.open(wheel) as archive:
-            all_findings, not_checked = _judge_archive(archive, name, expected)
+            all_findings, not_checked, read = _judge_archive(archive, name, expected)
             split = any(member.name.endswith(f".dist-info/{SPLIT_RECORD}") for member in archive.members)
     except WheelError as error:
         return Verdict(findings=(_unreadable(FindingCode.ARCHIVE, error),))
-    ordered = sorted(
-        dict.fromkeys(all_findings), key=lambda finding: (finding.member or "", finding.code, finding.reason)
-    )
+    ordered = _sorted(all_findings)
     return Verdict(
         findings=tuple(finding for finding in ordered if finding.code not in NOTES),
         notes=tuple(finding for finding in ordered if finding.code in NOTES),
         not_checked=not_checked,
         split=split,
+        binaries=read,
     )
+
+
+def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(dict.fromkeys(findings), key=lambda one: (one.member or "", one.code, one.reason)))
 
 
 def _judge_archive(
     archive: Archive, name: FileName, expected: Expectation
-) -> tuple[list[Finding], tuple[str, ...]]:
+) -> tuple[list[Finding], tuple[str, ...], tuple[Binary, ...]]:
     findings: list[Finding] = []
     elsewhere: tuple[str, ...] = ()
     # What the wheel says about itself. Where that cannot be read, its files are looked at all the same.
@@ -94,7 +142,7 @@ def _judge_archive(
     if info is not None:
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
-    return findings, (*elsewhere, *unknown, *_not_checked(read, name))
+    return findings, (*elsewhere, *unknown, *_not_checked(read, name)), read.binaries
 
 
 def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:

@@ -195,7 +195,11 @@ class _MemberReader:
         python = limited or bool(module)
         try:
             if kind is not None:
-                return (read_view(view, name, kind, look_for=watched, python=python, checker=checker),)
+                return (
+                    read_view(
+                        view, name, kind, look_for=watched, python=python, linkage=True, checker=checker
+                    ),
+                )
             parts = read_macho(view, name, python=python)
         except ArchiveError:  # nothing is known of the binary: its member does not unpack
             raise

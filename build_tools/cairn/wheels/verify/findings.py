@@ -19,12 +19,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from cairn import datafile
 from cairn.errors import UsageError
+
+if TYPE_CHECKING:
+    from cairn.wheels.contents.binaries import Binary
 
 _Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 
@@ -77,6 +80,7 @@ class FindingCode(StrEnum):
     MACOS_TOO_NEW = "macos-too-new"
     EXECUTABLE_STACK = "executable-stack"
     NEEDED = "needed"
+    SYMBOL_MISSING = "symbol-missing"
     RPATH = "rpath"
     DLL_FOLDER = "dll-folder"
     OPTIONAL_PLUGIN = "optional-plugin"
@@ -129,12 +133,14 @@ class Verdict:
         notes: what its users may want to know.
         not_checked: what was not looked at, so that a good wheel may be wrong in it.
         split: whether it says what was split from it, and must be seen together with its device wheels.
+        binaries: those of the wheel, for what is judged of several together.
     """
 
     findings: tuple[Finding, ...]
     notes: tuple[Finding, ...] = ()
     not_checked: tuple[str, ...] = ()
     split: bool = False
+    binaries: tuple[Binary, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,10 @@ from cairn.release.publish.files import publish_dists
 from cairn.release.publish.mirror_lock import LockedFile, MirrorLock
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
+from helpers.formats import make_elf
 from helpers.gate import AWAY, case_of, judge, record_of
-from helpers.release import make_set, make_wheel, stage_set
+from helpers.release import make_set, make_wheel, stage_set, with_bill
+from helpers.wheels import build_wheel
 
 
 @pytest.fixture
@@ -125,3 +127,26 @@ def test_what_is_not_of_the_line_goes_into_no_channel_of_it(store: MemoryStore, 
     (problem,) = files_of_set.not_of_manifest(case_of(store, other))
     assert problem.startswith(f"the commit of torch is not that of {made.line}")
     assert list(files_of_set.not_of_manifest(case_of(store, other, target="dev"))) == []
+
+
+def test_the_files_of_a_set_are_judged_as_one_program(store: MemoryStore, tmp_path: Path) -> None:
+    def found(version: str, torch_has: str) -> list[str]:
+        tags, needed = ("cp311-cp311-manylinux_2_28_x86_64",), ("libtorch.so",)
+        library = make_elf(soname="libtorch.so", defined=(torch_has,))
+        module = make_elf(needed=needed, symbols=("_ZN2at3addEv",), defined=("PyInit_m",))
+        files = {"torch": {"torch/libtorch.so": library}, "torchaudio": {"torchaudio/m.abi3.so": module}}
+        wheels = [
+            with_bill(
+                build_wheel(tmp_path, name=name, version=version, tags=tags, files=content, requires=())
+            )
+            for name, content in files.items()
+        ]
+        case = case_of(store, stage_set(store, "staging", make_set(wheels, **AWAY), wheels))
+        with opened(case) as opened_files:
+            return [text for text in files_of_set.findings(case, opened_files) if "_ZN2at3addEv" in text]
+
+    assert found("1.0", "_ZN2at3addEv") == []
+    (problem,) = found("1.1", "_ZN2at3subEv")
+    assert problem.startswith(
+        "torchaudio-1.1-cp311-cp311-manylinux_2_28_x86_64.whl (torchaudio/m.abi3.so): it wants"
+    )

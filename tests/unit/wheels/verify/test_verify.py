@@ -337,9 +337,9 @@ def test_symbols_that_a_binary_loads_without_are_no_need(make_wheel: MakeWheel, 
     assert found(symbols=("malloc",), weak=newer) == []
     assert found(symbols=("malloc",), defined=newer) == []
     libc = {"libc.so.6": ("GLIBC_2.17",)}
-    assert found(symbols=("malloc",), lookalikes=newer, versions=libc) == []
+    assert found(symbols=("malloc@GLIBC_2.17",), lookalikes=newer, versions=libc) == []
     assert found(symbols=("malloc", *newer), weak=("free",)) == [("symbols-too-new", "demo/x.so")]
-    assert found(symbols=("malloc",), weak=newer, versions={"libc.so.6": ("GLIBC_2.18",)}) == [
+    assert found(symbols=("malloc@GLIBC_2.18",), weak=newer, versions={"libc.so.6": ("GLIBC_2.18",)}) == [
         ("symbols-too-new", "demo/x.so")
     ]
 
