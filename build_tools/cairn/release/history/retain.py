@@ -15,7 +15,7 @@ from cairn.release.index import keys
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import PUBLISHED, FileRef, IndexSet, ProjectState, project_of
 from cairn.release.index.reading import read_current
-from cairn.release.index.snapshot import Change, Index, Snapshot, existing, missing, read_set, whole_id
+from cairn.release.index.snapshot import Change, Index, Snapshot, missing, read_set, traces, whole_id
 from cairn.store.protocol import Store
 from cairn.wheels.wheelset import WheelSet
 
@@ -132,7 +132,7 @@ def _held(
         for set_id in old:
             if set_id in named or any(sign & named for sign in signs[set_id]):
                 held.setdefault(set_id, locked.key)
-    for other in existing(store):
+    for other in traces(store):
         if other != name and keys.is_gated(other):
             ids = frozenset(read_current(Index(store, other)).set_ids)
             held |= {set_id: other for set_id in old if set_id in ids and set_id not in held}

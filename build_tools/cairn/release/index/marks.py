@@ -23,7 +23,7 @@ from cairn.release.index.generation import (
     project_of,
 )
 from cairn.release.index.reading import read_current
-from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set
+from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set, traces
 from cairn.release.ledger import Ledger, standing_of
 from cairn.release.ledger_entries import Event, rebuilds_of
 from cairn.release.trust.metadata import MetadataError
@@ -114,7 +114,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
     marks: list[Marked] = []
     problems = []
     # What users install from first.
-    every = sorted(existing(store), key=lambda name: not keys.is_gated(name))
+    every = sorted(traces(store), key=lambda name: not keys.is_gated(name))
     # What testers and rebuilders add comes there with the next promoter's key: see `records.publish_late`.
     waits = action == "record" and not dry_run and not commit.can_change_gated(store)
     for name in every if indexes is None else indexes:
