@@ -21,7 +21,8 @@ class Check:
     It compares the files with what this Cairn writes, tries the store, and asks GitHub, through gh, for
     variables, environments and their secrets, runners and schedules, and Amazon, through aws, for the roles;
     what cannot be asked is named as not checked. In the store it writes and removes one object of a name of
-    its own. The exit code is 3 where something that is needed is missing, or GitHub does not answer.
+    its own. The exit code is 3 where something that is needed is missing, or GitHub does not answer for a
+    repository that was named.
 
         cairn ci check --repository me/wheels
     """
