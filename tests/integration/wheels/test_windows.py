@@ -77,7 +77,7 @@ SOURCES = {
 
 
 @pytest.fixture(scope="module")
-def dlls(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str, str]) -> Path:
+def dlls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with everything compiled."""
     folder = tmp_path_factory.mktemp("windows")
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-windows-gnu", "-shared", "-s"]
@@ -87,12 +87,12 @@ def dlls(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str, st
         libraries = [f"{link.partition('.')[0]}.lib" for link in links]
         linker = f"-Wl,--out-implib,{name.partition('.')[0]}.lib"
         command = [*zig, "-o", name, linker, "source.c", *libraries, "-lkernel32"]
-        subprocess.run(command, cwd=folder, env=zig_environment, check=True, capture_output=True)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder
 
 
 @pytest.fixture(scope="module")
-def kernels(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str, str]) -> dict[str, bytes]:
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Code objects as a ROCm tree has them, by file name."""
     folder = tmp_path_factory.mktemp("kernels")
     (folder / "k.c").write_text("__attribute__((amdgpu_kernel)) void k(int *out) { *out = 1; }\n")
@@ -114,7 +114,7 @@ def kernels(tmp_path_factory: pytest.TempPathFactory, zig_environment: dict[str,
         ]
         for command in (compiler, ["ld.lld", "-shared", "k.o", "-o", name]):
             zig = [sys.executable, "-m", "ziglang", *command]
-            subprocess.run(zig, cwd=folder, env=zig_environment, check=True, capture_output=True)
+            subprocess.run(zig, cwd=folder, check=True, capture_output=True)
         found[name] = (folder / name).read_bytes()
     return found
 
