@@ -1,9 +1,10 @@
 """What holds for every test."""
 
+import gc
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers.store_contract")
 
-from helpers import buckets, installed  # noqa: E402
+from helpers import buckets, installed, trail  # noqa: E402
 from helpers.installed import Installed  # noqa: E402
 from helpers.program import Cairn  # noqa: E402
 
@@ -24,6 +25,17 @@ os.environ["CAIRN_CONFIG"] = os.devnull  # the settings of whoever runs the test
 # A shell has its background jobs ignore the interrupt, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for no garbage among 7,000 tests while they are collected, nor later: each worker has all."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,6 +52,14 @@ def temporary_files_of_programs(tmp_path_factory: pytest.TempPathFactory) -> Ite
     with pytest.MonkeyPatch.context() as patch:
         if os.name == "posix":
             patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_zig() -> Iterator[None]:
+    """One cache for every compiler of ziglang: zig makes a C runtime in each new one, in five CPU seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ZIG_GLOBAL_CACHE_DIR", str(trail.shared_cache() / "zig"))
         yield
 
 
