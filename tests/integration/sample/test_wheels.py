@@ -152,6 +152,7 @@ def test_the_sources_stay_as_they_were(built: Built) -> None:
         assert process.run(["git", "status", "--porcelain"], cwd=built.trees[name]).output == ""
 
 
+@pytest.mark.parametrize("built", ["embedded", "cpu"], indirect=True)
 def test_a_second_build_compiles_what_changed_and_nothing_else(built: Built, tmp_path: Path) -> None:
     tree = built.trees["torch"]
     own = own_variables("+rocm7.10.0" if is_rocm(built) else "+cpu")["torch"]
@@ -167,6 +168,9 @@ def test_a_second_build_compiles_what_changed_and_nothing_else(built: Built, tmp
     assert "Error.cpp" in compiled[0]
 
 
+@pytest.mark.parametrize(
+    "built", ["cpu"], indirect=True
+)  # a package of Python alone, whoever compiles the rest
 def test_a_file_that_left_the_sources_leaves_the_wheel(built: Built, tmp_path: Path) -> None:
     tree = built.trees["triton"]
     own = own_variables("+cpu")["triton"]

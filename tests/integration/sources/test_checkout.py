@@ -222,10 +222,10 @@ def test_an_unknown_hashtag_names_similar_ones(bench: Bench) -> None:
     assert not bench.path.exists()
 
 
-@pytest.mark.parametrize("name", ["0" * 40, "--upload-pack=x", "a b", "", "main:x", "../main"])
-def test_what_cannot_be_a_hashtag(bench: Bench, name: str) -> None:
-    with pytest.raises(SourceError):
-        bench(name)
+def test_what_cannot_be_a_hashtag(bench: Bench) -> None:
+    for name in ("0" * 40, "--upload-pack=x", "a b", "", "main:x", "../main"):
+        with pytest.raises(SourceError):
+            bench(name)
 
 
 def test_a_path_without_a_repository(bench: Bench, tmp_path: Path) -> None:
