@@ -32,7 +32,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
@@ -40,6 +40,7 @@ from unittest import SkipTest
 
 import pluggy
 import pytest
+from _pytest import legacypath
 from _pytest.config import default_plugins
 from _pytest.unittest import UnitTestCase
 
@@ -78,6 +79,7 @@ TOLD = frozenset(  # by _pytest/hookspec.py
 _OPTIONAL = frozenset(
     ("cacheprovider", "debugging", "faulthandler", "helpconfig", "logging", "pastebin", "stepwise")
 )
+_OWN_PLACES = 3  # of pytest, _pytest and pluggy
 _METHODS = (FunctionType, classmethod, staticmethod, property)
 
 
@@ -125,6 +127,8 @@ class Counter:
         self._path = config.rootpath
         self._running: pytest.Item | None = None
         self._raised: dict[tuple[str, str], str] = {}
+        self._function: object = None  # of the test that runs
+        self._replaced: set[str] = set()  # while tests ran
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count a test as soon as pytest has collected it."""
@@ -176,6 +180,7 @@ class Counter:
         if item is self._running:
             item.user_properties.append(("flaky", "a plugin ran it again"))
         self._running = item
+        self._function = _function_of(item)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
@@ -183,6 +188,10 @@ class Counter:
     ) -> Generator[None, Any, Any]:
         """Note an exception of a test that another hook may call passed."""
         raised = call.excinfo
+        if call.when == "call":
+            self._replaced.update(self._shadows(item))
+            if (function := _function_of(item)) is not self._function and not self._is_accepted(function):
+                self._replaced.add(f"{self._writer(function)}: {_name(type(item))}.obj")
         report = yield
         raised = call.excinfo or raised  # pytest keeps those of unittest until now
         self._raised.pop((item.nodeid, report.when), None)
@@ -223,25 +232,34 @@ class Counter:
 
     def hooks(self) -> list[str]:
         """Return what else decides which tests run and how they end, as of now; see the top of this file."""
-        hooks = []
+        hooks = list(self._replaced)
         for name, caller in vars(self._hooks).items():
             for plugin in caller.get_hookimpls() if name not in TOLD else ():
-                _, function = self._watched.get(id(plugin), (plugin, plugin.function))
-                if not self._is_accepted(function):
-                    hooks.append(f"{self._writer(function) or self._by(plugin)[0]}: {name}")
+                # Its own, that which `_watch` has wrapped, and what it belongs to: a hook may be borrowed.
+                functions = [plugin.function, self._watched.get(id(plugin), (plugin, plugin.function))[1]]
+                strange = [function for function in functions if not self._is_accepted(function)]
+                if strange or not _file_of_module(_module_of(plugin)).startswith(self._accepted):
+                    hooks.append(f"{self._writer(strange[0]) if strange else self._by(plugin)[0]}: {name}")
         now, holders = _functions(), {holder for holder, _ in _FUNCTIONS}
         for holder, name in _FUNCTIONS.keys() | now.keys():
             function = vars(holder).get(name)
-            if holder not in holders or _FUNCTIONS.get((holder, name)) is function:
-                continue
-            if not self._is_accepted(function):
-                where = holder.__name__
-                if isinstance(holder, type):
-                    where = f"{holder.__module__}.{holder.__qualname__}"
-                hooks.append(f"{self._writer(function) or 'unknown'}: {where}.{name}")
+            before = _FUNCTIONS.get((holder, name))
+            # A function of pytest in the place of another is no better than a stranger's.
+            accepted = _file_of(function).startswith(self._accepted[_OWN_PLACES if before else 0 :])
+            if holder in holders and function is not before and not accepted:
+                hooks.append(f"{self._writer(function)}: {_name(holder)}.{name}")
+        manager = self._config.pluginmanager
+        for instance in (self._config, manager, manager.get_plugin("session"), *self._collected.values()):
+            hooks += self._shadows(instance)
         off = [name for name in default_plugins if not self._config.pluginmanager.has_plugin(name)]
         requested = {word.removeprefix("no:") for word in self._plugin_options()}
         return sorted({*hooks, *(f"-p no:{name}" for name in off if name not in requested | _OPTIONAL)})
+
+    def _shadows(self, instance: object) -> Iterator[str]:
+        """Yield the methods of an object of pytest in whose place it has an attribute."""
+        for name in vars(instance).keys() & _methods_of(type(instance)):
+            if not self._is_accepted(value := vars(instance)[name]):
+                yield f"{self._writer(value)}: {_name(type(instance))}.{name}"
 
     def _plugin_options(self) -> list[str]:
         words = list(map(str, self._config.invocation_params.args))
@@ -250,26 +268,26 @@ class Counter:
 
     @functools.cached_property
     def _accepted(self) -> tuple[str, ...]:
-        """The files and folders of pytest and of the plugins that it was started with."""
+        """The files and folders of pytest, and then of the plugins that it was started with."""
         manager = self._config.pluginmanager
-        modules = [manager.get_plugin(name) for name in self._plugin_options()]
+        plugins = filter(None, map(manager.get_plugin, self._plugin_options()))
         places = []
-        for module in (pytest, sys.modules["_pytest"], pluggy, sys.modules[__name__], *modules):
+        for module in (pytest, sys.modules["_pytest"], pluggy, *plugins):
             top = sys.modules.get(getattr(module, "__name__", "").partition(".")[0])
-            if file := getattr(top, "__file__", None) or getattr(module, "__file__", None):
-                path = os.path.realpath(file)
-                is_package = os.path.basename(path) == "__init__.py"  # noqa: PTH119 - as the rest here
-                places.append(os.path.dirname(path) + os.sep if is_package else path)  # noqa: PTH120
-        return tuple(places)
+            path = _file_of_module(top) or _file_of_module(module) or "\0"
+            places.append(path.removesuffix("__init__.py"))
+        # The part of pytest that replaces functions of it comes behind those that do not.
+        return (*places[:_OWN_PLACES], _file_of_module(legacypath), *places[_OWN_PLACES:])
 
     def _is_accepted(self, function: object) -> bool:
         return _file_of(function).startswith(self._accepted)
 
     def _writer(self, function: object) -> str:
-        """Return the file of the tests that has a function; empty where it is not one of theirs."""
+        """Return the file of the tests that has a function, or its module; `unknown` for other objects."""
         file = _file_of(function)
-        inside = file.startswith(self._top + os.sep)
-        return os.path.relpath(file, self._top).replace(os.sep, "/") if inside else ""
+        if file.startswith(self._top + os.sep):
+            return os.path.relpath(file, self._top).replace(os.sep, "/")
+        return str(getattr(function, "__module__", "")) if file else "unknown"
 
     def _watch(self, hook: str, look: Callable[[Any], Callable[..., Any]]) -> None:
         for plugin in getattr(self._hooks, hook).get_hookimpls():
@@ -320,8 +338,7 @@ class Counter:
         """Return a plugin's name and origin."""
         if plugin.plugin_name in _OURS:
             return _OURS[plugin.plugin_name], "ours"
-        itself = plugin.plugin
-        module = itself if isinstance(itself, ModuleType) else sys.modules.get(type(itself).__module__)
+        module = _module_of(plugin)
         if module is None:
             return str(plugin.plugin_name), "elsewhere"
         options = [option for option in _OPTIONS.get(module.__name__, ()) if self._value_of(option[0])]
@@ -372,6 +389,30 @@ class Counter:
     def _origin_of_setting(self, setting: str) -> str:
         origin = self._from_options(rf"(-o|--override-ini=)?{setting}=.*")
         return origin or ("tests" if setting in self._config.inicfg else "elsewhere")
+
+
+def _module_of(plugin: Any) -> ModuleType | None:  # noqa: ANN401 - pluggy's HookImpl
+    itself = plugin.plugin
+    return itself if isinstance(itself, ModuleType) else sys.modules.get(type(itself).__module__)
+
+
+def _file_of_module(module: ModuleType | None) -> str:
+    file = getattr(module, "__file__", None)
+    return os.path.realpath(file) if file else ""
+
+
+@functools.cache
+def _methods_of(kind: type) -> frozenset[str]:
+    return frozenset(name for name in dir(kind) if isinstance(getattr(kind, name, None), FunctionType))
+
+
+def _function_of(item: pytest.Item) -> object:
+    function = getattr(item, "obj", None)
+    return getattr(function, "__func__", function)
+
+
+def _name(holder: Any) -> str:  # noqa: ANN401 - a module or a class
+    return f"{holder.__module__}.{holder.__qualname__}" if isinstance(holder, type) else str(holder.__name__)
 
 
 def _file_of(function: Any) -> str:  # noqa: ANN401 - whatever stands in a function's place

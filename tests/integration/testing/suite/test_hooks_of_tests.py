@@ -14,6 +14,7 @@ import unittest
 from unittest import mock
 
 import pytest
+from _pytest import runner
 from _pytest.runner import CallInfo
 from _pytest.unittest import TestCaseFunction
 
@@ -50,6 +51,20 @@ def call(cls, *values, **more):
 def collect(self):
     return [node for node in collect_all(self) if node.name != "test_hidden"]
 
+@pytest.fixture(autouse=True)
+def other(request):
+    if request.node.name == "test_row[0]":
+        request.node.obj = lambda number: None
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    items[0].setup = lambda: None
+
+def pytest_sessionstart(session):
+    session.perform_collect = mock.Mock(wraps=session.perform_collect)
+
+pytest_runtest_setup = runner.pytest_runtest_setup  # borrowed
+unittest.TestCase.tearDown = unittest.TestCase.setUp
 from_call, collect_all = CallInfo.from_call.__func__, pytest.Module.collect
 CallInfo.from_call = classmethod(call)
 pytest.Module.collect = collect
@@ -83,14 +98,20 @@ def setup_module():
 HOOKS = (
     "-p no:warnings",
     "conftest.py: _pytest.python.Function.__getattribute__",
+    "conftest.py: _pytest.python.Function.obj",
     "conftest.py: _pytest.python.Function.runtest",
+    "conftest.py: _pytest.python.Function.setup",
     "conftest.py: _pytest.python.Module.collect",
     "conftest.py: _pytest.runner.CallInfo.from_call",
     "conftest.py: _pytest.unittest.TestCaseFunction.runtest",
+    "conftest.py: pytest_collection_modifyitems",
     "conftest.py: pytest_generate_tests",
     "conftest.py: pytest_pyfunc_call",
     "conftest.py: pytest_runtest_call",
     "conftest.py: pytest_runtest_protocol",
+    "conftest.py: pytest_runtest_setup",
+    "unittest.case: unittest.case.TestCase.tearDown",
+    "unknown: _pytest.main.Session.perform_collect",
     "unknown: _pytest.nodes.Node.add_marker",
     "unknown: unittest.case.TestCase.addTypeEqualityFunc",
 )
