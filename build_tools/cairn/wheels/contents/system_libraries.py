@@ -40,6 +40,7 @@ DRIVERS = (
     *("libze_loader.so.1", "libze_intel_gpu.so.1"),
     *("libibverbs.so.1", "librdmacm.so.1", "libibumad.so.3", "libmlx5.so.1", "libmlx4.so.1", "libefa.so.1"),
     *("libpsm2.so.2", "libpsm_infinipath.so.1"),
+    *("nvcuda.dll", "nvml.dll", "nvcuvid.dll", "opencl.dll", "vulkan-1.dll", "ze_loader.dll"),
 )
 """The halves of device drivers that programs load: each fits only the kernel's half, so no wheel has them."""
 

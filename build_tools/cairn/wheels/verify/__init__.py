@@ -153,7 +153,7 @@ def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
     systems = {platform.split("_")[0] for platform in wheel_info.platforms_of(name.tags)}
     if other := sorted(system for system in systems if not system.startswith(machines.KNOWN)):
         yield f"the libraries of {wording.some(other)}, and the machines that they are for"
-    needed = {library for binary in read.binaries if binary.format == "elf" for library in binary.needed}
+    needed = {library for binary in read.binaries for library in binary.needed}
     if drivers := sorted(name for name in needed if system_libraries.matches(name, system_libraries.DRIVERS)):
         yield f"whether the machine has {wording.some(drivers)}, of the driver of a device"
     if "macho" in formats:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import takewhile
 
 from cairn.formats.view import MemberView
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents.binaries import Binary, read_macho, read_view
 
 _VERSION = re.compile(r"[\d._-]+")
+_WORDS = re.compile(r"[A-Za-z0-9]+")
 
 
 def optional(
@@ -119,22 +119,29 @@ class _Rivals:
         folder = path.rpartition("/")[0]
         beside = (one for one in paths if one != path and one.rpartition("/")[0] == folder)
         return any(
-            self._is_for_another_version(path, one) if one in self._broken else self._does_the_same(path, one)
+            self._is_same_module(path, one)
+            or (
+                self._is_for_another_version(path, one)
+                if one in self._broken
+                else self._does_the_same(path, one)
+            )
             for one in sorted(beside)
         )
+
+    def _is_same_module(self, path: str, other: str) -> bool:
+        """Whether two define one module for one Python: Python code loads the one for an MPI (mpi4py)."""
+        same_python = path.split(".")[-2:] == other.split(".")[-2:]
+        return same_python and not _inits(self._read(path)).isdisjoint(_inits(self._read(other)))
 
     def _does_the_same(self, path: str, other: str) -> bool:
         """Whether a different one has all functions of C that it has, but for what names the two apart."""
         # Names of C++ begin with `_` or `?`, as do those that linkers and compilers define.
         functions, rival = ({n for n in self._read(one) if n[:1].isalpha()} for one in (path, other))
-        functions = {name for name in functions if not name.startswith("PyInit_")}
-        names = [one.rpartition("/")[2] for one in (path, other)]
-        start = _common(*names)
-        end = _common(*(name[start:][::-1] for name in names))
-        part, its_part = (name[start : len(name) - end] for name in names)
-        return bool(functions) and all(
-            name in rival or (part and name.replace(part, its_part) in rival) for name in functions
-        )
+        functions -= _inits(functions)
+        words = (_WORDS.findall(one.rpartition("/")[2].removeprefix("lib")) for one in (path, other))
+        apart = [(word, its_word) for word, its_word in zip(*words, strict=False) if word != its_word]
+        shared = {name for name in functions if name in rival or _renamed(name, apart) in rival}
+        return bool(shared) and all(any(word in name for word, _ in apart) for name in functions - shared)
 
     def _is_for_another_version(self, path: str, other: str) -> bool:
         """Whether two lack the same libraries, each in its version: a user has that of one of them."""
@@ -158,9 +165,14 @@ class _Rivals:
         return self._exports[path]
 
 
-def _common(name: str, other: str) -> int:
-    """The length of their common beginning."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(name, other, strict=False)))
+def _inits(names: Collection[str]) -> set[str]:
+    return {name for name in names if name.startswith("PyInit_")}
+
+
+def _renamed(name: str, words: Iterable[tuple[str, str]]) -> str:
+    for word, its_word in words:
+        name = name.replace(word, its_word)
+    return name
 
 
 def _inverted(names: Mapping[str, set[str]]) -> dict[str, set[str]]:

@@ -101,7 +101,7 @@ def parse(member: str) -> ExtensionModule | None:
     )
 
 
-def check(members: Iterable[str], binaries: Iterable[Binary], name: FileName) -> Iterator[Finding]:
+def check(members: Iterable[str], binaries: Sequence[Binary], name: FileName) -> Iterator[Finding]:
     """Breaches by module: those that no Python of the tags imports, or only one of several.
 
     Args:
@@ -113,8 +113,9 @@ def check(members: Iterable[str], binaries: Iterable[Binary], name: FileName) ->
     suffix = ".pyd" if any(tag.platform.startswith("win") for tag in tags) else ".so"
     named: dict[str, list[ExtensionModule]] = {}
     plain = set()
+    libraries = {binary.path for binary in binaries if not _has_init(binary)}  # see `check_content`
     for member in members:
-        if member.lower().endswith(suffix):
+        if member.lower().endswith(suffix) and member not in libraries:
             module = parse(member)
             if module:
                 named.setdefault(module.stem, []).append(module)
@@ -226,16 +227,17 @@ def check_content(
     suspects = [
         binary
         for binary in binaries
-        if binary.is_module
-        and not is_of_tests(binary.path)
-        and not any(init in binary.python_defined for init in _names_of_init(binary.path))
+        if binary.is_module and not is_of_tests(binary.path) and not _has_init(binary)
     ]
     needed = {name.rpartition("/")[2] for binary in binaries for name in binary.needed}
     alone = dict.fromkeys(one.path for one in suspects if needed.isdisjoint(one.names))
-    opening = _opening_packages(archive) if alone else set()
+    opening = _opening_packages(archive, _OPENS) if alone else set()
     findings, unknown = [], []
     for path in alone:
-        if installed_path(path).split("/")[0] in opening or _stem(path).startswith("lib"):
+        package, stem = installed_path(path).split("/")[0], _stem(path)
+        # `f"_inject.{abi}.so"`, which memray gives to a debugger.
+        as_file = re.compile(rb"[\"'/]%s\.[^\"'\n]{0,80}so\b" % re.escape(stem.encode()))
+        if package in opening or stem.startswith("lib") or package in _opening_packages(archive, as_file):
             unknown.append(f"whether {path}, which has no {_INIT[0]}, is opened as a library")
         else:
             reason = f"it has no {_INIT[0]}{_stem(path)}, so that no Python can import it"
@@ -244,11 +246,11 @@ def check_content(
     return (*findings, *_beyond_abi3(binaries, name)), tuple(unknown)
 
 
-def _opening_packages(archive: Archive) -> set[str]:
-    """The packages with Python code that opens files as libraries."""
+def _opening_packages(archive: Archive, pattern: re.Pattern[bytes]) -> set[str]:
+    """The packages with Python code that opens files as libraries, as a pattern says."""
     packages = set()
     for name in (member.name for member in archive.members if member.name.endswith(".py")):
-        if archive.search(name, _OPENS):
+        if archive.search(name, pattern):
             packages.add(installed_path(name).split("/")[0])
     return packages
 
@@ -257,6 +259,10 @@ def _stem(path: str) -> str:
     *folders, file = installed_path(path).split("/")
     stem = file.split(".")[0]
     return folders[-1] if stem == "__init__" and folders else stem
+
+
+def _has_init(binary: Binary) -> bool:
+    return any(init in binary.python_defined for init in _names_of_init(binary.path))
 
 
 def _names_of_init(path: str) -> Iterator[str]:

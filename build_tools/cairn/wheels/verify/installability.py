@@ -95,7 +95,7 @@ def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
         yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=str(error), fix=_AGAIN)
     for field, allowed in (
         ("Wheel-Version", [("1.0",)]),
-        ("Root-Is-Purelib", [("true",), ("false",)]),
+        ("Root-Is-Purelib", [("true",), ("false",), ("False",)]),  # all take what is not `true` for false
         ("Build", [(), (info.build,)]),
     ):
         values = headers.all(field)

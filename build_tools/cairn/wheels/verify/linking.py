@@ -103,9 +103,9 @@ def _missing(
     expected: Expectation,
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """What neither the wheel has nor what it requires, and the first system of the tag without it."""
-    provided = expected.provided_libraries
+    provided = (*expected.provided_libraries, *DRIVERS)
     if binary.format == "elf":
-        provided = (*provided, *LOADERS, *DRIVERS)
+        provided = (*provided, *LOADERS)
     elif binary.format == "pe":
         provided = tuple(pattern.lower() for pattern in provided)
     foreign = []

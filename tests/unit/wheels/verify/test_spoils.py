@@ -217,6 +217,7 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
         (LINUX, {SO: elf(runpath="")}),
         (LINUX, {SO: elf(runpath="$ORIGIN/../../..")}),
         (LINUX, {SO: elf(needed=("libx.so",), runpath="$ORIGIN/.."), "libx.so": make_elf()}),
+        (WINDOWS, {PYD: dll("opencl.dll")}),
         # The half of a driver that programs load.
         (LINUX, {SO: elf(needed=("libcuda.so.1", "libibverbs.so.1"))}),
         # A module for each Python under plain names (cefpython3), with the runtime that came with Python 3.4.
@@ -267,6 +268,12 @@ def test_a_module_that_is_opened_as_a_library_is_said_to_be_unknown(make_wheel: 
     verdict = judge(make_wheel(tags=LINUX, files=files), Expectation())
     assert verdict.findings == ()
     assert any(SO in text and "PyInit_" in text for text in verdict.not_checked)
+    # So is one that Python code names as a file (memray), and one of a different Python (torchao).
+    for name, code in (("_x.abi3.so", b"at(f'_x.{abi}.so')"), (SO.replace("312", "310"), b"load_library(x)")):
+        files = {"demo/__init__.py": b"def main(): ...\n" + code, f"demo/{name.rpartition('/')[2]}": module}
+        verdict = judge(make_wheel(tags=ABI3, files=files), Expectation())
+        assert verdict.findings == ()
+        assert any("is opened as a library" in text for text in verdict.not_checked)
     # One that others are linked with is a library, whatever its name.
     name = SO.rpartition("/")[2]
     files = {**INIT, SO: module, "demo/libuser.so": make_elf(needed=(name,))}
@@ -384,6 +391,22 @@ OPTIONAL: dict[str, tuple[tuple[str, ...], dict[str, bytes], tuple[str, ...]]] =
         },
         ("demo/tbbpool.cpython-312-x86_64-linux-gnu.so",),
     ),
+    "what has a function more under its own name (casadi's ccopt, nvshmem)": (
+        LINUX,
+        {
+            "demo/boot_shmem.so": make_elf(needed=("liboshmem.so.40",), defined=("boot_init", "shmem_exit")),
+            "demo/boot_uid.so": make_elf(defined=("boot_init",)),
+        },
+        ("demo/boot_shmem.so",),
+    ),
+    "a module for each MPI (mpi4py)": (
+        WINDOWS,
+        {
+            f"demo/MPI.{name}.cp312-win_amd64.pyd": make_dll((f"{name}.dll",), exports=("PyInit_MPI",))
+            for name in ("impi", "msmpi")
+        },
+        ("demo/MPI.impi.cp312-win_amd64.pyd", "demo/MPI.msmpi.cp312-win_amd64.pyd"),
+    ),
     "one for each version of a library (torchcodec)": (
         LINUX,
         {
@@ -410,6 +433,10 @@ NEEDED: dict[str, dict[str, bytes]] = {
         "demo/libuser.so": make_elf(needed=("liba.so",)),
     },
     "a module beside others": {SO: elf(needed=("libx.so",)), MODULE_2: make_elf(defined=("PyInit_n",))},
+    "a module for a different Python": {
+        f"demo/m.cpython-{n}-x86_64-linux-gnu.so": make_elf(needed=needed, defined=("PyInit_m",))
+        for n, needed in ((312, ("libx.so",)), (311, ()))
+    },
     "two modules for two libraries": {
         SO: elf(needed=("libx.so.1",)),
         MODULE_2: make_elf(needed=("libx.so.2",), defined=("PyInit_n",)),

@@ -168,6 +168,14 @@ def test_what_installers_refuse_or_take_differently(
     assert codes(wheel) == [(code, f"{INFO}/{file}")]
 
 
+def test_installers_take_false_in_capitals_for_false(make_wheel: MakeWheel) -> None:
+    """As libucx-cu12 has it: pip compares in lower case, uv and installer ask for `true` alone."""
+    wheel = altered(
+        make_wheel(), {f"{INFO}/WHEEL": lambda data: data.replace(b"true", b"False")}, record=True
+    )
+    assert codes(wheel) == []
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [
