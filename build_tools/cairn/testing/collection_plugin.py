@@ -257,9 +257,10 @@ class Counter:
 
     def _shadows(self, instance: object) -> Iterator[str]:
         """Yield the methods of an object of pytest in whose place it has an attribute."""
-        for name in vars(instance).keys() & _methods_of(type(instance)):
+        kind: Any = type(instance)
+        for name in vars(instance).keys() & _methods_of(kind):
             if not self._is_accepted(value := vars(instance)[name]):
-                yield f"{self._writer(value)}: {_name(type(instance))}.{name}"
+                yield f"{self._writer(value)}: {_name(kind)}.{name}"
 
     def _plugin_options(self) -> list[str]:
         words = list(map(str, self._config.invocation_params.args))

@@ -40,7 +40,7 @@ LONGEST = 1e9
 """Seconds, 30 years: a test that claims to have taken longer was timed by a clock that jumped."""
 
 _MAX_SIZE = 256 << 20  # bytes; 43,000 tests of torch's write about 10 MB, and all there are ten times that
-_MAX_TESTS = 1_000_000  # in a file, with its suites
+_MAX_TESTS = 1_000_000  # in a file, and as many suites
 _MAX_TOKEN = 16 << 20  # bytes of a tag, all of which are held
 _CHUNK = 1 << 16  # bytes
 _MAX_DEPTH = 32
@@ -273,9 +273,7 @@ def parse(file: BinaryIO, target: _Reader | TreeBuilder, *, name: str) -> None:
     try:
         _feed(parser, file)
     except OverflowError as error:
-        raise TestsFailedError(
-            f"{name} {error}, more than are read", tip="write a file for each part of the tests"
-        ) from error
+        raise TestsFailedError(f"{name} {error}", tip="write a file for each part of the tests") from error
     except (expat.ExpatError, ValueError, LookupError) as error:  # the last: an encoding of no name
         raise TestsFailedError(
             f"{name} is not complete JUnit XML: {error}", tip="the runner crashed while writing it"
@@ -288,7 +286,7 @@ def _feed(parser: expat.XMLParserType, file: BinaryIO) -> None:
         parser.Parse(data, False)  # noqa: FBT003 - positional only
         fed += len(data)
         if fed - parser.CurrentByteIndex > _MAX_TOKEN:
-            raise OverflowError(f"has a tag of more than {_MAX_TOKEN} bytes")
+            raise OverflowError(f"has a tag of more than the {_MAX_TOKEN} bytes that are read")
     parser.Parse(b"", True)  # noqa: FBT003
 
 
@@ -371,8 +369,8 @@ class _Reader:
         _note(self._case, name, attributes)
 
     def _refuse_too_many(self) -> None:
-        if len(self.cases) + self._begun >= _MAX_TESTS:
-            raise OverflowError(f"has more than {_MAX_TESTS} tests and suites")
+        if max(len(self.cases), self._begun) >= _MAX_TESTS:
+            raise OverflowError(f"has more than the {_MAX_TESTS} tests and suites that are read")
 
     def end(self, name: str) -> None:
         self._path.pop()
