@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from cairn import interpreters
@@ -95,11 +94,9 @@ def typed_on_the_page() -> list[str]:
 def offer_sdk(folder: Path) -> Path:
     """Write an index with the SDK packages of the sample, for one family; return its folder to serve."""
     prefix, dists, targets = folder / "prefix", folder / "dists", parse_targets(FAMILY)
-    command = [sys.executable, str(rocm.SAMPLE / "build.py"), "--prefix", str(prefix)]
-    subprocess.run([*command, "--targets", ",".join(targets)], check=True, stdout=subprocess.DEVNULL)
     package.package(
         package.PackageRequest(
-            prefix=prefix,
+            prefix=rocm.prefix_for(prefix, targets),
             description=rocm.SAMPLE / "packages.toml",
             version=sdk_index.VERSION,
             targets=targets,

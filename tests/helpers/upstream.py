@@ -168,26 +168,14 @@ def write_sdks(root: Path, families: Sequence[str]) -> None:
 
 
 def _sdk(family: str) -> list[Path]:
-    key = hashlib.sha256()
-    for path in sorted(path for path in rocm.SAMPLE.rglob("*") if path.is_file() and path.suffix != ".pyc"):
-        key.update(path.read_bytes())
-    folder = shared_cache() / "sdk-of-families" / f"{family}-{key.hexdigest()[:12]}"
+    folder = shared_cache() / "sdk-of-families" / f"{family}-{rocm.digest()}"
     with files.locked(folder.with_suffix(".lock"), timeout=600):
         if not folder.is_dir():
             prefix, names = folder.with_suffix(".prefix"), targets.parse_targets(family)
-            build = [
-                sys.executable,
-                rocm.SAMPLE / "build.py",
-                "--prefix",
-                prefix,
-                "--targets",
-                ",".join(names),
-            ]
-            subprocess.run([str(word) for word in build], check=True)
             description = rocm.SAMPLE / "packages.toml"
             package.package(
                 package.PackageRequest(
-                    prefix=prefix,
+                    prefix=rocm.prefix_for(prefix, names),
                     description=description,
                     version=ROCM,
                     targets=names,

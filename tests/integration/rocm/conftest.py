@@ -13,7 +13,7 @@ import pytest
 from cairn.rocm import install, package
 from cairn.venv import PackageSource
 from helpers import zig
-from helpers.rocm import KERNEL, VERSION, build_prefix, make_environment, request_for
+from helpers.rocm import KERNEL, VERSION, build_prefix, make_environment, prefix_for, request_for
 from helpers.serving import serving
 from helpers.trail import shared_cache
 
@@ -41,7 +41,7 @@ def kernels(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An installed prefix of the miniature ROCm."""
-    return build_prefix(tmp_path_factory.mktemp("rocm") / "prefix")
+    return prefix_for(tmp_path_factory.mktemp("rocm") / "prefix")
 
 
 @pytest.fixture

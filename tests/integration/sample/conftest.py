@@ -1,15 +1,14 @@
 """The sample's repositories, and its wheels: built once for all tests of this folder."""
 
 import shutil
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from cairn import process
 from cairn.sources.origins.materialize import TreeOrigin, materialize
-from helpers.sample import NAMES, SAMPLE, Built, build_all, environment
+from helpers.rocm import prefix_for
+from helpers.sample import NAMES, SAMPLE, Built, build_all
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +20,7 @@ def origins(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 @pytest.fixture(scope="session")
 def embedded_rocm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The ROCm prefix that is made of ziglang alone."""
-    prefix = tmp_path_factory.mktemp("rocm")
-    command = [sys.executable, str(SAMPLE / "rocm" / "build.py"), "--prefix", str(prefix)]
-    process.run([*command, "--targets", "gfx942,gfx1100"], env=environment())
-    return prefix
+    return prefix_for(tmp_path_factory.mktemp("rocm") / "prefix")
 
 
 BY_DEBIAN = pytest.param("debian", marks=pytest.mark.by_hand)  # e2e/test_debian.py builds the same
