@@ -13,7 +13,7 @@ from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.options import Exclusive, argument, flag, option, repeated
-from cairn.output import console
+from cairn.output import console, wording
 from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
@@ -168,8 +168,8 @@ def _yank(request: YankSet) -> Answer:
         raise UsageError("a yank is taken back by name and reason", tip="--undo --who WHO --reason WHY")
     store, dry_run = request.open_existing_store(), request.dry_run
     if request.built_by is not None:
-        subjects = tuple(yank.built_by(store, request.built_by))
-        if not subjects:
+        subjects, unread = yank.built_by(store, request.built_by)
+        if not (subjects or unread):
             raise StoreError(
                 f"{store.url} has no set that {request.built_by} built",
                 tip="give the public key that signed builder.json, or the builder's id as it stands there",
@@ -182,7 +182,12 @@ def _yank(request: YankSet) -> Answer:
     text = [line for result in results for line in _yank_text(request, result)]
     if request.built_by is not None:
         plain = {"built_by": request.built_by, "sets": results, "changed": any(r.changed for r in results)}
-        return Answer(plain, text, more={"dry_run": dry_run})
+        reasons = "; ".join(f"{short_id(set_id)}: {reason}" for set_id, reason in unread.items())
+        count = wording.count(unread, "set")
+        error = StoreError(
+            f"who built {count} cannot be read: {reasons}", tip="look at each; yank it by its id"
+        )
+        return Answer(plain, text, error=error if unread else None, more={"dry_run": dry_run})
     return Answer(results[0], text, more={"dry_run": dry_run})
 
 

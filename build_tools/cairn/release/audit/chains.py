@@ -235,15 +235,18 @@ def _lost(now: Current, inventory: Inventory) -> Iterator[Problem]:
 
 
 def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Problem]:
-    """The decisions that only the entries of the ledger have, or only the promoters' signatures."""
-    for one, other, text in (
-        (
-            entries,
-            signed,
-            "the ledger has the {} of {} by {}, and no promoter signed it: it counts for nothing",
-        ),
-        (signed, entries, "the ledger has lost the {} of {} by {}, which a promoter signed: it counts"),
-    ):
+    """The decisions that only the entries of the ledger have, or only the promoters' signatures.
+
+    What a command left unsigned when it died is no problem once a promoter has decided of the set again.
+    """
+    decided = {event.set_id: event.when for event in signed if event.kind in DECISIONS}  # the last of each
+    open_entries = [event for event in entries if event.when > decided.get(event.set_id, "")]
+    unsigned = (
+        "the ledger has the {} of {} by {}, and no promoter signed it: it counts for nothing; if it is right, run "
+        "its command again with the promoter's key"
+    )
+    lost = "the ledger has lost the {} of {} by {}, which a promoter signed: it counts"
+    for one, other, text in ((open_entries, signed, unsigned), (signed, entries, lost)):
         for event in one:
             if event.kind in DECISIONS and event not in other:
                 subject = event.index if event.kind == "end" else short_id(event.set_id)

@@ -26,9 +26,11 @@ from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, re
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, EventKind, with_wheels
 from cairn.release.provenance import dsse, evidence
-from cairn.release.trust import signers
-from cairn.store.protocol import Store
-from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
+from cairn.release.provenance.dsse import UntrustedKeyError
+from cairn.release.trust import anchor, signers
+from cairn.release.trust.signers import PublicKey
+from cairn.store.protocol import MissingKeyError, Store
+from cairn.wheels.wheelset import WheelSet
 
 _WHOLE = re.compile("[0-9a-f]{64}")
 _FEWEST = 4  # digits of an id that stand for it
@@ -201,27 +203,45 @@ def _refuse_stepping_back(
         marks.refuse_stepping_back(name, after, lifted)
 
 
-def built_by(store: Store, builder: str) -> Iterator[str]:
-    """The ids of the sets in a store that a builder made, in their order, whether or not an index has them.
+def built_by(store: Store, builder: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The ids of the sets in a store that a builder made, whether or not an index has them.
 
     Args:
         store: the store.
         builder: the file of its public key, or its id as `builder.json` has it: the address of a workflow
             with its ref, or without (then of any ref).
+
+    Returns:
+        The ids, and why it cannot be told of others, by id. In a store without a root nobody need sign: there
+        a set without a signature was not made by the owner of a key.
     """
     key = signers.public_key(Path(builder)) if Path(builder).is_file() else None
-    for one in _sealed(store):
-        with contextlib.suppress(StoreError):  # no builder's statement, or none of this key
-            if key is not None:
-                signature = keys.set_key(one.id, BUILDER_FILE.replace(".json", ".dsse.json"))
-                envelope = dsse.loads(store.read(signature).data, dsse.Envelope, name=signature)
-                dsse.verify(envelope, dsse.IN_TOTO, {key.key_id: key}, name=signature)
-                yield one.id
-            elif builder in (
-                (own := evidence.builder_statement(store, one).builder.id),
-                own.partition("@")[0],
-            ):
-                yield one.id
+    has_root = anchor.anchor(store) is not None
+    ids, unread = [], {}
+    for set_id in store.folders("sets/"):
+        try:
+            if _is_by(store, read_set(store, set_id), builder, key):
+                ids.append(set_id)
+        except MissingKeyError as error:
+            if has_root:
+                unread[set_id] = str(error)
+        except CairnError as error:
+            unread[set_id] = str(error)
+    return tuple(ids), unread
+
+
+def _is_by(store: Store, wheel_set: WheelSet, builder: str, key: PublicKey | None) -> bool:
+    """Whether a builder made a set, by its signature where a key is given, else by its statement."""
+    if key is None:
+        statement = evidence.builder_statement(store, wheel_set)
+        return builder in (statement.builder.id, statement.builder.id.partition("@")[0])
+    name = keys.set_key(wheel_set.id, evidence.BUILDER_SIGNATURE)
+    envelope = dsse.loads(store.read(name).data, dsse.Envelope, name=name)
+    try:
+        dsse.verify(envelope, dsse.IN_TOTO, {key.key_id: key}, name=name)
+    except UntrustedKeyError:
+        return False
+    return True
 
 
 def manifest_of(store: Store, night: str) -> str:

@@ -34,11 +34,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from cairn.errors import CairnError, StoreError
+from cairn.errors import CairnError, GateError, StoreError
 from cairn.release import wholes
 from cairn.release.index import generation, keys, write
 from cairn.release.index.generation import (
@@ -170,8 +171,8 @@ def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
     promoter = _promoter_of_index(index)
     for _ in attempts_at(index.name):
         current = index.load()
-        if promoter is not None:
-            promoter.settle(current)
+        if promoter is not None and not promoter.settle(current, stands=partial(_stands, current)):
+            continue
         if not _shows_all(current):
             if current.pointer is not None and current.pointer.rendered == 0:
                 wholes.begin(index.store, index.name)
@@ -328,6 +329,31 @@ def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> No
     fresh = {file.sha256 for file in _new_files(before, change) if file.yanked is None}
     if own or fresh:
         ledger.refuse_banned_files(own, fresh.difference(*own.values()))
+
+
+def _stands(current: Snapshot, signed: Snapshot) -> bool:
+    """Whether an index may be signed as it is; one that brings what was banned since is pointed back.
+
+    Args:
+        current: the index, of which nobody has signed more than that it was meant.
+        signed: its state that was signed before.
+    """
+    new, old = current.generation, signed.generation
+    projects = {name: current.project(name) for name, _ in new.projects.items() - old.projects.items()}
+    sets = {set_id: current.set(set_id) for set_id, _ in new.sets.items() - old.sets.items()}
+    ledger = Ledger(current.index.store)
+    try:
+        ledger.refuse_banned(entry for entry in sets.values() if entry.yanked is None)
+        if new.action != "rollback":  # as `commit` asks
+            _refuse_banned_files(ledger, signed, Change(projects=projects, sets=sets))
+    except GateError:
+        zero = digest_of(generation.encode(empty(current.index.name)))
+        # Its writer may have written some of its pages: all are made anew.
+        back = Pointer(generation=old.number, digest=signed.digest or zero, rendered=0, rendered_digest=zero)
+        key = keys.state_key(current.index.name)
+        current.index.store.write_if(key, generation.encode(back), etag=current.etag)
+        return False
+    return True
 
 
 def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:

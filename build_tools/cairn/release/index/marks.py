@@ -122,6 +122,8 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
             continue
         try:
             index = Index(store, name)
+            if action in ("yank", "unyank") and not dry_run:
+                commit.recover(index)  # a promotion that died, before the pages of others show it
             now = read_current(index)
             of_night = (one.set_id for one in now.sets() if one.manifest_sha256 == subject)
             own = (subject,) if subject in now.set_ids else tuple(of_night)

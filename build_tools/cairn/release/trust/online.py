@@ -8,8 +8,10 @@
       unchanged
 
 A writer that dies between 2 and 4 leaves a generation that is current and that no timestamp leads to. The
-next writer finishes it: step 1 shows that a promoter meant it. A generation without that was put there by
-somebody who can write to the store and has no key of the root's; nothing is built on it.
+next writer finishes it: step 1 shows that a promoter meant it. One that brings what was banned since is taken
+back instead: `state.json` names the signed generation again. So nobody who can write to the store can have a
+promotion that died finished after a yank. A generation that no promoter meant was put there by somebody
+without a key of the root's; nothing is built on it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import contextlib
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -89,8 +91,15 @@ class Promoter(SignedMetadata):
         self.anchor.remember(now.version)
         return now
 
-    def settle(self, current: Snapshot) -> None:
+    def settle(self, current: Snapshot, *, stands: Callable[[Snapshot], bool]) -> bool:
         """Sign the current generation of an index, if a promoter meant it and that is still to be done.
+
+        Args:
+            current: the index, as `state.json` has it.
+            stands: whether the ledger lets in what is new since the signed state, which it is called with.
+
+        Returns:
+            False where it does not, and nothing was signed.
 
         Raises:
             MetadataError: somebody without a promoter's key changed the index, or the metadata.
@@ -104,7 +113,7 @@ class Promoter(SignedMetadata):
             signed = vouched(role, current.index.name) if role else None
             self.require_entry(signed.ledger if signed else None)
             if (signed.digest if signed else None) == (current.digest if current.generation.number else None):
-                return
+                return True
             promised = self._promised(current, role, signed)
             old = current.index.at(
                 current.index.generation(signed.number, signed.digest)
@@ -112,9 +121,12 @@ class Promoter(SignedMetadata):
                 else empty(current.index.name),
                 signed.digest if signed else "",
             )
+            if not stands(old):
+                return False
             meta = self._write_index(now, promised, old, current)
             if self._lead_to(now, meta, [] if role else [current.index.name]):
-                return
+                return True
+        raise AssertionError  # `attempts_at` raises
 
     def promise(self, before: Snapshot, change: Change, made: Generation, data: bytes) -> None:
         """Sign that a generation is meant to be current, before it is (step 1)."""

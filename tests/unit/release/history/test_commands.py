@@ -77,11 +77,14 @@ def test_all_that_a_compromised_builder_made_is_found_and_banned_wherever_it_sta
             envelope = msgspec.structs.replace(envelope, signatures=(hint,))
         folder.write(f"sets/{set_id}/builder.dsse.json", datafile.dumps(envelope).encode())
     ban = ("release", "yank", *at, "--built-by", pub, "--reason", "its key was stolen")
-    would = cairn.json(*ban, "--dry-run")
+    would = cairn.json(*ban, "--dry-run", code=9)
     assert (would["dry_run"], [one["subject"] for one in would["sets"]]) == (True, [mine])
     assert [one["index"] for one in would["sets"][0]["indexes"]] == ["release", "staging"]
     assert Ledger(folder).ban(mine) is None
-    assert f"set {mine[:12]} is yanked in release" in cairn(*ban).out
+    shown = cairn(*ban, code=9)
+    assert f"set {mine[:12]} is yanked in release" in shown.out
+    assert f"who built 1 set cannot be read: {forged[:12]}: " in shown.err
+    (folder.path / "sets" / forged / "builder.dsse.json").unlink()
     assert Ledger(folder).ban(mine) is not None
     assert Ledger(folder).ban(other) is Ledger(folder).ban(forged) is None
     assert cairn.json(*ban)["changed"] is False

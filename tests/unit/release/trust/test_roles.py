@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ from cairn.errors import StoreError, UsageError
 from cairn.release import rebuilds, records
 from cairn.release.audit import audit
 from cairn.release.history import yank
-from cairn.release.index import keys
+from cairn.release.index import commit, keys
 from cairn.release.index.generation import digest_of, encode, now
+from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Entry, Event, Head, History
@@ -32,6 +34,7 @@ from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 from helpers.gate import AWAY, data_of, given, record_of, stack_of, stage_torch
+from helpers.moments import dying
 from helpers.provenance import signer
 from helpers.release import make_set, make_wheel, stage_set
 from helpers.trust import BUILDER, PROMOTER, TESTER, acting_as, rooted
@@ -115,6 +118,66 @@ def test_an_index_that_is_signed_and_gone_is_missed(tmp_path: Path) -> None:
     (lost,) = (one for one in audit.audit(offered.store).problems if one.code == "signature")
     assert "signature" not in before
     assert lost.said.startswith("release is signed, and lost")
+
+
+def test_a_promotion_that_died_is_not_finished_after_a_yank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can write there points `state.json` at what a promoter meant once, and waits for the next."""
+    offered = Offered(tmp_path)
+    later = stage_torch(offered.store, tmp_path, "2.9.1")
+    evidence.sign_builder(offered.store, later.id, statement(offered.store, later), BUILDER)
+    records.add(offered.store, data_of(record_of(later)), signer=TESTER)
+    machines = itertools.count()
+
+    def die(store: MemoryStore) -> None:
+        machine = tmp_path / f"machine{next(machines)}"
+        shutil.copytree(tmp_path / "writer", machine)
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(machine))
+        release(store, tmp_path, later, PROMOTER)
+
+    states = set()
+    for _, dead in dying(offered.store, die):
+        below = [key for key in dead.objects if key.startswith(keys.generations_prefix("release"))]
+        generations = dict(filter(None, map(keys.generation_of, below)))
+        if 2 not in generations:
+            continue
+        with acting_as(tmp_path, PROMOTER):
+            yank.yank(dead, later.id, reason="it eats data")
+            if later.id not in read_current(Index(dead, "release")).set_ids:
+                old = Index(dead, "release").load().pointer
+                assert old is not None
+                pointer = msgspec.structs.replace(old, generation=2, digest=generations[2])
+                dead.write("release/state.json", encode(pointer))
+            try:
+                commit.recover(Index(dead, "release"))
+            except MetadataError:  # it died before it meant that generation
+                states.add("refused")
+                continue
+            records.publish_late(dead)
+        state = read_current(Index(dead, "release"))
+        states.add("yanked" if later.id in state.set_ids else "taken back")
+        assert later.id not in state.set_ids or state.set(later.id).yanked == "it eats data"
+        assert audit.audit(dead, hashes=True).problems == ()
+    assert states == {"refused", "taken back", "yanked"}
+
+
+def test_a_yank_that_died_anywhere_is_finished_by_the_same_command(
+    offered: Offered, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines = itertools.count()
+
+    def again(store: MemoryStore) -> None:
+        machine = tmp_path / f"machine{next(machines)}"
+        shutil.copytree(tmp_path / "writer", machine)
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(machine))
+        with acting_as(tmp_path, PROMOTER):
+            yank.yank(store, offered.made.id, reason="it eats data")
+
+    for _, dead in dying(offered.store, again):
+        again(dead)
+        assert read_current(Index(dead, "release")).set(offered.made.id).yanked == "it eats data"
+        assert audit.audit(dead, hashes=True).problems == ()
 
 
 def link(store: MemoryStore, made: WheelSet, name: str) -> chain.Link:
