@@ -226,9 +226,8 @@ def test_who_has_no_promoters_key_accepts_no_loss(noted: MemoryStore, tmp_path: 
     assert said(store) == before
     Ledger(store).add(events=[wholes.event_of("end", "dev", "nobody needs it")])  # as whoever can write can
     (text,) = set(said(store)) - {*before}
-    assert (
-        text == f"the ledger has the end of dev by {who()}, and no promoter signed it: it counts for nothing"
-    )
+    begins = f"the ledger has the end of dev by {who()}, and no promoter signed it: it counts for nothing"
+    assert text.startswith(begins)
     assert before[0] in said(store)
     with acting_as(tmp_path, PROMOTER):
         restore.accept_loss(store, "dev", "nobody needs it")

@@ -23,6 +23,7 @@ PACKAGE = ROOT / "build_tools" / "cairn"
 READS_RAW = {
     *("release/index", "release/trust", "release/audit"),
     "release/ledger_entries.py",  # of a store whose ledger has no entry yet
+    "release/wholes.py",  # what the ledger is compared with
     "cli/index/upkeep.py",  # index repair, which finishes what a writer has left
 }
 """Where `Index.load` is called: the room of the index, promoters, and audits of what lies in a store."""
@@ -79,7 +80,7 @@ def place(
         ("diff HONEST PLANTED --index release", 9),
         ("bisect --index release --good HONEST --bad PLANTED --dry-run -- true", 9),
         ("wheel set-version --set PLANTED --index release --promote stable --output-dir DIR --dry-run", 9),
-        ("index gc --dry-run", 0),
+        ("index gc --dry-run", 9),
         ("install --index release --gpu cpu --dry-run", 0),
     ],
 )
