@@ -242,8 +242,8 @@ def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Pr
     decided = {event.set_id: event.when for event in signed if event.kind in DECISIONS}  # the last of each
     open_entries = [event for event in entries if event.when > decided.get(event.set_id, "")]
     unsigned = (
-        "the ledger has the {} of {} by {}, and no promoter signed it: it counts for nothing; if it is right, "
-        "run its command again with the promoter's key"
+        "the ledger has the {} of {} by {}, and no promoter signed it: it counts for nothing; if it is "
+        "right, run its command again with the promoter's key"
     )
     lost = "the ledger has lost the {} of {} by {}, which a promoter signed: it counts"
     for one, other, text in ((open_entries, signed, unsigned), (signed, entries, lost)):
