@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _EXTRA = re.compile(r"""(.*?)\s*;\s*extra\s*==\s*["']([^"']*)["']""")
 _KINDS = {
     "host": "in wheels of its own, which the extras bring",
-    "device": "all that it has, for a host wheel",
+    "device": "nothing else, for a host wheel; verify tells if it is whole",
     "variant": "in archives of its own",
 }
 

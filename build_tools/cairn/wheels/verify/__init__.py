@@ -16,10 +16,10 @@ from cairn.formats.offload import SPLIT_RECORD
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents import system_libraries
-from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify import (
+    archives,
     contents,
     device_code,
     extension_modules,
@@ -80,9 +80,12 @@ def judge_together(
                 binary for wheel in sorted(key) for binary in verdicts[wheel].binaries
             )
         findings, unknown = symbols.check(programs[key], verdict.binaries, path)
+        of_code, without = archives.check_with_host(verdict.archived, programs[key].binaries)
+        if without and not any(verdicts[wheel].split for wheel in key):  # a record tells
+            unknown += (f"whether the {without} wrappers without code in its archives ever had any",)
         judged[path] = replace(
             verdict,
-            findings=_sorted((*verdict.findings, *findings)),
+            findings=_sorted((*verdict.findings, *findings, *of_code)),
             not_checked=(*verdict.not_checked, *unknown),
         )
     return judged
@@ -103,7 +106,8 @@ def judge_alone(wheel: Path, expected: Expectation) -> Verdict:
         notes=tuple(finding for finding in ordered if finding.code in NOTES),
         not_checked=not_checked,
         split=split,
-        binaries=read,
+        binaries=read.binaries,
+        archived=read.archived,
     )
 
 
@@ -113,7 +117,7 @@ def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 def _judge_archive(
     archive: Archive, name: FileName, expected: Expectation
-) -> tuple[list[Finding], tuple[str, ...], tuple[Binary, ...]]:
+) -> tuple[list[Finding], tuple[str, ...], contents.Contents]:
     findings: list[Finding] = []
     elsewhere: tuple[str, ...] = ()
     # What the wheel says about itself. Where that cannot be read, its files are looked at all the same.
@@ -139,10 +143,15 @@ def _judge_archive(
     findings += linking.check(archive, info, read.binaries, name, expected)
     extras = info.extras if info else ()
     findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
+    findings += archives.check(read.archived)
     if info is not None:
+        findings += archives.check_host(read.binaries, info.extras)
+        of_extras, absent = archives.check_extras(info.requires_dist, expected)
+        findings += of_extras
+        elsewhere = (*elsewhere, *absent)
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
-    return findings, (*elsewhere, *unknown, *_not_checked(read, name)), read.binaries
+    return findings, (*elsewhere, *unknown, *_not_checked(read, name)), read
 
 
 def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:

@@ -59,13 +59,13 @@ class Contents:
 
     Attributes:
         binaries: every binary that can be read.
-        archived: the path of every kpack archive that can be read, and its targets.
+        archived: the path of every kpack archive that can be read, and its targets, each with its keys.
         unread: kind of file to the paths of those that are not looked into.
         findings: every breach.
     """
 
     binaries: tuple[Binary, ...]
-    archived: Mapping[str, tuple[str, ...]]
+    archived: Mapping[str, Mapping[str, frozenset[str]]]
     unread: Mapping[str, Sequence[str]]
     findings: tuple[Finding, ...]
 
@@ -87,7 +87,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     own = info.unlisted if info else frozenset()
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
     read: list[Binary] = []
-    archived: dict[str, tuple[str, ...]] = {}
+    archived: dict[str, Mapping[str, frozenset[str]]] = {}
     unread: dict[str, list[str]] = {}
     findings: list[Finding] = []
     limited = info is not None and any(tag.split("-")[1] == "abi3" for tag in info.tags)

@@ -10,7 +10,7 @@ Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cairn import datafile
 from cairn.errors import UsageError, WheelError
@@ -103,8 +103,8 @@ def is_named_like_code(path: str) -> bool:
     return path.endswith(".hsaco") or (path.endswith(".co") and "gfx" in path.rpartition("/")[2])
 
 
-def check_archive(archive: Archive, member: Member) -> tuple[tuple[str, ...], list[Finding]]:
-    """The targets of a kpack archive, which holds the code that libraries had, and its breaches."""
+def check_archive(archive: Archive, member: Member) -> tuple[dict[str, frozenset[str]], list[Finding]]:
+    """The targets of a kpack archive, each with the keys of its code in the table, and its breaches."""
     checker = CodeObjectChecker(member.name)
     empty: set[str] = set()
 
@@ -118,7 +118,7 @@ def check_archive(archive: Archive, member: Member) -> tuple[tuple[str, ...], li
                 empty.add(target)
     except WheelError as error:
         code = FindingCode.KPACK_MALFORMED
-        return (), [Finding(code=code, member=member.name, reason=str(error), fix=again)]
+        return {}, [Finding(code=code, member=member.name, reason=str(error), fix=again)]
     findings = checker.findings
     targets = opened.table.gfx_arches
     if len(targets) == 1 and not member.name.endswith(f"_{targets[0]}{kpack.SUFFIX}"):
@@ -128,7 +128,10 @@ def check_archive(archive: Archive, member: Member) -> tuple[tuple[str, ...], li
         reason = f"its code for {', '.join(in_order(empty))} is empty"
         code = FindingCode.CODE_OBJECT_EMPTY
         findings.append(Finding(code=code, member=member.name, reason=reason, fix=again))
-    return targets, findings
+    keys = {
+        target: frozenset(key for key, row in opened.table.toc.items() if target in row) for target in targets
+    }
+    return keys, findings
 
 
 class _Pieces:
@@ -148,7 +151,7 @@ class _Pieces:
 
 def check_targets(
     binaries: Sequence[Binary],
-    archived: Mapping[str, Sequence[str]],
+    archived: Mapping[str, Collection[str]],
     extras: Sequence[str],
     expected: Expectation,
 ) -> Iterator[Finding]:
@@ -191,7 +194,7 @@ def check_targets(
             yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=binary.path, reason=reason, fix=fix)
 
 
-def _check_archived(archived: Mapping[str, Sequence[str]], expected: Iterable[str]) -> Iterator[Finding]:
+def _check_archived(archived: Mapping[str, Collection[str]], expected: Iterable[str]) -> Iterator[Finding]:
     """A device wheel has the code for one processor, all of it; its siblings have that for the others."""
     expected = set(expected)
     archived_targets = {name for targets in archived.values() for name in targets}

@@ -90,6 +90,7 @@ class FindingCode(StrEnum):
     CODE_OBJECT_EMPTY = "code-object-empty"
     KPACK_MALFORMED = "kpack-malformed"
     KPACK_NAME = "kpack-name"
+    KPACK_INCOMPLETE = "kpack-incomplete"
     NO_DEVICE_CODE = "no-device-code"
     TARGETS_MISSING = "targets-missing"
     TARGETS_UNEXPECTED = "targets-unexpected"
@@ -133,7 +134,8 @@ class Verdict:
         notes: what its users may want to know.
         not_checked: what was not looked at, so that a good wheel may be wrong in it.
         split: whether it says what was split from it, and must be seen together with its device wheels.
-        binaries: those of the wheel, for what is judged of several together.
+        binaries: those of the wheel, for what is judged of several together, as the next one.
+        archived: path to the targets of a kpack archive, each with the keys that it has code under.
     """
 
     findings: tuple[Finding, ...]
@@ -141,6 +143,7 @@ class Verdict:
     not_checked: tuple[str, ...] = ()
     split: bool = False
     binaries: tuple[Binary, ...] = field(default=(), repr=False)
+    archived: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from packaging import tags
 from packaging.markers import UndefinedEnvironmentName
@@ -209,7 +209,7 @@ def _of_metadata(info: WheelInfo, code: FindingCode, reason: str, fix: str) -> F
 
 
 def check_variant(
-    archive: Archive, info: WheelInfo, name: FileName, archived: Mapping[str, Sequence[str]]
+    archive: Archive, info: WheelInfo, name: FileName, archived: Mapping[str, Collection[str]]
 ) -> Iterator[Finding]:
     """Breaches by what a wheel says of the machines that it is for.
 

@@ -81,7 +81,7 @@ def test_show_says_which_part_it_is_and_what_is_in_it(
     for text in (
         "in wheels of its own, which the extras bring",
         "../.kpack/demo_@GFXARCH@.kpack",
-        "all that it has, for a host wheel",
+        "nothing else, for a host wheel; verify tells if it is whole",
         "2, for 4 wrappers of 2 libraries",
         "demo/kernels/k.hsaco",
         build,
