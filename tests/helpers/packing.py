@@ -31,7 +31,8 @@ def pack(
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in content.items():
             member = zipfile.ZipInfo(name, (2024, 5, 6, 7, 8, 10))
-            member.external_attr = (stat.S_IFREG | (0o755 if name in executables else 0o644)) << 16
+            kind = stat.S_IFDIR if name.endswith("/") else stat.S_IFREG
+            member.external_attr = (kind | (0o755 if name in executables else 0o644)) << 16
             archive.writestr(member, data, zipfile.ZIP_DEFLATED)
     return path
 

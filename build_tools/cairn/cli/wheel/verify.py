@@ -122,7 +122,7 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
         for path, text in completeness.differences(readable):
             finding = Finding(code=FindingCode.SPLIT_DIFFERS, reason=text, fix=_ONE_SPLIT)
             findings[path] = (*findings[path], finding)
-    for path, finding in shape.differences(readable):
+    for path, finding in (*shape.differences(readable), *shape.overwritten(readable)):
         if finding.code in NOTES:
             verdicts[path] = replace(verdicts[path], notes=(*verdicts[path].notes, finding))
         else:

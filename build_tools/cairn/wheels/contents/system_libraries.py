@@ -44,8 +44,15 @@ DRIVERS = (
 )
 """The halves of device drivers that programs load: each fits only the kernel's half, so no wheel has them."""
 
+# Where the loader looks for what needs a newer processor, and only on such a one (ld.so(8)).
+_HWCAPS = re.compile(r"(?:^|/)glibc-hwcaps/")
 # What is there wherever Python is: its own DLL, and the C runtime that it brings (but not msvcp140.dll).
 _PYTHON = re.compile(r"(?:python|libpypy|vcruntime)[0-9].*\.dll")
+# What debug builds are linked with, which may not be passed on (learn.microsoft.com, "Determining which DLLs
+# to redistribute") and which no Python for users brings.
+_DEBUG = re.compile(
+    r"(?:(?:vcruntime|msvcp|msvcr|concrt|vccorlib|mfc)\d+(?:_\w+)?|ucrtbase|msvcrt|python3\d*t?_)d\.dll"
+)
 # What delvewheel's lists lack: API sets, which are Windows' own and may be absent by design
 # (learn.microsoft.com, "Windows API sets"), and what the page of some function there names as its DLL, with
 # Windows 10 or an older one for its minimum. No Python since 3.13 runs on an older one.
@@ -104,7 +111,7 @@ class Policy:
                 prefix, separator, number = version.partition("_")
                 if separator and number not in known.get(prefix, (number,)):
                     forbidden.append(f"{name}: {version}")
-        if binary.instruction_set:
+        if binary.instruction_set and not _HWCAPS.search(binary.path):
             forbidden.append(f"a processor of {binary.instruction_set}")
         return tuple(forbidden)
 
@@ -255,10 +262,17 @@ def on_windows(name: str, machine: str) -> bool:
         PrerequisiteError: delvewheel is not installed.
     """
     name = name.lower()
+    if is_of_debug_builds(name):
+        return False
     if name.startswith(_API_SETS) or name in _LATER or _PYTHON.fullmatch(name):
         return True
     names, patterns = _known(machine)
     return name in names or any(pattern.fullmatch(name) for pattern in patterns)
+
+
+def is_of_debug_builds(name: str) -> bool:
+    """Whether a DLL, in lower case, is that of Microsoft's debug run time or of Python's debug build."""
+    return bool(_DEBUG.fullmatch(name))
 
 
 @functools.cache

@@ -29,6 +29,8 @@ _PLAIN = re.compile(
 _new = tuple.__new__  # a torch wheel has 12,000 rows, and this takes half the time of the named constructor
 # What makes a CSV field need quotes (RFC 4180).
 _SPECIAL = re.compile(r'[",\r\n]')
+ODD_LINE_END = re.compile("\r(?!\n)|[\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
+"""What ends a line for `str.splitlines`, and so for pip and installer, and for other readers not."""
 
 
 class RecordRow(NamedTuple):
@@ -54,6 +56,8 @@ def parse_record(text: str) -> tuple[RecordRow, ...]:
         WheelError: a row is blank, does not have three columns, has a malformed hash or size, or repeats a
             path.
     """
+    if not text.isprintable() and ODD_LINE_END.search(text):
+        raise WheelError("RECORD has line ends in which its readers differ")
     plain = _PLAIN.findall(text)
     # Every match is a whole line, so as many as there are line ends are all there is.
     if len(plain) == text.count("\n") and text.endswith("\n"):

@@ -20,7 +20,7 @@ from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.fields import core_metadata, parse_headers
-from cairn.wheels.metadata.record import UNLISTED, RecordRow, parse_record
+from cairn.wheels.metadata.record import ODD_LINE_END, UNLISTED, RecordRow, parse_record
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -351,8 +351,11 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     # As the entry points specification reads it: `=` alone, names with their case, no section of defaults.
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, default_section="\0")
     parser.optionxform = str  # type: ignore[method-assign, assignment]
+    text = decoded(archive.read(path), "entry_points.txt")
+    if ODD_LINE_END.search(text):
+        raise WheelError("entry_points.txt has line ends in which its readers differ")
     try:
-        parser.read_string(decoded(archive.read(path), "entry_points.txt"))
+        parser.read_string(text)
     except configparser.Error as error:
         reason = " ".join(error.message.split())
         raise WheelError(f"entry_points.txt cannot be read: {reason}") from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cairn.errors import WheelError
@@ -20,12 +20,12 @@ from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import system_libraries
 from cairn.wheels.contents.binaries import MODULE, Binary, Format, format_of, read_macho, read_view
 from cairn.wheels.metadata.record import RecordRow, encode_digest, is_strong
-from cairn.wheels.metadata.wheel_info import WheelInfo, is_of_tests, platforms_of
-from cairn.wheels.verify import secrets
+from cairn.wheels.metadata.wheel_info import WheelInfo, installed_path, is_of_tests, platforms_of
+from cairn.wheels.verify import python_sources, secrets
 from cairn.wheels.verify.device_code import CodeObjectChecker, check_archive, is_named_like_code
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
-_HEAD = 64  # bytes by which a script, or a pointer of Git LFS, is known
+_HEAD = 256  # bytes by which a script, or a pointer of Git LFS, is known
 _MAGIC = 8  # bytes by which binaries are known
 _SMALL = 1 << 18  # bytes of a member that is looked at whole, as nearly all of torch's 12,000 are
 _POINTER = b"version https://git-lfs.github.com/spec/"
@@ -49,6 +49,10 @@ _UNREAD = {
 _KNOWN = (*_UNREAD, _POINTER)
 # What Windows starts by its ending, so that it needs no run bits even where it begins with `#!`.
 _OF_WINDOWS = (".ps1", ".psm1", ".bat", ".cmd")
+# A Python with a path of its own, or behind the two lines that pip writes where that is long.
+_OF_BUILDER = re.compile(
+    rb"#!\s*(?:/bin/sh\r?\n'''exec'\s+)?[\"']?((?!/usr/(?:local/)?bin/|/bin/)(?:/|[A-Za-z]:\\)[^\n\"']*?python[\w.]*)",
+)
 _PROGRAM_FOLDERS = ("bin", "libexec", "sbin")
 _REWRITE = "build the wheel again, or edit it with a tool that rewrites RECORD"
 
@@ -85,6 +89,7 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     """Stream every member once and check it."""
     rows = {row.path: row for row in info.record} if info else {}
     own = info.unlisted if info else frozenset()
+    packages = {member.name.rpartition("/")[0] for member in archive.members if _is_package(member.name)}
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
     read: list[Binary] = []
     archived: dict[str, Mapping[str, frozenset[str]]] = {}
@@ -96,13 +101,15 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
         if not member.is_dir:
             row = rows.get(member.name)
             reader = _MemberReader(member, row, needles)
-            parts = reader.read(archive, limited=limited)
+            parts = reader.read(archive, limited=limited, packages=packages)
             read += parts
             if reader.unread:
                 unread.setdefault(reader.unread, []).append(member.name)
             findings += reader.findings
             findings += _check_row(row, member, reader, own=member.name in own) if row else ()
             findings += () if for_windows else _check_run_bit(member, reader.head, parts)
+            if info and member.name.startswith(f"{info.data_folder}/scripts/"):
+                findings += _check_interpreter(member, reader.head)
             if member.name.endswith(kpack.SUFFIX):
                 archived[member.name], problems = check_archive(archive, member)
                 findings += problems
@@ -135,12 +142,13 @@ class _MemberReader:
         self._hit: set[str] = set()
         self._secrets = secrets.Scanner(member.name)
 
-    def read(self, archive: Archive, *, limited: bool) -> tuple[Binary, ...]:
+    def read(self, archive: Archive, *, limited: bool, packages: Collection[str]) -> tuple[Binary, ...]:
         """Stream the member; what it is as a binary, once for each machine that it is for.
 
         Args:
             archive: the wheel.
             limited: whether it promises to keep within Python's limited API.
+            packages: the folders that Python imports modules from.
         """
         parts: tuple[Binary, ...] = ()
         name, size = self._member.name, self._member.size
@@ -162,6 +170,7 @@ class _MemberReader:
             self.digest = self._hash.digest()
             if not binary:
                 self._judge_content()
+                self._judge_source(view, in_package=name.rpartition("/")[0] in packages)
             self._secrets.finish()
             self._judge_urls(archive)
         except WheelError as error:
@@ -237,6 +246,13 @@ class _MemberReader:
         if problem:
             self._find(FindingCode.BINARY_MALFORMED, problem, "fetch or build that file again")
 
+    def _judge_source(self, view: View, *, in_package: bool) -> None:
+        name = self._member.name
+        if not name.endswith(".py") or is_of_tests(name) or not isinstance(view, BytesView):
+            return
+        if problem := python_sources.problem(view.read(0, view.size), in_package=in_package):
+            self._find(FindingCode.PYTHON_SOURCE, problem, "build it again from a whole source tree")
+
     def _observe(self, piece: bytes) -> None:
         if len(self.head) < _HEAD:  # a piece may be a single byte
             self.head += piece[: _HEAD - len(self.head)]
@@ -270,6 +286,18 @@ def _check_row(row: RecordRow, member: Member, reader: _MemberReader, *, own: bo
         reason = "its content does not match its hash in RECORD"
     if reason:
         yield Finding(code=FindingCode.RECORD_HASH, member=row.path, reason=reason, fix=_REWRITE)
+
+
+def _is_package(path: str) -> bool:
+    return path.endswith("/__init__.py") or "/" not in installed_path(path)
+
+
+def _check_interpreter(member: Member, head: bytes) -> Iterator[Finding]:
+    """Installers put their Python in place of `#!python` alone (binary distribution format, "Scripts")."""
+    if match := _OF_BUILDER.match(head):
+        reason = f"it is run by {match[1].decode(errors='replace')!r}, which was the builder's"
+        fix = "begin it with `#!python`, or make it an entry point"
+        yield Finding(code=FindingCode.SCRIPT_INTERPRETER, member=member.name, reason=reason, fix=fix)
 
 
 def _check_run_bit(member: Member, head: bytes, parts: Sequence[Binary]) -> Iterator[Finding]:

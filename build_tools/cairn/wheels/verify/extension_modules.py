@@ -124,14 +124,30 @@ def check(members: Iterable[str], binaries: Sequence[Binary], name: FileName) ->
     for stem, modules in named.items():
         for module, reason in _problems(modules, tags, everywhere=stem in plain):
             yield Finding(code=FindingCode.MODULE_ABI, member=module.member, reason=reason, fix=_FIX)
+    if not plain:
+        yield from _check_each_python([module for group in named.values() for module in group], tags)
     yield from _check_python_dll(binaries, tags)
 
 
+def _check_each_python(modules: Sequence[ExtensionModule], tags: Sequence[_Tag]) -> Iterator[Finding]:
+    """Where there is a module for one Python of the tags, there must be one for each."""
+    has = {
+        f"{tag.python}-{tag.abi}": any(_fits_python(module, tag) for module in modules)
+        for tag in tags
+        # Compressed tags stand for all combinations, of which most are no Python's (PEP 425).
+        if not tag.is_open and tag.abi.startswith((tag.python, "pypy", "none"))
+    }
+    if without := [python for python, served in has.items() if not served and any(has.values())]:
+        reason = f"its tags name {wording.some(without)}, for which it has no extension module"
+        yield Finding(code=FindingCode.MODULE_ABI, reason=reason, fix="build a wheel for each Python")
+
+
 def _check_python_dll(binaries: Iterable[Binary], tags: Sequence[_Tag]) -> Iterator[Finding]:
-    """A plain `m.pyd` is imported by every Python, but each version of Python has its own DLL."""
-    plain = [b for b in binaries if b.path.lower().endswith(".pyd") and parse(b.path) is None]
-    versions = Counter(_DIGITS.sub("", binary.path) for binary in plain)
-    for binary in plain:
+    """Each version of Python has its own DLL; a plain `m.pyd` is imported by all of them."""
+    modules = [binary for binary in binaries if binary.path.lower().endswith(".pyd")]
+    versions = Counter(_DIGITS.sub("", binary.path) for binary in modules)
+    for binary in modules:
+        module = parse(binary.path)
         for dll in binary.needed:
             match = _PYTHON_DLL.fullmatch(dll)
             # `m_py38.pyd` beside `m_py39.pyd`: Python code takes the one for its version.
@@ -142,10 +158,11 @@ def _check_python_dll(binaries: Iterable[Binary], tags: Sequence[_Tag]) -> Itera
             ):
                 continue
             fits = match and any(
-                tag.python == f"cp{match[1]}" and (tag.abi[-1] == "t") == bool(match[2]) for tag in tags
+                python == f"cp{match[1]}" and (abi[-1] == "t") == bool(match[2])
+                for python, abi in ([(module.python, module.abi)] if module else [tag[:2] for tag in tags])
             )
             # A wheel for several versions may be linked with python3.dll alone, which they all have.
-            if match and (not fits or any(tag.is_open for tag in tags)):
+            if match and (not fits or (module is None and any(tag.is_open for tag in tags))):
                 reason = f"it is linked with {dll}, the wheel is for {_pythons(tags)}"
                 yield Finding(code=FindingCode.MODULE_ABI, member=binary.path, reason=reason, fix=_FIX)
 

@@ -50,6 +50,7 @@ class FindingCode(StrEnum):
     REQUIREMENT_UNMET = "requirement-unmet"
     REQUIRES_ITSELF = "requires-itself"
     SIBLING_NOT_EXACT = "sibling-not-exact"
+    EXTRA_UNDECLARED = "extra-undeclared"
     # What installers refuse, or do in different ways.
     WHEEL_HEADER = "wheel-header"
     DATA_FOLDER = "data-folder"
@@ -59,6 +60,7 @@ class FindingCode(StrEnum):
     NAME_FORBIDDEN = "name-forbidden"
     NAME_TWICE = "name-twice"
     STRAY_FILES = "stray-files"
+    OVERWRITES = "overwrites"
     # RECORD against the archive.
     RECORD_MISSING = "record-missing"
     RECORD_ABSENT = "record-absent"
@@ -69,6 +71,8 @@ class FindingCode(StrEnum):
     FORBIDDEN_TEXT = "forbidden-text"
     SECRET = "secret"  # noqa: S105 - the name of a rule
     NOT_EXECUTABLE = "not-executable"
+    SCRIPT_INTERPRETER = "script-interpreter"
+    PYTHON_SOURCE = "python-source"
     # What loaders and interpreters make of its binaries.
     BINARY_MALFORMED = "binary-malformed"
     MODULE_ABI = "module-abi"

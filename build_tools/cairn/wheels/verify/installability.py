@@ -19,6 +19,8 @@ import unicodedata
 import warnings
 from collections.abc import Iterator
 
+from packaging.utils import canonicalize_name
+
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.output import safe_text, wording
@@ -48,8 +50,12 @@ _PYTHON = re.compile(
 _PROGRAMS = ("scripts/", "data/bin/", "data/scripts/")
 _CASELESS = ("any", "win", "macosx")
 _ON_WINDOWS = ("any", "win")
+# Characters that are left of MAX_PATH and its NUL (learn.microsoft.com, "Maximum Path Length Limitation") by
+# one of the shortest folders that Python is installed into.
+_LONGEST = 259 - len("C:\\Python312\\Lib\\site-packages\\")
 _AGAIN = "build the wheel again with a backend that follows the specification"
 SCRIPTS = ("console_scripts", "gui_scripts")
+_REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra alone; valid or not
 _REFERENCE = re.compile(
     r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*(?::\s*([A-Za-z_]\w*)[\w.]*)?\s*(?:\[[^\]]*\])?"
 )
@@ -83,6 +89,7 @@ def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding
     yield from _check_names(archive, info, name)
     yield from _check_twice(archive, name)
     yield from _check_strays(archive, name)
+    yield from _check_required_packages(archive, info)
 
 
 def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
@@ -157,7 +164,9 @@ def _check_licences(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
 def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """File names that are displayed differently, have no place, or cannot be written."""
     data = info.data_folder
-    on_windows = any(platform.startswith(_ON_WINDOWS) for platform in platforms_of(name.tags))
+    platforms = platforms_of(name.tags)
+    on_windows = any(platform.startswith(_ON_WINDOWS) for platform in platforms)
+    only_windows = all(platform.startswith("win") for platform in platforms)
     for path, is_dir in ((member.name, member.is_dir) for member in archive.members):
         if not path.isascii() and safe_text.UNSEEN.search(path):
             reason = f"its name is {path!a}, which is displayed differently"
@@ -176,7 +185,12 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
             reason = "it would take the place of the interpreter"
             yield Finding(code=FindingCode.DATA_FOLDER, member=path, reason=reason, fix="rename it")
         reasons = map(windows.forbidden, (top, *rest) if on_windows else ())
-        if reason := next(filter(None, reasons), ""):
+        reason = next(filter(None, reasons), "")
+        if only_windows and (length := len(installed_path(path).encode("utf-16-le")) // 2) > _LONGEST:
+            reason = (
+                f"Windows takes paths of 259 characters by default; it has {length}, and Python's before it"
+            )
+        if reason:
             yield Finding(code=FindingCode.NAME_FORBIDDEN, member=path, reason=reason, fix="rename it")
 
 
@@ -310,6 +324,26 @@ def _bound(node: ast.AST) -> tuple[str, ...]:
     if isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler):
         return (node.name or "",)
     return ()
+
+
+def _check_required_packages(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
+    """A wheel must not bring the package of a project that it requires: the last one installed would win.
+
+    Projects that share a package leave its own file out, empty, or have one that looks elsewhere (PEP 420).
+    """
+    required = {match[1].lower() for match in map(_REQUIRED.match, info.requires_dist) if match is not None}
+    modules = {re.sub(r"[-.]+", "_", name): name for name in required}
+    for member in archive.members:
+        top, _, rest = installed_path(member.name).partition("/")
+        module = top.removesuffix(".py") if not rest else top if rest == "__init__.py" else ""
+        project = modules.get(module)
+        if project is None or canonicalize_name(project) == info.distribution or not member.size:
+            continue
+        text = archive.read(member.name) if member.size <= _LARGEST else b""
+        if text.strip() and not any(mark in text for mark in _FINDS_ELSEWHERE):
+            reason = f"it is the package of {project}, which it requires: one of the two would be overwritten"
+            fix = "leave it out, or do not require the project"
+            yield Finding(code=FindingCode.OVERWRITES, member=member.name, reason=reason, fix=fix)
 
 
 def _check_strays(archive: Archive, name: FileName) -> Iterator[Finding]:

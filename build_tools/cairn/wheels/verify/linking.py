@@ -22,6 +22,7 @@ from cairn.wheels.contents.system_libraries import (
     DRIVERS,
     LOADERS,
     Policy,
+    is_of_debug_builds,
     matches,
     newest_policy,
     on_windows,
@@ -111,7 +112,7 @@ def _missing(
     foreign = []
     for library in binary.needed:
         name = library.rpartition("/")[2] if binary.format == "macho" else library
-        if name not in own and not matches(name, provided):
+        if name not in own and not matches(name, provided) and not _is_for_debugging(binary, name):
             foreign.append(library)
     for system, has in systems:
         if names := tuple(library for library in foreign if not has(library)):
@@ -126,11 +127,22 @@ def _needed(
     if absent:
         beside += f" (not given: {wording.some(absent)}, which it requires)"
     reason = f"it needs {wording.some(missing)}: not in the wheel, not {system}, not in {beside}"
-    tool = "delocate-wheel" if binary.format == "macho" else "`cairn wheel repair`"
-    fix = f"bundle it by {tool}, or give the required wheel that has it to the same command"
     if optional:
         return Finding(code=FindingCode.OPTIONAL_PLUGIN, member=binary.path, reason=reason, fix=_LEAVE_OUT)
+    fix = _how_to_bring(missing, binary)
     return Finding(code=FindingCode.NEEDED, member=binary.path, reason=reason, fix=fix)
+
+
+def _how_to_bring(missing: Sequence[str], binary: Binary) -> str:
+    if all(map(is_of_debug_builds, missing)):
+        return "build it for release: only Visual Studio, or a debug Python, brings these DLLs"
+    tool = "delocate-wheel" if binary.format == "macho" else "`cairn wheel repair`"
+    return f"bundle it by {tool}, or give the required wheel that has it to the same command"
+
+
+def _is_for_debugging(binary: Binary, library: str) -> bool:
+    """Whether it is a module that a debug build of Python alone imports, `m_d.pyd`, and needs such a DLL."""
+    return binary.path.lower().endswith("_d.pyd") and is_of_debug_builds(library)
 
 
 def _systems(

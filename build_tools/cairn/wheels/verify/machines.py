@@ -41,6 +41,8 @@ _WORDS = {
     "win_arm64": frozenset(("arm64", "aarch64")),
     "arm64": frozenset(("arm64", "aarch64")),
 }
+_OF_ONE_MACHINE = ("linux", "manylinux", "musllinux", "win")  # a file of macOS may be for several
+_SDK = "rocm-sdk-"  # how the names of the ROCm SDK's wheels begin
 _X86_64 = re.compile(r"x86[-_]64")
 _SEPARATORS = re.compile(r"[^a-z0-9]+")
 _PLAIN = 5  # letters of a word that can be nothing else at the end of a longer one: `libportaudioarm64`
@@ -62,13 +64,17 @@ def check(
     vague = [platform for platform in platforms if platform.startswith("linux_")]
     if vague and expected.require_platform_tag and any(binary.format == "elf" for binary in host):
         reason = f"its tag {', '.join(vague)} says nothing about which systems it runs on"
-        yield Finding(code=FindingCode.PLATFORM_TAG, reason=reason, fix="repair it with `cairn wheel repair`")
+        fix = "repair it with `cairn wheel repair`"
+        if name.distribution.startswith(_SDK):  # whose libraries find each other in other wheels of it
+            fix = "package the SDK with `cairn rocm package`, which writes a manylinux tag; allow AMD's"
+        yield Finding(code=FindingCode.PLATFORM_TAG, reason=reason, fix=fix)
     fitting = {binary.format for binary in host if any(_fits(binary, platform) for platform in platforms)}
     for kind in ("elf", "pe", "macho"):
         # Beside libraries for its own system, a wheel may bring those of others, which no loader there opens.
         data = bool(fitting) and kind not in fitting
         of_kind = [one for one in host if one.format == kind and (one.is_module or not data)]
         yield from _check_machine(of_kind, platforms)
+    yield from _check_each_machine(host, platforms)
     for binary in host:
         if binary.executable_stack:
             reason = "it asks for a stack that code can be run from: glibc 2.41 and later do not load it"
@@ -109,6 +115,22 @@ def _is_pure(member: str, info: WheelInfo) -> bool | None:
     if first == info.data_folder:
         return {"purelib": True, "platlib": False}.get(rest.partition("/")[0])
     return None if first.endswith(".dist-info") else info.pure
+
+
+def _check_each_machine(host: Sequence[Binary], platforms: Sequence[str]) -> Iterator[Finding]:
+    """Where there is a module for one machine of the tags, there must be one for each; of Linux a library."""
+    libraries = [binary for binary in host if not binary.is_program and not is_of_tests(binary.path)]
+    loaded = [one for one in libraries if one.is_module] or [one for one in libraries if one.format == "elf"]
+    on = {
+        platform: any(_fits(binary, platform) for binary in loaded)
+        for platform in platforms
+        if platform.startswith(_OF_ONE_MACHINE)
+    }
+    without = [platform for platform, has in on.items() if not has]
+    if without and any(on.values()):
+        kind = "extension module" if loaded[0].is_module else "library"
+        reason = f"its tags name {wording.some(without)}, for which it has no {kind}"
+        yield Finding(code=FindingCode.MACHINE, reason=reason, fix="build a wheel for each machine")
 
 
 def _check_machine(binaries: Sequence[Binary], platforms: Sequence[str]) -> Iterator[Finding]:

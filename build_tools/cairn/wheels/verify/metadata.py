@@ -43,6 +43,7 @@ _SYSTEMS = {
 _MACHINES = dict.fromkeys(("x86_64", "aarch64", "i686", "armv7l", "ppc64le", "s390x", "riscv64", "arm64"), "")
 _MACHINES |= {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
 _ONE_PYTHON = re.compile(r"cp(\d)(\d+)(?![^-])")
+_EXTRA = re.compile(r'\bextra == "([^"]+)"')
 _PATCHES = 40  # more than any version of Python has had
 
 
@@ -147,6 +148,7 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
             yield _of_metadata(info, FindingCode.REQUIREMENT_INVALID, str(error), fix)
             continue
         required = canonicalize_name(requirement.name)
+        yield from _check_alone(requirement, info, is_of_itself=required == info.distribution)
         if requirement.url:
             reason = f"{requirement} names a place instead of a version"
             fix = "require a version that the index has"
@@ -170,6 +172,20 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
             reason = f"it requires {requirement}, but is installed with {', '.join(versions)}"
             fix = "build both in one run, or name the wheel that it requires"
             yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, fix)
+
+
+def _check_alone(requirement: Requirement, info: WheelInfo, *, is_of_itself: bool) -> Iterator[Finding]:
+    """Breaches by a requirement that no wheel beside can make good."""
+    extras = {match[1] for match in _EXTRA.finditer(str(requirement.marker or ""))}
+    extras |= requirement.extras if is_of_itself else set()
+    declared = set(map(canonicalize_name, info.extras))
+    if undeclared := sorted(extra for extra in extras if canonicalize_name(extra) not in declared):
+        reason = f"it requires {requirement}, and does not declare {wording.some(undeclared)}"
+        fix = "declare it (Provides-Extra): pip installs nothing for an extra that is not declared"
+        yield _of_metadata(info, FindingCode.EXTRA_UNDECLARED, reason, fix)
+    if requirement.specifier.is_unsatisfiable():
+        reason = f"it requires {requirement}, which no version can meet"
+        yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, "correct the range")
 
 
 def _applies(requirement: Requirement, name: FileName, python: str | None) -> bool:

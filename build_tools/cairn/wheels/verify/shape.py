@@ -64,6 +64,35 @@ def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
             yield from _findings(FindingCode.FILES_DIFFER, _LOOK_AT_BUILD, "file", several, where)
 
 
+def overwritten(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
+    """Files that wheels of two projects, installed together, would write in one place with other content.
+
+    Raises:
+        WheelError: a wheel cannot be read.
+    """
+    infos = [_read(path)[0] for path in wheels] if len(wheels) > 1 else []
+    owners: dict[str, list[tuple[WheelInfo, str | None]]] = {}
+    for info in infos if len({info.distribution for info in infos}) > 1 else []:
+        for row in info.record:
+            owners.setdefault(installed_path(row.path), []).append((info, row.digest))
+    for path, ((first, digest), *others) in owners.items():
+        for info, content in others:
+            if info.distribution != first.distribution and content != digest and _meet(info, first):
+                reason = f"{first.file_name} has other content there, and one is written over the other"
+                fix = "leave it out of one of the wheels"
+                yield info.path, Finding(code=FindingCode.OVERWRITES, member=path, reason=reason, fix=fix)
+
+
+def _meet(one: WheelInfo, other: WheelInfo) -> bool:
+    """Whether there may be a Python that takes both."""
+    pythons, systems = [], []
+    for info in (one, other):
+        pythons.append({tag.split("-")[0] for tag in info.tags if "-abi3-" not in tag and tag[:2] != "py"})
+        systems.append({system for _, system in _builds(info)})
+    same_python = not all(pythons) or pythons[0] & pythons[1]
+    return bool(same_python and ("any" in systems[0] | systems[1] or systems[0] & systems[1]))
+
+
 def _read(wheel: Path) -> tuple[WheelInfo, frozenset[str]]:
     """What a wheel says about itself, and the paths of its files as those of other Pythons have them."""
     with Archive.open(wheel) as archive:

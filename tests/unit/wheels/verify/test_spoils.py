@@ -26,6 +26,13 @@ MACOS_ABI3 = ("cp39-abi3-macosx_11_0_arm64",)
 IOS = ("cp313-cp313-ios_13_0_arm64_iphoneos",)
 ANDROID = ("cp313-cp313-android_24_arm64_v8a",)
 X86_64, ARM64 = 0x01000007, 0x0100000C
+BOTH, BOTH_ON_WINDOWS = (
+    tuple(f"{python}-{abi}-{platform}" for python in ("cp311", "cp312") for abi in ("cp311", "cp312"))
+    for platform in ("manylinux_2_28_x86_64", "win_amd64")
+)
+ARM = "cp312-cp312-manylinux_2_28_aarch64"
+ANY_PYTHON, ANY_ARM = ("py3-none-manylinux_2_28_x86_64",), "py3-none-manylinux_2_28_aarch64"
+CONFLICT = b"import os\n<<<<<<< HEAD\nx = 1\n=======\nx = 2\n>>>>>>> topic\n"
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
 SO = "demo/m.cpython-312-x86_64-linux-gnu.so"
@@ -38,8 +45,8 @@ def elf(**more: Any) -> bytes:
     return make_elf(defined=("PyInit_m",), **more)
 
 
-def dll(needed: str = "python3.dll", **more: Any) -> bytes:
-    return make_dll((needed,), exports=("PyInit_m",), **more)
+def dll(*needed: str, **more: Any) -> bytes:
+    return make_dll(needed or ("python3.dll",), exports=("PyInit_m",), **more)
 
 
 def macho(*needed: str, **more: Any) -> bytes:
@@ -78,6 +85,9 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "private API": (ABI3, {"demo/m.abi3.so": elf(symbols=("_PyUnicode_Ready",))}),
         "API of a later Python": (ABI3, {"demo/m.abi3.so": elf(symbols=("PyUnicode_AsUTF8AndSize",))}),
         "API of a later Python of Windows": (WINDOWS_ABI3, {"demo/m.pyd": dll(functions=NEWER_CALLS)}),
+        "linked with another Python": (WINDOWS, {PYD: dll("python311.dll")}),
+        "no module for a second Python": (BOTH, {SO: ELF}),
+        "no module for a second Python of Windows": (BOTH_ON_WINDOWS, {PYD: DLL}),
         "no stable ABI on macOS": (MACOS_ABI3, {"demo/m.abi3.so": macho(wanted=("PyFrame_New",))}),
     },
     "executable-stack": {"an executable stack": (LINUX, {SO: elf(stack=7)})},
@@ -89,12 +99,13 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
     },
     "name-forbidden": {
         "a device's name": ((), {"demo/aux.py": b""}),
-        "a device's name in Windows' wheel": (WINDOWS, {"demo/CON": b""}),
+        "a device's name in Windows' wheel": (WINDOWS, {"demo/CON": b"", PYD: DLL}),
         "a folder named as a device": ((), {"demo/nul/a.py": b""}),
         "a name that ends in a dot": ((), {"demo/a.": b""}),
         "a name that ends in a space": ((), {"demo/a ": b""}),
         "a colon in a name": ((), {"demo/a:b.txt": b""}),
-        "a star in a name": (WINDOWS, {"demo/a*.txt": b""}),
+        "a star in a name": (WINDOWS, {"demo/a*.txt": b"", PYD: DLL}),
+        "a path too long for Windows": (WINDOWS, {f"demo/{'a/' * 120}b.py": b"", PYD: DLL}),
     },
     "name-twice": {
         "names that differ in case": ((), {"demo/a.py": b"", "demo/A.py": b""}),
@@ -105,10 +116,18 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "half of a universal module": (UNIVERSAL, {DARWIN: MACHO}),
         "one of two machines": ((*MACOS, "cp312-cp312-macosx_11_0_x86_64"), {DARWIN: MACHO}),
         "a module of Linux for macOS": (MACOS, {DARWIN: ELF}),
+        "no module for a second machine": ((*LINUX, ARM), {SO: ELF}),
+        "no library for a second machine": ((*ANY_PYTHON, ANY_ARM), {"demo/libx.so": make_elf()}),
+        "no module for a second machine of Windows": ((*WINDOWS, "cp312-cp312-win_arm64"), {PYD: DLL}),
     },
+    "symbols-too-new": {"a processor that the tag does not ask for": (LINUX, {SO: elf(level=4)})},
     "macos-too-new": {"a newer macOS": (MACOS, {DARWIN: macho(minimum=(13, 0))})},
     "needed": {
         "a library of Homebrew": (MACOS, {DARWIN: macho("/opt/homebrew/opt/x/lib/libx.dylib")}),
+        "Python's debug build": (WINDOWS, {PYD: dll("python3_d.dll")}),
+        "a debug build of this Python": (WINDOWS, {PYD: dll("python312_d.dll")}),
+        "a debug run time": (WINDOWS, {PYD: dll("VCRUNTIME140D.dll")}),
+        "a debug run time of C": (WINDOWS, {PYD: DLL, "demo/x.dll": make_dll(("ucrtbased.dll",))}),
         "by the builder's path": lost("/Users/me/libx.dylib"),
         "by a plain name": lost("libx.dylib"),
         "from the folder of Python": lost("@executable_path/libx.dylib"),
@@ -125,9 +144,33 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "an empty element, which is the current folder": (LINUX, {SO: elf(runpath="$ORIGIN/../demo.libs:")}),
         "above the folder of libraries": (LINUX, {SO: elf(runpath="$ORIGIN/../../../../x")}),
     },
+    "script-interpreter": {
+        interpreter: ((), {"demo-1.0.data/scripts/run": f"#!{interpreter}\nimport demo\n".encode()})
+        for interpreter in (
+            *("/opt/python/cp312-cp312/bin/python", "/home/me/my project/.venv/bin/python3.12 -s"),
+            *("C:\\build\\python.exe", "/bin/sh\n'''exec' /build/venv/bin/python3 \"$0\" \"$@\"\n' '''"),
+        )
+    },
+    "python-source": {
+        "zeros": ((), {"demo/a.py": bytes(999)}),
+        "zeros behind a beginning": ((), {"demo/a.py": b"import os\n" + bytes(4096)}),
+        "cut off in a call": ((), {"demo/a.py": b"import os\nprint(os.path.join('a',\n"}),
+        "cut off in a word": ((), {"demo/a.py": b"import os\n\ndef f():\n    return os.path."}),
+        "cut off in a definition": ((), {"demo/a.py": b"import os\n\ndef f():"}),
+        "cut off behind an operator": ((), {"demo/a.py": b"import os\nx = 1 +"}),
+        "cut off in a docstring": ((), {"demo/a.py": b'import os\n\ndef f():\n    """It is'}),
+        "cut off at the top": ((), {"a.py": b"def f(a,\n      b,\n"}),
+        "markers of a conflict": ((), {"demo/a.py": CONFLICT}),
+        "markers of three sides": (
+            (),
+            {"demo/a.py": CONFLICT.replace(b"=======\n", b"||||||| base\nx = 0\n=======\n")},
+        ),
+    },
     "binary-in-pure-wheel": {"a library of macOS": ((), {"demo/libx.dylib": make_macho()})},
 }
 ELSEWHERE = {"names that differ in case": "demo/A.py", "a library of macOS": ""}
+ELSEWHERE |= {"a debug run time of C": "demo/x.dll"}
+ELSEWHERE |= {spoil: "" for spoils in SPOILS.values() for spoil in spoils if "a second" in spoil}
 
 
 def wheel_of(make_wheel: MakeWheel, tags: tuple[str, ...], files: Mapping[str, bytes]) -> Path:
@@ -231,7 +274,50 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
         # The data of tests may be wrong on purpose.
         ((), {"demo/tests/data/empty.so": b"", "demo/tests/data/liba.dylib": make_macho()}),
         # Names that only Windows refuses, where it is not asked.
-        (LINUX, {"demo/aux.py": b"", "demo/a:b": b""}),
+        (LINUX, {"demo/aux.py": b"", "demo/a:b": b"", f"demo/{'a/' * 120}b.py": b"", SO: ELF}),
+        (WINDOWS, {f"demo/{'a/' * 109}b.py": b"", PYD: dll("python312.dll")}),
+        # A module for each of the tags.
+        (BOTH, {SO: ELF, SO.replace("312", "311"): ELF}),
+        ((*LINUX, ARM), {SO: ELF, SO.replace("x86_64", "aarch64"): elf(machine=183)}),
+        ((*LINUX, "cp312-cp312-manylinux2014_x86_64"), {SO: elf(level=1)}),
+        (WINDOWS, {PYD: dll("python312.dll", "vcruntime140_1.dll"), "demo/m_d.pyd": dll("python312_d.dll")}),
+        # The loader takes these where the processor has it, and only there.
+        (LINUX, {SO: ELF, "demo/glibc-hwcaps/x86-64-v3/libx.so": make_elf(level=4)}),
+        # Interpreters that are everywhere, or that installers put there.
+        (
+            (),
+            {
+                f"demo-1.0.data/scripts/{number}": f"#!{line}\n".encode()
+                for number, line in enumerate(
+                    (
+                        "python",
+                        "pythonw",
+                        "/usr/bin/env python3",
+                        "/usr/bin/python3",
+                        "/bin/sh",
+                        "/usr/local/bin/perl",
+                    )
+                )
+            },
+        ),
+        # What looks cut off, and is for another Python, a template, or data.
+        (
+            (),
+            {
+                "demo/a.py": b"print 'a'\nexec 'b' in c\nprint `d`, 0777",
+                "demo/b.py": b"{% if a %}\nimport {{ a }}\n{% endif %}",
+                "demo/c.py": b'x = """\n' + CONFLICT + b'"""\n',
+                "demo/d.py": b"x = (1,\n     2)\n# it ends in (",
+                "demo/e.py": b"# -*- coding: latin-1 -*-\nx = '\xe9'",
+                "demo/f.py": b"",
+                "demo/tests/g.py": b"def f(",
+                "demo/data/h.py": b"def f(",
+                "demo/i.py": b"type X = int\ndef f[T](a: T): ...",
+                "demo/j.py": b"raise A, 'b'",
+                "demo/k.py": b"\xef\xbb\xbfx = 1",
+                "demo/l.py": b"async = 1\nprint >>f, 'x',",
+            },
+        ),
         # A module compiled from a package, and one that others are linked with.
         (LINUX, {"demo/__init__.cpython-312-x86_64-linux-gnu.so": make_elf(defined=("PyInit_demo",))}),
     ],
@@ -656,6 +742,12 @@ REFUSED: dict[str, dict[str, tuple[str, Change]]] = {
         # pip takes the first cell of each row, and dies of a row without any.
         "a blank line at the end of RECORD": ("RECORD", lambda data: data + b"\n"),
         "a blank line in RECORD": ("RECORD", lambda data: b"\n" + data),
+        "a row of RECORD that ends as on old Macs": ("RECORD", lambda data: data.replace(b"\n", b"\r", 1)),
+        "entry points that do": ("entry_points.txt", points("[console_scripts]\rdemo = timeit:main\n")),
+        "a line separator in a script": (
+            "entry_points.txt",
+            points("[gui_scripts]\na\u2028b = timeit:main\n"),
+        ),
         "two Requires-Python": ("METADATA", first("Requires-Python: >=3.99")),
         "two names": ("METADATA", first("Name: demo")),
     },
@@ -703,3 +795,55 @@ def test_a_file_may_not_take_the_place_of_python(make_wheel: MakeWheel, path: st
     member = f"demo-1.0.data/{path}"
     wheel = make_wheel(files={**INIT, member: b"#!python\n"}, executables=(member,), requires=())
     assert found(wheel) == [("data-folder", member)]
+
+
+@pytest.mark.parametrize(
+    ("code", "requires", "files"),
+    [
+        ("extra-undeclared", ("other; extra == 'slow'",), INIT),
+        ("extra-undeclared", ("other; python_version > '3' and extra == 'slow'",), INIT),
+        ("extra-undeclared", ("demo[slow]; extra == 'fast'",), INIT),
+        ("requirement-unmet", ("other>=2,<1",), INIT),
+        ("requirement-unmet", ("other==1.*,!=1.*; extra == 'fast'",), INIT),
+        ("overwrites", ("Other.Thing",), {**INIT, "other_thing/__init__.py": b"x = 1\n"}),
+        ("overwrites", ("other",), {**INIT, "other.py": b"x = 1\n"}),
+        ("", ("other; extra == 'Fast'", "demo[fast]; extra == 'fast'", "other>=1,<2", "other===x"), INIT),
+        ("", ("other",), {**INIT, "other/__init__.py": b"__path__ = extend_path(__path__, __name__)\n"}),
+        ("", ("other",), {**INIT, "other/__init__.py": b"\n", "other/plugin.py": b"x = 1\n"}),
+        ("", ("other",), {**INIT, "other/plugins/__init__.py": b"x = 1\n"}),
+        ("", ("other; extra == 'fast'",), {**INIT, "other/__init__.py": b"x = 1\n"}),
+    ],
+)
+def test_what_a_wheel_requires(
+    make_wheel: MakeWheel, code: str, requires: tuple[str, ...], files: dict[str, bytes]
+) -> None:
+    assert {finding_code for finding_code, _ in found(make_wheel(files=files, requires=requires))} == {
+        code
+    } - {""}
+
+
+def test_advice_for_the_sdk(make_wheel: MakeWheel) -> None:
+    files, tags = {"sdk/libx.so": make_elf()}, ("py3-none-linux_x86_64",)
+    for name, advice in (("rocm_sdk_core", "cairn rocm package"), ("demo", "cairn wheel repair")):
+        wheel = make_wheel(name=name, tags=tags, files=files, requires=())
+        (finding,) = judge(wheel, Expectation()).findings
+        assert finding.code == "platform-tag"
+        assert advice in finding.fix
+
+
+def test_files_of_two_projects_in_one_place(
+    make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = {"apart/__init__.py": b"", "apart/a.txt": b"1"}
+    one = make_wheel(files={**shared, **INIT}, requires=())
+    same = make_wheel(name="same", files=shared, requires=())
+    other = make_wheel(name="other", files={**shared, "demo/__init__.py": b"x = 1\n"}, requires=())
+    assert cairn_wheel("verify", one, same) == 0
+    capsys.readouterr()
+    assert cairn_wheel("verify", one, same, other) == 7
+    assert (
+        capsys.readouterr().out.count(
+            "[overwrites] demo/__init__.py: demo-1.0-py3-none-any.whl has other content there"
+        )
+        == 1
+    )

@@ -190,7 +190,7 @@ def test_files_that_have_no_place_of_their_own(make_wheel: MakeWheel, path: str,
     assert codes(wheel) == [(code, path)]
 
 
-@pytest.mark.parametrize("letter", [*"\u202e\u2066\u200f\u061c\u200b\u2028\x9b\xad\u3164\U000e0041"])
+@pytest.mark.parametrize("letter", [*"\u202e\u2066\u200f\u061c\u200b\x9b\xad\u3164\U000e0041"])
 def test_names_that_are_shown_as_others(
     make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str], letter: str
 ) -> None:
@@ -386,7 +386,7 @@ def test_a_library_that_a_requirement_may_have_is_not_called_missing_from_it(mak
     wheel = make_wheel(
         tags=LINUX,
         files={"demo/x.so": make_elf(needed=("libtorch.so",))},
-        requires=("torch==1.0", 'numpy; extra == "np"'),
+        requires=("torch==1.0", 'numpy; extra == "fast"'),
     )
     (finding,) = verify(wheel, Expectation())
     assert "(not given: torch, which it requires)" in finding.reason
@@ -540,7 +540,7 @@ def test_empty_and_malformed_code_objects(make_wheel: MakeWheel) -> None:
         ("torch===2.9.0+rocm7.10.0", None),
         ("numpy", None),
         ("demo[fast]==1.0", None),
-        ("demo[fast,safe] ; extra == 'all'", None),
+        ("demo[fast] ; extra == 'fast'", None),
         ("torch==2.9.0", "sibling-not-exact"),
         ("torch", "sibling-not-exact"),
         ("torch>=2.9.0,==2.9.0+rocm7.10.0", "sibling-not-exact"),
