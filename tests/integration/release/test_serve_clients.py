@@ -75,6 +75,7 @@ def install(port: int, together: threading.Barrier) -> list[tuple[int, bytes]]:
         return got
 
 
+@pytest.mark.parametrize("anywhere", ["folder"], indirect=True)  # memory is served by the same lines
 def test_two_hundred_clients_at_once_are_all_served(anywhere: Store) -> None:
     together = threading.Barrier(AT_ONCE)
     with serving(anywhere) as running, ThreadPoolExecutor(AT_ONCE) as pool:
@@ -376,10 +377,10 @@ def test_a_file_that_is_opened_while_the_server_ends_is_closed() -> None:
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
-def test_a_server_that_ends_forgets_no_client_that_it_was_taking(anywhere: Store) -> None:
+def test_a_server_that_ends_forgets_no_client_that_it_was_taking() -> None:
     for _ in range(20):
         with contextlib.ExitStack() as opened:
-            with serving(anywhere) as running:
+            with serving(MemoryStore(OBJECTS)) as running:
                 for _ in range(5):
                     opened.enter_context(connect(running.port))
             gc.collect()  # what was left open is found now

@@ -77,7 +77,7 @@ def test_nothing_is_green_that_is_not_whole(
     shown, wrong = set(), []
     for left, dead in dying(before, lambda store: COMMANDS[command](store, sets)):
         for number, (name, pattern) in enumerate(EDITS.items()):
-            if not EVERY_MOMENT and (left + number) % len(EDITS):
+            if not EVERY_MOMENT and (left + number) % (2 * len(EDITS)):
                 continue
             store = MemoryStore(dead.objects)
             edited(store, pattern, cut=bool(left % 2))
