@@ -37,7 +37,7 @@ LOADERS = ("ld-linux*.so*", "ld64.so*", "linux-vdso.so*")
 
 DRIVERS = (
     *("libcuda.so.1", "libnvcuvid.so.1", "libnvidia-*.so.1", "libnvoptix.so.1"),
-    *("libze_loader.so.1", "libze_intel_gpu.so.1"),
+    *("libOpenCL.so.1", "libze_loader.so.1", "libze_intel_gpu.so.1"),
     *("libibverbs.so.1", "librdmacm.so.1", "libibumad.so.3", "libmlx5.so.1", "libmlx4.so.1", "libefa.so.1"),
     *("libpsm2.so.2", "libpsm_infinipath.so.1"),
     *("nvcuda.dll", "nvml.dll", "nvcuvid.dll", "opencl.dll", "vulkan-1.dll", "ze_loader.dll"),

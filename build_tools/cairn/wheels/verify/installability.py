@@ -102,10 +102,11 @@ def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
         yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=str(error), fix=_AGAIN)
     for field, allowed in (
         ("Wheel-Version", [("1.0",)]),
-        ("Root-Is-Purelib", [("true",), ("false",), ("False",)]),  # all take what is not `true` for false
+        ("Root-Is-Purelib", [("true",), ("false",)]),
         ("Build", [(), (info.build,)]),
     ):
-        values = headers.all(field)
+        # Installers take `False` for false: pip compares in lower case, uv and installer ask for `true`.
+        values = tuple("false" if value == "False" else value for value in headers.all(field))
         if values not in allowed:
             values_shown = " and ".join(map(repr, values)) or "nothing"
             expected = " or ".join(repr(value[0]) for value in allowed if value and value[0]) or "nothing"

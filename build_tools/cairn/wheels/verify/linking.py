@@ -65,10 +65,14 @@ def check(
     for kind in ("elf", "pe", "macho"):
         of_kind = [binary for binary in binaries if binary.format == kind and not binary.is_device_code]
         own = shipped(of_kind)
+        needed = (_OF_PYTHON_DLL.fullmatch(library) for binary in of_kind for library in binary.needed)
+        runtimes = frozenset(_OLD_RUNTIMES.get(match[1], "") for match in needed if match)
         lacking = [
             (binary, libraries, system)
             for binary in of_kind
-            for libraries, system in _missing(binary, own, _systems(binary, rules, platforms), expected)
+            for libraries, system in _missing(
+                binary, own, _systems(binary, rules, platforms, runtimes), expected
+            )
         ]
         optional = alternatives.optional(archive, of_kind, [(b.path, names) for b, names, _ in lacking])
         for binary, libraries, system in lacking:
@@ -146,18 +150,19 @@ def _is_for_debugging(binary: Binary, library: str) -> bool:
 
 
 def _systems(
-    binary: Binary, rules: Sequence[Policy], platforms: Sequence[str]
+    binary: Binary, rules: Sequence[Policy], platforms: Sequence[str], runtimes: frozenset[str]
 ) -> Iterator[tuple[str, Callable[[str], bool]]]:
-    """The systems that a binary must run on, in words, and whether each has a library."""
+    """The systems that a binary must run on, in words, and whether each has a library.
+
+    `runtimes` are the DLLs that come with the Pythons that the wheel is linked with.
+    """
     if binary.format == "elf":
         for rule in rules or (newest_policy(),):
             yield f"on every system of {rule.name}", rule.has
     elif binary.format == "pe":
-        python = next(filter(None, map(_OF_PYTHON_DLL.fullmatch, binary.needed)), None)
-        runtime = _OLD_RUNTIMES.get(python[1]) if python else None
         yield (
             "a part of Windows or of Python",
-            lambda name: name == runtime or on_windows(name, machine=binary.machine),
+            lambda name: name in runtimes or on_windows(name, machine=binary.machine),
         )
     elif all(platform.startswith("ios") for platform in platforms):
         # PEP 730: an app brings Python as a framework, with which each module is linked.

@@ -268,8 +268,9 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
             ("py3-none-win_amd64",),
             {
                 f"demo/m_py{n}.pyd": make_dll((f"python{n}.dll", runtime), exports=(f"PyInit_m_py{n}",))
-                for n, runtime in ((34, "msvcr100.dll"), (38, "kernel32.dll"))
-            },
+                for n, runtime in ((34, "msvcp100.dll"), (38, "kernel32.dll"))
+            }
+            | {"demo/msvcp100.dll": make_dll(("msvcr100.dll",))},
         ),
         # The data of tests may be wrong on purpose.
         ((), {"demo/tests/data/empty.so": b"", "demo/tests/data/liba.dylib": make_macho()}),
