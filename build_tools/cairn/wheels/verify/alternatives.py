@@ -35,7 +35,7 @@ def optional(
         return frozenset()
     needs = Needs(binaries)
     broken = needs.users_of(missing)
-    rivals = _Rivals(archive, binaries, missing, broken)
+    rivals = _Rivals(archive, binaries, missing, needs)
     programs = {binary.path for binary in binaries if binary.is_program}
     free = {path for path in needs.names if not needs.is_used(path)} - programs
     roots = [path for path in free & broken if rivals.has_one(path, free)]
@@ -75,6 +75,16 @@ class Needs:
             queue += new
         return seen
 
+    def needed_by(self, path: str) -> set[str]:
+        """It, and all of the wheel that is loaded with it."""
+        seen, queue = {path}, [path]
+        while queue:
+            names = self._needed[queue.pop()]
+            new = {one for name in names for one in self._named.get(name, ())} - seen
+            seen |= new
+            queue += new
+        return seen
+
     def only_for(self, roots: Collection[str], *, started: Collection[str]) -> frozenset[str]:
         """The roots, and the libraries that nothing but them needs; `started` are loaded anyway."""
         users = {name: set(paths) for name, paths in self._users.items()}  # less those that are known
@@ -106,12 +116,13 @@ class _Rivals:
         archive: Archive,
         binaries: Sequence[Binary],
         missing: Mapping[str, Collection[str]],
-        broken: Collection[str],
+        needs: Needs,
     ) -> None:
         self._archive = archive
         self._kinds = {binary.path: binary.format for binary in binaries}
         self._missing = missing
-        self._broken = broken
+        self._needs = needs
+        self._lacking: dict[str, frozenset[str]] = {}
         self._exports: dict[str, frozenset[str]] = {}
 
     def has_one(self, path: str, paths: Collection[str]) -> bool:
@@ -120,13 +131,17 @@ class _Rivals:
         beside = (one for one in paths if one != path and one.rpartition("/")[0] == folder)
         return any(
             self._is_same_module(path, one)
-            or (
-                self._is_for_another_version(path, one)
-                if one in self._broken
-                else self._does_the_same(path, one)
-            )
+            or (self._lacks(one) < self._lacks(path) and self._does_the_same(path, one))
+            or self._is_for_another_version(path, one)
             for one in sorted(beside)
         )
+
+    def _lacks(self, path: str) -> frozenset[str]:
+        """The libraries that are not there for a binary, and for what it needs of the wheel."""
+        if path not in self._lacking:
+            loaded = self._needs.needed_by(path)
+            self._lacking[path] = frozenset(name for one in loaded for name in self._missing.get(one, ()))
+        return self._lacking[path]
 
     def _is_same_module(self, path: str, other: str) -> bool:
         """Whether two define one module for one Python: Python code loads the one for an MPI (mpi4py)."""

@@ -547,6 +547,17 @@ def test_what_has_an_alternative_may_lack_libraries(make_wheel: MakeWheel, name:
     assert [(note.code, note.member) for note in verdict.notes] == [("optional-plugin", p) for p in optional]
 
 
+def test_an_alternative_may_lack_less(make_wheel: MakeWheel) -> None:
+    core = {"demo/libcore.so": make_elf(needed=("libxkbcommon.so.0",))}
+    plugins = {
+        f"demo/{name}.so": make_elf(needed=("libcore.so", *needed), defined=QT)
+        for name, needed in (("eglfs", ("libEGL.so.1",)), ("offscreen", ()))
+    }
+    verdict = judge(wheel_of(make_wheel, LINUX, {**core, **plugins}), Expectation())
+    assert [(finding.code, finding.member) for finding in verdict.findings] == [("needed", "demo/libcore.so")]
+    assert [note.member for note in verdict.notes] == ["demo/eglfs.so"]
+
+
 @pytest.mark.parametrize("name", NEEDED)
 def test_a_name_makes_nothing_optional(make_wheel: MakeWheel, name: str) -> None:
     files = NEEDED[name]
