@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ def applies(when: When, facts: RunFacts) -> bool:
     )
 
 
+@functools.cache
 def may_coincide(one: When, other: When) -> bool:
     """Whether both conditions may apply to the same run."""
     on_gpus = [*_conditions_on_gpus(one), *_conditions_on_gpus(other)]
@@ -141,6 +143,7 @@ def _processors(names: Iterable[str]) -> frozenset[str]:
     return frozenset(name.partition(":")[0] for name in names)
 
 
+@functools.cache
 def contains(versions: str, version: str) -> bool:
     """Whether the release of a version is in a range.
 
@@ -150,6 +153,7 @@ def contains(versions: str, version: str) -> bool:
     return SpecifierSet(versions).contains(release_of(version), prereleases=True)
 
 
+@functools.cache  # hundreds of entries have the same few ranges
 def _ranges_meet(one: str, other: str) -> bool:
     """Whether there is a version in both ranges.
 

@@ -15,28 +15,37 @@ TESTS = "def test_ok():\n    pass\n\n\ndef test_bad():\n    raise AssertionError
 TAKES = (
     "def pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if i.name != 'test_bad']\n"
 )
-SAYS_SO = """
-def pytest_collection_modifyitems(config, items):
-    bad = [i for i in items if i.name == "test_bad"]
-    config.hook.pytest_deselected(items=bad)
-    for item in bad:
-        items.remove(item)
-"""
-WRAPS = """
+EACH_TAKES = """
 import pytest
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection_modifyitems(items):
-    items[:] = [i for i in items if i.name != "test_bad"]
-    return (yield)
+def without(items, name):
+    items[:] = [item for item in items if item.name != name]
+
+class Takes:
+    def pytest_collection_modifyitems(self, items):
+        without(items, "test_taken")
+
+class SaysSo:
+    def pytest_collection_modifyitems(self, config, items):
+        config.hook.pytest_deselected(items=[item for item in items if item.name == "test_said"])
+        without(items, "test_said")
+
+class Wraps:
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items):
+        without(items, "test_wrapped")
+        return (yield)
+
+def pytest_pycollect_makeitem(name):
+    return [] if name == "test_read" else None
+
+def pytest_configure(config):
+    for plugin in (Takes(), SaysSo(), Wraps()):
+        config.pluginmanager.register(plugin)
 """
 AT_THE_END = """
 def pytest_collection_finish(session):
     session.items[:] = [i for i in session.items if i.name != "test_bad"]
-"""
-AS_IT_IS_READ = """
-def pytest_pycollect_makeitem(name):
-    return [] if name == "test_bad" else None
 """
 SETS_THE_OPTION = "def pytest_configure(config):\n    config.option.keyword = 'ok'\n"
 
@@ -53,24 +62,17 @@ def gone(merged: Merged) -> tuple[Deselected, ...]:
 
 
 @pytest.mark.every_pytest
-@pytest.mark.parametrize(
-    ("conftest", "hook"),
-    [
-        (TAKES, "pytest_collection_modifyitems"),
-        (SAYS_SO, "pytest_collection_modifyitems"),
-        (WRAPS, "pytest_collection_modifyitems"),
-        (AS_IT_IS_READ, "pytest_pycollect_makeitem"),
-    ],
-)
-def test_what_a_conftest_takes_is_in_the_verdict(
-    tmp_path: Path, python: Path, conftest: str, hook: str
-) -> None:
-    tests, suite = {"test_a.py": TESTS, "conftest.py": conftest}, suite_of(hooks=(f"conftest.py: {hook}",))
-    merged = run_and_judge(request_of(tmp_path, python=python, tests=tests, suite=suite))
-    assert gone(merged) == (Deselected(by="conftest.py", origin="tests", tests=1),)
+def test_what_a_conftest_takes_is_in_the_verdict(tmp_path: Path, python: Path) -> None:
+    names = ("ok", "taken", "said", "wrapped", "read")
+    tests = {
+        "test_a.py": "".join(f"def test_{name}():\n    assert {name == 'ok'}\n" for name in names),
+        "conftest.py": EACH_TAKES,
+    }
+    hooks = ("conftest.py: pytest_collection_modifyitems", "conftest.py: pytest_pycollect_makeitem")
+    merged = run_and_judge(request_of(tmp_path, python=python, tests=tests, suite=suite_of(hooks=hooks)))
+    assert gone(merged) == (Deselected(by="conftest.py", origin="tests", tests=4),)
     assert merged.judgement.verdict == "passed"
-    reason = f"1 tests passed; left out: 1 by conftest.py; with conftest.py: {hook}"
-    assert merged.judgement.reason == reason
+    assert merged.judgement.reason == f"1 tests passed; left out: 4 by conftest.py; with {', '.join(hooks)}"
     results = tmp_path / "results"
     assert merge.merge([results], results, floor=2).judgement.verdict == "failed"
 
@@ -83,25 +85,23 @@ def test_what_goes_after_the_collection_has_failed_to_run(tmp_path: Path, python
     assert merged.judgement.verdict == "failed"
 
 
-@pytest.mark.parametrize(
-    ("ini", "by"),
-    [
-        ("addopts = -k ok", "-k ok"),
-        ("addopts = --deselect test_a.py::test_bad", "--deselect test_a.py::test_bad"),
-        ("python_functions = test_ok*", "python_functions = test_ok*"),
-    ],
-)
-def test_what_the_ini_of_the_tests_takes_is_in_the_verdict(
-    tmp_path: Path, python: Path, ini: str, by: str
-) -> None:
+THREE = TESTS + "\n\ndef test_2():\n    assert 0\n\n\ndef test_odd():\n    assert 0\n"
+
+
+THREE_OPTIONS = "-k 'not bad' --deselect=test_a.py::test_2 -o 'python_functions=test_ok test_b* test_2'"
+
+
+def test_what_the_ini_of_the_tests_takes_is_in_the_verdict(tmp_path: Path, python: Path) -> None:
+    by = ("-k not bad", "--deselect test_a.py::test_2", "python_functions = test_ok* test_2 test_b*")
+    ini = f"[pytest]\naddopts = -k 'not bad' {by[1]}\n{by[2]}\n"
     (tmp_path / "checkout").mkdir()
-    (tmp_path / "checkout" / "pytest.ini").write_text(f"[pytest]\n{ini}\n", encoding="utf-8")
+    (tmp_path / "checkout" / "pytest.ini").write_text(ini, encoding="utf-8")
     request = request_of(
-        tmp_path, python=python, tests={"test_a.py": TESTS}, suite=suite_of(config_file="pytest.ini")
+        tmp_path, python=python, tests={"test_a.py": THREE}, suite=suite_of(config_file="pytest.ini")
     )
     merged = run_and_judge(request)
-    assert gone(merged) == (Deselected(by=by, origin="tests", tests=1),)
-    assert merged.judgement.reason.endswith(f"left out: 1 by {by}")
+    assert {(one.by, one.origin, one.tests) for one in gone(merged)} == {(name, "tests", 1) for name in by}
+    assert all(f"1 by {name}" in merged.judgement.reason for name in by)
 
 
 def test_what_the_user_asked_for_is_named_and_no_whole_suite(tmp_path: Path, python: Path) -> None:
@@ -116,9 +116,7 @@ def test_what_the_user_asked_for_is_named_and_no_whole_suite(tmp_path: Path, pyt
 @pytest.mark.parametrize(
     "variables",
     [
-        {"PYTEST_ADDOPTS": "-k ok"},
-        {"PYTEST_ADDOPTS": "--deselect=test_a.py::test_bad"},
-        {"PYTEST_ADDOPTS": "-o python_functions=test_ok"},
+        {"PYTEST_ADDOPTS": THREE_OPTIONS},
         {"PYTEST_ADDOPTS": "-p beside"},
         {"PYTEST_PLUGINS": "beside"},
         {"PYTEST_PLUGINS": "option"},
@@ -136,10 +134,12 @@ def test_a_suite_from_which_somebody_else_took_tests_has_failed(
     if not variables:
         text = "import sys\nif 'worker' in sys.argv:\n    sys.argv += ['-k', 'ok']\n"
         (beside / "sitecustomize.py").write_text(text, encoding="utf-8")
-    request = request_of(tmp_path, python=python, tests={"test_a.py": TESTS})
+    tests = THREE if THREE_OPTIONS in variables.values() else TESTS
+    request = request_of(tmp_path, python=python, tests={"test_a.py": tests})
     request = with_variables(request, PYTHONPATH=str(beside), **variables)
     merged = run_and_judge(request)
     assert merged.judgement.verdict == "failed", gone(merged)
+    assert [one.origin for one in gone(merged)] == ["elsewhere"] * (3 if tests is THREE else 1)
 
 
 def test_a_test_that_is_in_the_list_twice_is_no_better_than_its_worse_run(
