@@ -101,6 +101,7 @@ _CREDENTIALS = (
     *(".git-credentials", ".gnupg", ".kube", ".local/share/keyrings", ".local/share/uv/credentials"),
     *(".netrc", "_netrc", ".npmrc", ".password-store", ".pip", ".pypirc", ".s3cfg", ".ssh", ".vault-token"),
 )
+_NAMES_A_KEY = _names(r"CAIRN_\w+_KEY")
 _NAMES_A_SECRET = _names(r"\w*(TOKEN|SECRET|PASS|CREDENTIAL|KEY|NETRC|CONFIG)\w*")
 SECRET = re.compile(
     r"(?:^|_)(?:TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH"
@@ -190,10 +191,13 @@ def credential_files() -> tuple[Path, ...]:
     usual = _at_home(*_CREDENTIALS)
     if temporary := os.environ.get("RUNNER_TEMP"):
         usual += [Path(temporary).parent.parent / name for name in _OF_RUNNER]
-    named = [Path(value) for name, value in os.environ.items() if _NAMES_A_SECRET.fullmatch(name)]
     present = [path for path in (*_CONCEALED, *usual) if path.exists()]
-    with contextlib.suppress(OSError, ValueError):  # a value that is no path at all
-        present += [path for path in named if path.is_absolute() and path.is_file()]
+    for name, value in os.environ.items():
+        # Of a relative path only if it is surely one: else MY_CONFIG=setup.cfg would hide a file of a build.
+        if _NAMES_A_SECRET.fullmatch(name) and (Path(value).is_absolute() or _NAMES_A_KEY.fullmatch(name)):
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # no path at all, such as a token
+                path = Path(value).expanduser().absolute()
+                present += [path] if path.is_file() else []
     return tuple(dict.fromkeys(present))
 
 

@@ -27,6 +27,7 @@ _PATHS = (
     ),
     *(converters.new_file, converters.new_folder, converters.any_path, Path),
 )
+_KEYS = ("sign-key", "root-key", "builder-key")  # options of private keys
 _PLACES = ("URL", "PLACE", "KEY")  # the metavars of what may be a path too
 _LISTS = ("+", "*")
 
@@ -55,6 +56,18 @@ def is_flag(action: argparse.Action) -> bool:
     return action.nargs == 0
 
 
+def _conceal_keys(loaded: Settings) -> None:
+    """Keep private keys that the user's file names from foreign code, whichever command they are for."""
+    user = loaded.user
+    for section in ("", *user.sections()) if user else ():
+        for setting in user.settings(section) if user else ():
+            if setting.name in _KEYS:
+                from cairn import isolation, settings
+
+                for word in settings.words_of(setting, several=True):
+                    isolation.conceal((setting.folder or Path()) / Path(word).expanduser())
+
+
 class SettingValues:
     """The settings of one run of a parser."""
 
@@ -79,6 +92,7 @@ class SettingValues:
             self._is_trusted = loaded.project is not None and loaded.project.is_trusted
             of_files = loaded.of_files(command)
             self._refuse_unknown(loaded, of_files, command)
+            _conceal_keys(loaded)
             for action in actions:
                 name = name_of(action)
                 if (setting := loaded.of_variable(name) or of_files.get(name)) is not None:

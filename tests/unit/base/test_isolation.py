@@ -189,15 +189,20 @@ def test_an_own_home_has_the_logins_of_the_index_and_no_other(
 def test_files_of_credentials_are_found_by_their_usual_names_and_by_variables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("home/.aws/credentials", "home/.netrc", "home/notes", "token", "a/.credentials"):
+    names = ("home/.aws/credentials", "home/.netrc", "home/notes", "token", "a/.credentials", "key", "notes")
+    for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("SOME_TOKEN", "no path at all\n" * 99)
+    monkeypatch.setenv("LONG_TOKEN", "/" + "9j4AAQ" * 99)  # longer than a name may be
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CAIRN_SIGN_KEY", "key")
+    monkeypatch.setenv("SOME_CONFIG", "notes")
     monkeypatch.setenv("RUNNER_TEMP", str(tmp_path / "a" / "_work" / "_temp"))
     found = {path.relative_to(tmp_path).as_posix() for path in isolation.credential_files()}
-    assert found == {"home/.aws", "home/.netrc", "token", "a/.credentials"}
+    assert found == {"home/.aws", "home/.netrc", "token", "a/.credentials", "key"}
 
 
 def test_our_own_pip_has_the_users_index_and_nothing_else_of_the_user(tmp_path: Path) -> None:

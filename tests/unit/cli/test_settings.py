@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import isolation
 from cairn import stack as stacks
 from cairn.cli import binder, common_options, main, setting_names, setting_values
 from cairn.cli.parser import Parser
@@ -90,6 +91,20 @@ def toml_of(command: argparse.ArgumentParser, text_of: Callable[[argparse.Action
         is_flag = setting_values.is_flag(action)
         lines.append(f"{setting_values.name_of(action)} = " + ("true" if is_flag else f'"{text_of(action)}"'))
     return "\n".join(lines)
+
+
+def test_a_private_key_of_the_users_file_is_kept_from_foreign_code_of_every_command(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isolation, "_CONCEALED", {})
+    write_user(here, 'sign-key = "a"\n[command."trust init"]\nroot-key = ["b", "~/c"]\n')
+    monkeypatch.setenv("HOME", str(here))
+    user = here.parent / "user"
+    for path in (keys := [user / "a", user / "b", here / "c"]):
+        path.touch()
+    (build,) = (command for command in COMMANDS if command.prog == "cairn test smoke")
+    read(build)
+    assert set(keys) <= {*isolation.credential_files()}
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.prog)

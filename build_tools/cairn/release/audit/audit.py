@@ -220,7 +220,11 @@ def _lists(inventory: Inventory) -> Iterator[Problem]:
         except CairnError as error:
             yield Problem(code="evidence", index=None, where=key, said=str(error))
             continue
-        lists = plan.get("lists", {}) if isinstance(plan, dict) else {}
+        lists = plan.get("lists", {}) if isinstance(plan, dict) else None
+        if not isinstance(lists, dict):
+            text = f"{key} names no lists of tests, as a night does: restore it from a copy"
+            yield Problem(code="evidence", index=None, where=key, said=text)
+            continue
         for sha256 in lists.values():
             name = keys.list_key(key.split("/")[1], sha256)
             text = f"{name} is missing, which {key} names: restore it from a copy"

@@ -172,6 +172,12 @@ def test_the_lists_that_suites_read_are_frozen_once_and_missed(
         plan.lists_of(dataclasses.replace(run, plan=made))
     run.store.delete(key)
     assert said() == [f"{key} is missing, which nights/8/night.json names: restore it from a copy"]
+    night = run.store.read("nights/8/night.json").data
+    for text in (b"null", night.replace(b'"lists": {', b'"lists": "", "a": {')):
+        run.store.write("nights/8/night.json", text)
+        (problem,) = (one for one in audit(run.store).problems if one.where == "nights/8/night.json")
+        assert "nights/8/night.json names no lists of tests" in problem.said
+    run.store.write("nights/8/night.json", night)
     # Nothing begins without the list, but a night whose legs run no suite.
     with pytest.raises(NetworkError, match="there is no list DISABLED at file:"):
         freeze(run.store, dataclasses.replace(request, night="9"))
