@@ -6,16 +6,22 @@ The wheels of `wheel_verify_popular.txt`, by exact file name, are fetched by pip
 they are not there yet (about 7 GB), and each is verified by itself, or with the wheel that stands beside
 it in the list. Every finding is printed: one that could not be defended before the wheel's author is a
 defect of ours. Fails where one could not be fetched.
+
+With `--written` each wheel is written anew by `set-version`, by `repair`, and by `repair` after its tag
+became a plain `linux` one; printed is what came out, and a finding on it that the wheel had not before.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
@@ -31,7 +37,13 @@ def main() -> None:
     )
     parser.add_argument("folder", type=Path, help="where the wheels are kept")
     parser.add_argument("--only", default="", metavar="TEXT", help="only those with that in their names")
+    parser.add_argument("--written", action="store_true", help="write each anew, and verify that")
+    parser.add_argument("--most", type=int, default=1000, metavar="N", help="the smallest of those at hand")
     options = parser.parse_args()
+    if options.written:
+        paths = (path for path in options.folder.glob("*.whl") if options.only in path.name)
+        written(sorted(paths, key=lambda path: path.stat().st_size)[: options.most])
+        return
     names = [line for line in LIST.read_text(encoding="utf-8").splitlines() if line and line[0] != "#"]
     missing, judged, found = [], 0, 0
     for name, *beside in (line.split() for line in names if options.only in line):
@@ -66,6 +78,53 @@ def fetch(name: str, folder: Path) -> bool:
     subprocess.run([*command, f"{distribution}=={version}"], check=False)
     wheel = folder / name
     return wheel.exists() and wheel.stat().st_size < MOST
+
+
+def written(wheels: Sequence[Path]) -> None:
+    """Write wheels anew in each way, and print what came out.
+
+    Raises:
+        SystemExit: a wheel came out worse than it was.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    for wheel in wheels:
+        for way in ("set-version", "repair", *(["repair of linux"] if "linux" in wheel.name else [])):
+            with tempfile.TemporaryDirectory(dir=wheel.parent) as folder:
+                result, *reason = outcome(way, wheel, Path(folder))
+            counts[way, result] += 1
+            if reason:
+                print(f"{way} of {wheel.name}: {result}: {reason[0]}", flush=True)
+    for (way, result), count in sorted(counts.items()):
+        print(f"{way:18}{result:10}{count:4}")
+    if any(result == "worse" for _, result in counts):
+        raise SystemExit("some came out worse")
+
+
+def outcome(way: str, wheel: Path, folder: Path) -> tuple[str, ...]:
+    """`good`, `copied`, or `refused` or `worse` and why, for a wheel that is written anew."""
+    from cairn.errors import WheelError  # noqa: PLC0415
+    from cairn.wheels.repair import repair_linked  # noqa: PLC0415
+    from cairn.wheels.rewrite.set_version import set_versions  # noqa: PLC0415
+    from cairn.wheels.rewrite.version_options import NewVersion  # noqa: PLC0415
+    from cairn.wheels.rewrite.wheel import Edit, edit_wheel  # noqa: PLC0415
+    from cairn.wheels.verify import Expectation, verify  # noqa: PLC0415
+
+    source = wheel
+    try:
+        if way == "set-version":
+            path = set_versions([wheel], NewVersion(version="9!9+rocm7.10.0"), folder / "out")[0].target
+        else:
+            if way == "repair of linux":
+                python, abi, platform = wheel.stem.split("-")[-3:]
+                plain = re.sub(r".*linux(?:\d+|_\d+_\d+)", "linux", platform)
+                source = edit_wheel(wheel, Edit(tags=(f"{python}-{abi}-{plain}",)), folder / "plain")
+            path = repair_linked(source, folder / "out", exclude=())
+    except WheelError as error:
+        return "refused", str(error)
+    if path.read_bytes() == source.read_bytes():
+        return ("copied",)
+    before, after = (Counter(f.code for f in verify(each, Expectation())) for each in (source, path))
+    return ("worse", str(after - before)) if after - before else ("good",)
 
 
 def verified(wheel: Path, *beside: Path) -> list[str]:

@@ -11,11 +11,14 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pytest
 from hypothesis import strategies as st
 from installer.sources import WheelFile
 
 from cairn.cli.main import main
 from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.record import row_of
+from cairn.wheels.rewrite import wheel as rewrite_wheel
 from helpers.packing import pack
 
 MakeWheel = Callable[..., Path]
@@ -132,6 +135,11 @@ def with_empty_blocks(wheel: Path, name: str, count: int = 100) -> Path:
     end = struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, len(content), len(content), len(table), len(body), 0)
     wheel.write_bytes(body + table + end)
     return wheel
+
+
+def lie_about_new_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the rows of RECORD that an edit writes name other bytes than there are."""
+    monkeypatch.setattr(rewrite_wheel, "row_for", lambda new, *_: row_of(new.name, bytes(32), 1))
 
 
 def assert_sound(wheel: Path) -> None:

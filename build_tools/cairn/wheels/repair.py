@@ -22,6 +22,7 @@ import os
 import posixpath
 import re
 import sys
+import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -39,13 +40,14 @@ from cairn.wheels.contents.system_libraries import (
     matches,
     on_windows,
     promise_of,
-    watched_symbols,
 )
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo, installed_path
 from cairn.wheels.rewrite import record
 from cairn.wheels.rewrite.elf import BinaryEdit
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
+from cairn.wheels.verify.findings import Expectation, FindingCode, Verdict
+from cairn.wheels.verify.written import judge_source, require_no_worse
 
 # The architecture behind manylinux_2_28, manylinux2014, musllinux_1_2 or android_24, or plain linux.
 _LINUX = re.compile(r"(?:(?:many|musl)linux(?:_\d+_\d+|\d+)|linux|android_\d+)_(\w+)")
@@ -100,7 +102,8 @@ def repair_linked(
     Raises:
         UsageError: there is no SDK at `sdk`.
         WheelError: the wheel cannot run on `platform`, a library that it needs cannot be found, it is for
-            macOS, or its RECORD is wrong: the repaired one would vouch for content that nothing vouched for.
+            macOS, or its RECORD is wrong: the repaired one would vouch for content that nothing vouched for;
+            or `verify` has findings on the repaired one that it did not have before.
     """
     sdk_folders = _sdk_folders(sdk) if sdk else {}
     job = _Job(
@@ -111,22 +114,51 @@ def repair_linked(
         search=tuple(path.absolute() for path in search),
         sdk_folders=sdk_folders,
     )
+    expected = Expectation(provided_libraries=job.exclude, require_platform_tag=False)
     with Archive.open(wheel) as archive:
         info = wheel_info.read_archive(archive)
-        record.require_right(archive, info)
-        if any(name.startswith("win") for name in wheel_info.platforms_of(info.tags)):
-            return _repair_for_windows(job, binaries.read_archive(archive, only="pe"))
-        machine = _machine(info)
-        if machine is None and not sdk_folders:
+        for_windows = any(name.startswith("win") for name in wheel_info.platforms_of(info.tags))
+        machine = None if for_windows else _machine(info)
+        if machine is None and not (sdk_folders or for_windows):
+            record.require_right(archive, info)
             return _take_over(job)
-        read = binaries.read_archive(archive, only="elf", look_for=watched_symbols())
-    host = [binary for binary in read if not binary.is_device_code]
-    if machine is not None and (platform or not _keeps_promise(info, host, job.exclude)):
-        return _repair_for_linux(job, info, host, machine, platform)
-    changes = _run_paths(host, sdk_folders)
-    return (
-        edit_wheel(wheel, Edit(binaries=changes), output_dir) if sdk_folders and changes else _take_over(job)
-    )
+        before = judge_source(archive, expected)
+        _require_whole(archive, info, before[0])
+        host = [binary for binary in before[1].binaries if not binary.is_device_code]
+        with files.filling(output_dir) as folder:
+            repaired = _repaired(replace(job, output_dir=folder), info, host, machine, platform)
+            if repaired is not None:
+                writer.refuse_source(output_dir / repaired.name, [wheel])
+                require_no_worse(repaired, expected, [before])
+    return output_dir / repaired.name if repaired else _take_over(job)
+
+
+def _require_whole(archive: Archive, info: WheelInfo, verdict: Verdict) -> None:
+    """Refuse a wheel of which a new RECORD would vouch for what nothing vouched for, or that cannot be read.
+
+    Raises:
+        WheelError: its RECORD is wrong, or a binary in it is malformed.
+    """
+    readable = {member.name for member, _ in binaries.binary_members(archive)}
+    for finding in verdict.findings:
+        if finding.code.startswith("record-"):
+            raise record.wrong_record(info, f"{finding.member} ({finding.reason})")
+        malformed = finding.code == FindingCode.BINARY_MALFORMED and finding.member in readable
+        if malformed or finding.code == FindingCode.CONTENT:
+            raise WheelError(f"{finding.member}: {finding.reason}", tip=finding.fix)
+
+
+def _repaired(
+    job: _Job, info: WheelInfo, host: Sequence[Binary], machine: str | None, platform: str | None
+) -> Path | None:
+    """Write the repaired wheel; None where nothing is to be changed."""
+    if machine is None and not job.sdk_folders:
+        return _repair_for_windows(job, [binary for binary in host if binary.format == "pe"])
+    elves = [binary for binary in host if binary.format == "elf"]
+    if machine is not None and (platform or not _keeps_promise(info, elves, job.exclude)):
+        return _repair_for_linux(job, info, elves, machine, platform)
+    changes = _run_paths(elves, job.sdk_folders) if job.sdk_folders else {}
+    return edit_wheel(job.wheel, Edit(binaries=changes), job.output_dir) if changes else None
 
 
 def _repair_for_linux(
@@ -139,7 +171,8 @@ def _repair_for_linux(
         edit = Edit(tags=_tags(info, policy, machine), binaries=_run_paths(host, job.sdk_folders))
         return edit_wheel(job.wheel, edit, job.output_dir)
     _require_any_processor(host)
-    with files.scratch(job.output_dir, "repair") as folder:
+    with tempfile.TemporaryDirectory(prefix=".repair.", dir=job.output_dir) as scratch:
+        folder = Path(scratch)
         # auditwheel must find the wheel's own libraries, and counts from their places in the archive. The run
         # paths to the SDK come after it: it removes those that lead out of the wheel.
         own = to_own_libraries(host, place=str)
@@ -162,16 +195,17 @@ def _tags(info: WheelInfo, policy: Policy, machine: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tags))
 
 
-def _repair_for_windows(job: _Job, dlls: Sequence[Binary]) -> Path:
+def _repair_for_windows(job: _Job, dlls: Sequence[Binary]) -> Path | None:
     patterns = [pattern.lower() for pattern in job.exclude]
     own = shipped(dlls)
     needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in own}
     if all(matches(name, patterns) or on_windows(name, machine) for name, machine in needed):
-        return _take_over(job)
-    # Its tags stay, so that the repaired wheel has the same name.
-    writer.refuse_source(job.output_dir / job.wheel.name, [job.wheel])
-    with files.scratch(job.output_dir, "repair") as folder:
-        return _move(_run_delvewheel(job, folder), job.output_dir)
+        return None
+    with tempfile.TemporaryDirectory(prefix=".repair.", dir=job.output_dir) as folder:
+        # Its tags stay, so that the repaired wheel has the same name.
+        wheel = _run_delvewheel(job, Path(folder))
+        wheel_info.read(wheel)
+        return wheel.replace(job.output_dir / wheel.name)
 
 
 def _machine(info: WheelInfo) -> str | None:
@@ -295,11 +329,6 @@ def _take_over(job: _Job) -> Path:
     if not (target.exists() and target.samefile(job.wheel)):
         files.link_or_copy(job.wheel, target)
     return target
-
-
-def _move(wheel: Path, output_dir: Path) -> Path:
-    wheel_info.read(wheel)
-    return wheel.replace(output_dir / wheel.name)
 
 
 def _run_auditwheel(job: _Job, folder: Path, *, platform: str) -> Path:

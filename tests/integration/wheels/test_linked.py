@@ -154,7 +154,7 @@ def test_a_missing_library_is_bundled_by_auditwheel(
     wheel = pack(members, tag="py3-none-manylinux_2_17_x86_64")
     with pytest.raises(WheelError, match=r"libfoo\.so"):
         repair_linked(wheel, tmp_path / "out", exclude=())
-    assert list((tmp_path / "out").iterdir()) == []
+    assert not (tmp_path / "out").exists()
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "sdk"))
     with pytest.raises(WheelError, match=r"libfoo\.so"):  # which may be another on the next machine
         repair_linked(wheel, tmp_path / "out", exclude=())

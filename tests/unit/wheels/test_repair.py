@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from cairn.errors import WheelError
+from cairn.formats.zip import writer
+from cairn.formats.zip.reader import RawFile
 from cairn.wheels import repair
 from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary
@@ -12,7 +15,16 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.repair import repair_linked
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_elf
-from helpers.wheels import LINUX, Change, MakeWheel, altered, cairn_wheel, members_of, validated
+from helpers.wheels import (
+    LINUX,
+    Change,
+    MakeWheel,
+    altered,
+    cairn_wheel,
+    lie_about_new_files,
+    members_of,
+    validated,
+)
 
 RECORD = "demo-1.0.dist-info/RECORD"
 
@@ -214,6 +226,50 @@ def test_the_c_library_is_that_of_the_binaries(
     if "musl" in expected:
         with pytest.raises(WheelError, match="for musl"):
             repair_linked(wheel, tmp_path / "out", exclude=(), platform="manylinux_2_28_x86_64")
+
+
+URL = "demo2 @ https://example.com/demo2-1-py3-none-any.whl"
+
+
+@pytest.mark.parametrize("verb", ["repair", "set-version"])
+def test_a_worse_wheel_is_not_left(
+    make_wheel: MakeWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    files = {"demo/_C.so": make_elf(needed=LIBC, defined=("PyInit__C",))}
+    wheel = make_wheel(tags=("cp311-cp311-linux_x86_64",), files=files, requires=(URL,))
+    words = (verb, wheel, *(("--version", "2.0") if verb == "set-version" else ()), "--output-dir")
+    # What it had before is no reason.
+    assert cairn_wheel(*words, tmp_path / "out") == 0
+    asked = make_wheel(version="1.1", tags=("cp311-cp311-linux_x86_64",), files=files)
+    required = (
+        "set-version",
+        asked,
+        "--version",
+        "2.0",
+        "--require",
+        URL,
+        "--output-dir",
+        tmp_path / "asked",
+    )
+    assert verb == "repair" or cairn_wheel(*required) == 7
+    lie_about_new_files(monkeypatch)
+    assert cairn_wheel(*words, tmp_path / "lying") == 7
+    assert not (tmp_path / "asked").exists()
+    assert not (tmp_path / "lying").exists()
+
+
+@pytest.mark.parametrize("verb", ["repair", "set-version"])
+def test_what_is_copied_is_compared(
+    make_wheel: MakeWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    def copy(raw: RawFile, out: BinaryIO, offset: int, size: int) -> None:
+        out.write(bytes(byte ^ 1 for byte in raw.at(offset, size)))
+
+    wheel = make_wheel(tags=("py3-none-linux_x86_64",))
+    monkeypatch.setattr(writer, "_copy_range", copy)
+    words = (verb, wheel, *(("--version", "2.0") if verb == "set-version" else ()))
+    assert cairn_wheel(*words, "--output-dir", tmp_path / "out") == 7
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("platform", ["linux_x86_64", "manylinux_2_28_x86_64"])

@@ -53,7 +53,14 @@ def _set_version(request: SetVersion) -> Answer:
         return _next_stage(request, request.set_id)
     if not request.wheels:
         raise UsageError("no wheel is named", tip="name wheels, or a set of a store with --set and --store")
-    changes = set_versions(request.wheels, request.new, request.output_dir, dry_run=request.dry_run)
+    check = None
+    if request.new.requires:  # nothing else of METADATA is a user's text
+        from cairn.wheels.verify import written
+
+        check = written.require_edited
+    changes = set_versions(
+        request.wheels, request.new, request.output_dir, dry_run=request.dry_run, check=check
+    )
     return Answer(
         {"dry_run": request.dry_run, "wheels": list(map(_plain_change, changes))}, _version_text(changes)
     )

@@ -23,6 +23,7 @@ from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive, RawFile
 
 _COPY_STEP = 1 << 30  # Linux copies at most 2 GiB in a call
+_COMPARED = 1 << 17  # bytes at once; from 256 KiB on glibc maps and clears memory for each read
 _EXECUTABLE = 0o111
 _ZIP_YEARS = (1980, 2107)  # the year has seven bits
 _ANY_SIZE = zip_limits.Limits(total_size=1 << 62)  # what we write ourselves is not a bomb
@@ -67,17 +68,21 @@ def write(target: Path, entries: Iterable[CopiedMember | New], source: Archive |
         source: the archive that `CopiedMember` entries come from.
 
     Raises:
-        WheelError: `target` is the source; two entries have one name; a name leads out of the wheel.
+        WheelError: `target` is the source; two entries have one name; a name leads out of the wheel; or what
+            was copied is not what the source has.
     """
     refuse_source(target, [source.path] if source else [])
-    with files.writing_beside(target) as part, part.open("wb") as out:
-        writer = _Writer(out)
-        for step in _runs(entries):
-            if isinstance(step, New):
-                writer.add(step)
-            elif source is not None:
-                writer.copy(source.raw, step)
-        writer.finish()
+    with files.writing_beside(target) as part:
+        with part.open("wb") as out:
+            writer = _Writer(out)
+            for step in _runs(entries):
+                if isinstance(step, New):
+                    writer.add(step)
+                elif source is not None:
+                    writer.copy(source.raw, step)
+            writer.finish()
+        if source is not None:
+            _require_copied(part, source.raw, writer.copied)
 
 
 def refuse_source(target: Path, sources: Iterable[Path]) -> None:
@@ -90,10 +95,31 @@ def refuse_source(target: Path, sources: Iterable[Path]) -> None:
         raise WheelError(f"{target} would overwrite its own source", tip="choose a different output folder")
 
 
+def _require_copied(part: Path, raw: RawFile, ranges: Iterable[tuple[int, int, int]]) -> None:
+    """Compare what was copied with its source.
+
+    Raises:
+        WheelError: they differ.
+    """
+    with contextlib.closing(RawFile(part)) as copy:
+        for at, begin, size in ranges:
+            for step in range(0, size, _COMPARED):
+                count = min(_COMPARED, size - step)
+                if copy.at(at + step, count) != raw.at(begin + step, count):
+                    raise WheelError(
+                        f"the copy of {raw.path.name} differs from it", tip="check the disk, and run it again"
+                    )
+
+
 class _Writer:
-    """The archive being written, and what its directory will say: its members, each with its offset."""
+    """The archive being written, and what its directory will say: its members, each with its offset.
+
+    Attributes:
+        copied: the place of what was copied, its place in the source, and its size.
+    """
 
     def __init__(self, out: BinaryIO) -> None:
+        self.copied: list[tuple[int, int, int]] = []
         self._out = out
         self._stamp = _stamp()
         self._members: list[tuple[Member, int]] = []
@@ -111,12 +137,16 @@ class _Writer:
             first = first._replace(name=name, raw_name=name.encode(), flags=flags)
             wide = max(first.size, first.compressed_size) >= layout.WIDE_SIZE
             self._out.write(layout.local_header(first, zip64=wide))
-            _copy_range(raw, self._out, first.data_offset, first.compressed_size)
+            self._copy(raw, first.data_offset, first.compressed_size)
             begin = first.end
         shift = self._out.tell() - begin
-        _copy_range(raw, self._out, begin, last.end - begin)
+        self._copy(raw, begin, last.end - begin)
         self._members.append((first, here))
         self._members += [(entry.member, entry.member.offset + shift) for entry in run[1:]]
+
+    def _copy(self, raw: RawFile, offset: int, size: int) -> None:
+        self.copied.append((self._out.tell(), offset, size))
+        _copy_range(raw, self._out, offset, size)
 
     def add(self, new: New) -> None:
         """Compress one member."""

@@ -7,6 +7,7 @@ version of its own. The report says what it got, by library and target, and what
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from cairn import files
 from cairn.errors import WheelError
 from cairn.formats import cyclonedx
 from cairn.formats.zip.reader import Archive
+from cairn.output import console
 from cairn.requirements import is_sdk
 from cairn.targets import TargetId, parse_target_id
 from cairn.wheels.contents.binaries import targets_of
@@ -37,6 +39,8 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite import wheel
 from cairn.wheels.rewrite.wheel import Edit
+from cairn.wheels.verify import Expectation, FindingCode
+from cairn.wheels.verify.written import judge_source, require_no_worse
 
 __all__ = ["FatReport", "FatRequest", "make"]
 
@@ -115,14 +119,18 @@ def make(request: FatRequest) -> FatReport:
 
     Raises:
         UsageError: no such ROCm tree.
-        WheelError: a library, its data or the hook that loads them is missing.
+        WheelError: a library, its data or the hook that loads them is missing; or `verify` has findings on
+            the fat wheel that it has not on the linked one.
     """
-    with Archive.open(request.wheel) as archive:
+    expected = Expectation(provided_libraries=request.provided, require_platform_tag=False)
+    with Archive.open(request.wheel) as archive, files.filling(request.output_dir) as output:
         work = _Work(request, archive)
-        with files.scratch(request.output_dir, "fat") as folder:
-            change = work.edit(folder)
-            path = wheel.edit_archive(archive, work.info, change, request.output_dir)
-    return work.report(change, path)
+        with tempfile.TemporaryDirectory(prefix=".fat.", dir=output) as folder:
+            change = work.edit(Path(folder))
+            path = wheel.edit_archive(archive, work.info, change, output)
+        brought = tuple(work.findings_of_tree())
+        require_no_worse(path, expected, [judge_source(archive, expected)], brought=brought)
+    return work.report(change, request.output_dir / path.name)
 
 
 class _Work:
@@ -227,6 +235,17 @@ class _Work:
             digests=digests,
             binaries=dict(own_edits(self._own, bundle, package)),
         )
+
+    def findings_of_tree(self) -> Iterator[tuple[FindingCode, str]]:
+        """The findings on libraries that they have in the ROCm tree already, of which the user is warned."""
+        for library in self._bundle.libraries:
+            if library.binary.executable_stack:
+                console.current().warn(
+                    f"{library.name} asks for a stack that code can be run from, as in {self._request.rocm}: "
+                    "glibc 2.41 and later do not load it"
+                )
+                for name in (library.name, *self._recipe.aliases.get(library.name, ())):
+                    yield FindingCode.EXECUTABLE_STACK, f"{self._package}/lib/{name}"
 
     def _bill_of_materials(self, version: str, digests: Mapping[str, str]) -> bytes:
         """The linked wheel's bill of materials, with the bundled libraries by their sha256 (PEP 770)."""

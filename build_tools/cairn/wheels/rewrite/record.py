@@ -89,11 +89,16 @@ def require_right(archive: Archive, info: WheelInfo, only: Collection[str] | Non
     if wrong := differences(archive, info, only):
         path, why = wrong[0]
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        raise WheelError(
-            f"RECORD of {info.file_name} is wrong: {path} {why}{more}",
-            tip="fetch or build the wheel again: it was changed since; where you know that its files are "
-            "right, `cairn wheel repair --new-record` writes RECORD from them",
-        )
+        raise wrong_record(info, f"{path} {why}{more}")
+
+
+def wrong_record(info: WheelInfo, reason: str) -> WheelError:
+    """The error for a wheel whose RECORD is wrong."""
+    return WheelError(
+        f"RECORD of {info.file_name} is wrong: {reason}",
+        tip="fetch or build the wheel again: it was changed since; where you know that its files are "
+        "right, `cairn wheel repair --new-record` writes RECORD from them",
+    )
 
 
 def differences(

@@ -9,7 +9,7 @@ the SDK's packages have.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -26,6 +26,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import parse_headers
 from cairn.wheels.metadata.rocm_version import channel_of, promote, rocm_version_of, with_rocm
 from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.rewrite import record
 from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, repinned
 from cairn.wheels.rewrite.version_options import NewVersion
 from cairn.wheels.rewrite.wheel import Edit, edit_archive, new_name
@@ -63,13 +64,19 @@ class Change:
 
 
 def set_versions(
-    wheels: Sequence[Path], request: NewVersion, output_dir: Path, *, dry_run: bool = False
+    wheels: Sequence[Path],
+    request: NewVersion,
+    output_dir: Path,
+    *,
+    dry_run: bool = False,
+    check: Callable[[Archive, Path], None] | None = None,
 ) -> tuple[Change, ...]:
     """Write wheels under their new versions into `output_dir`, all of them or none.
 
     METADATA, WHEEL, RECORD, folder and file names change together, the exact pins among the wheels and on the
     ROCm SDK follow, and so do the files inside that state a version. The bill of materials still says with
-    which ROCm a wheel was built.
+    which ROCm a wheel was built. Each is read again before it is in `output_dir`; `check` gets its source and
+    it.
 
     Raises:
         WheelError: a wheel cannot be read, or has a pin or a file that cannot follow (the message names it).
@@ -98,7 +105,10 @@ def set_versions(
         if not dry_run:
             with files.filling(output_dir) as folder:
                 for archive, info, edit in zip(archives, infos, edits, strict=True):
-                    edit_archive(archive, info, edit, folder)
+                    path = edit_archive(archive, info, edit, folder)
+                    _require_written(path, info)
+                    if check is not None:
+                        check(archive, path)
         return tuple(
             Change(
                 source=info.path,
@@ -110,6 +120,23 @@ def set_versions(
             )
             for info, target, new, edited in zip(infos, targets, versions, edits, strict=True)
         )
+
+
+def _require_written(wheel: Path, source: WheelInfo) -> None:
+    """Read a new wheel as others will; what was copied into it has been compared with the source already.
+
+    Raises:
+        WheelError: its headers contradict each other, or RECORD is wrong about what the source has not.
+    """
+    with Archive.open(wheel) as archive:
+        info = wheel_info.read_archive(archive)
+        folders = {source.dist_info: info.dist_info, source.data_folder: info.data_folder}
+        rows = {}
+        for row in source.record:
+            top, slash, rest = row.path.partition("/")
+            rows[f"{folders[top]}/{rest}" if slash and top in folders else row.path] = row[1:]
+        new = {row.path for row in info.record if rows.get(row.path) != row[1:]}
+        record.require_right(archive, info, new)
 
 
 def _new_version(info: WheelInfo, request: NewVersion) -> str:

@@ -23,6 +23,7 @@ from cairn.formats.offload import SPLIT_RECORD, restore
 from cairn.formats.offload.record import Library, Record
 from cairn.formats.offload.restore import JoinedLibrary
 from cairn.formats.view import FileView
+from cairn.formats.zip import writer
 from cairn.formats.zip.reader import Archive
 from cairn.targets import generic_targets
 from cairn.wheels.metadata import wheel_info
@@ -31,6 +32,8 @@ from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.split import extract, hook_removed
+from cairn.wheels.verify import Expectation
+from cairn.wheels.verify.written import judge_source, require_no_worse
 
 PROVIDER = Provider(
     requires=("rocm-bootstrap",), plugin_api="rocm_bootstrap.variant_provider:AMDVariantPlugin"
@@ -59,7 +62,8 @@ def join(host: Path, devices: Sequence[Path], output_dir: Path) -> JoinedWheel:
     wheel has code for these alone. The extras of the split are gone either way.
 
     Raises:
-        WheelError: the wheels do not belong together, or one is malformed.
+        WheelError: the wheels do not belong together, or one is malformed; or `verify` has findings on the
+            new one that it has on none of them.
     """
     info = wheel_info.read(host)
     with files.scratch(output_dir, "join") as folder, Archive.open(host) as archive:
@@ -67,8 +71,19 @@ def join(host: Path, devices: Sequence[Path], output_dir: Path) -> JoinedWheel:
         for wheel in devices:
             work.add(wheel)
         libraries = work.join()
-        path = edit_wheel(host, work.edit(), output_dir)
+        path = _checked(edit_wheel(host, work.edit(), folder / "made"), [host, *devices], output_dir)
     return JoinedWheel(path=path, libraries=libraries)
+
+
+def _checked(made: Path, sources: Sequence[Path], output_dir: Path) -> Path:
+    """Move a wheel into the output folder, once it is known to be no worse than what it was made of."""
+    expected = Expectation(require_platform_tag=False)
+    target = output_dir / made.name
+    writer.refuse_source(target, sources)
+    with ExitStack() as stack:
+        archives = [stack.enter_context(Archive.open(path)) for path in sources]
+        require_no_worse(made, expected, [judge_source(archive, expected) for archive in archives])
+    return made.replace(target)
 
 
 class _Work:
@@ -264,4 +279,5 @@ def write_variant(host: Path, device: Path, output_dir: Path) -> Path:
             add_requirements=tuple(requires),
         )
         path = edit_wheel(host, change, folder / "made")
-        return path.replace(output_dir / with_label(path.name, processor))
+        labelled = path.replace(path.parent / with_label(path.name, processor))
+        return _checked(labelled, [host, device], output_dir)

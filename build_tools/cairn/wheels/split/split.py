@@ -34,6 +34,8 @@ from cairn.wheels.metadata.wheel_info import WheelInfo
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.device_wheel import HEADERS, Archives, Place, Terms
+from cairn.wheels.verify import Expectation
+from cairn.wheels.verify.written import judge_source, require_no_worse
 
 RUNTIME = "7.14"
 """A release of ROCm that is known to read kpack archives; which was the first is not."""
@@ -72,12 +74,14 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
 
     Raises:
         WheelError: the wheel has no device code, has been split already, or is malformed; or a library's
-            code cannot be taken out faithfully.
+            code cannot be taken out faithfully; or `verify` has findings that it has not on the whole wheel.
     """
     info = wheel_info.read(wheel)
+    expected = Expectation(require_platform_tag=False)
     writer.refuse_source(output_dir / info.file_name, [wheel])
     with Archive.open(wheel) as archive:
         _check(info, archive)
+        before = judge_source(archive, expected)
         with (
             files.filling(output_dir) as output,
             tempfile.TemporaryDirectory(prefix=".split.", dir=output) as folder,
@@ -106,6 +110,8 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
                 device_wheel.write(info, name, work.code[name], licences, output, work.terms)
                 for name in in_order(work.code)
             ]
+            for path in wheels:
+                require_no_worse(path, expected, [before])
         return tuple(output_dir / path.name for path in wheels)
 
 

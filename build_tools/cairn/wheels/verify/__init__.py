@@ -7,7 +7,7 @@ docs/reference/findings.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +38,7 @@ __all__ = [
     "Verdict",
     "judge",
     "judge_alone",
+    "judge_archive",
     "judge_together",
     "verify",
 ]
@@ -94,30 +95,32 @@ def judge_together(
 def judge_alone(wheel: Path, expected: Expectation) -> Verdict:
     """Like `judge`, without what `judge_together` adds."""
     try:
-        name = wheel_info.parse_file_name(wheel.name, variants_too=True)
+        wheel_info.parse_file_name(wheel.name, variants_too=True)
         with Archive.open(wheel) as archive:
-            all_findings, not_checked, read = _judge_archive(archive, name, expected)
-            split = any(member.name.endswith(f".dist-info/{SPLIT_RECORD}") for member in archive.members)
+            return judge_archive(archive, expected)[0]
     except WheelError as error:
         return Verdict(findings=(_unreadable(FindingCode.ARCHIVE, error),))
-    ordered = _sorted(all_findings)
-    return Verdict(
-        findings=tuple(finding for finding in ordered if finding.code not in NOTES),
-        notes=tuple(finding for finding in ordered if finding.code in NOTES),
-        not_checked=not_checked,
-        split=split,
-        binaries=read.binaries,
-        archived=read.archived,
-    )
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(dict.fromkeys(findings), key=lambda one: (one.member or "", one.code, one.reason)))
 
 
-def _judge_archive(
-    archive: Archive, name: FileName, expected: Expectation
-) -> tuple[list[Finding], tuple[str, ...], contents.Contents]:
+def judge_archive(
+    archive: Archive,
+    expected: Expectation,
+    *,
+    before: Iterable[contents.Contents] = (),
+    only: Collection[str] | None = None,
+) -> tuple[Verdict, contents.Contents]:
+    """Like `judge_alone`, for a wheel that is open; also what was read of its members.
+
+    For `before` and `only` see `contents.read`.
+
+    Raises:
+        WheelError: its file name is not that of a wheel.
+    """
+    name = wheel_info.parse_file_name(archive.path.name, variants_too=True)
     findings: list[Finding] = []
     elsewhere: tuple[str, ...] = ()
     # What the wheel says about itself. Where that cannot be read, its files are looked at all the same.
@@ -133,7 +136,7 @@ def _judge_archive(
     except WheelError as error:
         findings.append(_unreadable(FindingCode.METADATA, error))
     # What is in it: every member is unpacked once, from front to back, and all binaries are read on the way.
-    read = contents.read(archive, info, expected)
+    read = contents.read(archive, info, expected, before=before, only=only)
     findings += read.findings
     # What the loader and the interpreter will make of the binaries, once they are installed.
     findings += extension_modules.check([member.name for member in archive.members], read.binaries, name)
@@ -151,7 +154,16 @@ def _judge_archive(
         elsewhere = (*elsewhere, *absent)
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
-    return findings, (*elsewhere, *unknown, *_not_checked(read, name)), read
+    ordered = _sorted(findings)
+    verdict = Verdict(
+        findings=tuple(finding for finding in ordered if finding.code not in NOTES),
+        notes=tuple(finding for finding in ordered if finding.code in NOTES),
+        not_checked=(*elsewhere, *unknown, *_not_checked(read, name)),
+        split=any(member.name.endswith(f".dist-info/{SPLIT_RECORD}") for member in archive.members),
+        binaries=read.binaries,
+        archived=read.archived,
+    )
+    return verdict, read
 
 
 def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:

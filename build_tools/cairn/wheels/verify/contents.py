@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cairn.errors import WheelError
 from cairn.formats import kpack, macho
@@ -57,6 +58,24 @@ _PROGRAM_FOLDERS = ("bin", "libexec", "sbin")
 _REWRITE = "build the wheel again, or edit it with a tool that rewrites RECORD"
 
 
+class MemberContents(NamedTuple):
+    """The result of reading one member (a tuple: a torch wheel has 12,000).
+
+    Attributes:
+        identity: its row in RECORD, checksum, sizes, method and mode: a copy of it has the same.
+        parts: what it is as a binary, once for each machine.
+        unread: see `Contents`; empty for what is looked into.
+        targets: those of a kpack archive that can be read, each with its keys.
+        findings: every breach.
+    """
+
+    identity: tuple[object, ...]
+    parts: tuple[Binary, ...]
+    unread: str
+    targets: Mapping[str, frozenset[str]] | None
+    findings: tuple[Finding, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contents:
     """The result of one pass over all members.
@@ -66,12 +85,14 @@ class Contents:
         archived: the path of every kpack archive that can be read, and its targets, each with its keys.
         unread: kind of file to the paths of those that are not looked into.
         findings: every breach.
+        members: the same by member.
     """
 
     binaries: tuple[Binary, ...]
     archived: Mapping[str, Mapping[str, frozenset[str]]]
     unread: Mapping[str, Sequence[str]]
     findings: tuple[Finding, ...]
+    members: Mapping[str, MemberContents]
 
 
 def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
@@ -85,8 +106,24 @@ def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
         yield Finding(code=FindingCode.RECORD_ABSENT, member=path, reason=reason, fix=_REWRITE)
 
 
-def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Contents:
-    """Stream every member once and check it."""
+def read(
+    archive: Archive,
+    info: WheelInfo | None,
+    expected: Expectation,
+    *,
+    before: Iterable[Contents] = (),
+    only: Collection[str] | None = None,
+) -> Contents:
+    """Stream every member once and check it.
+
+    Args:
+        archive: the wheel.
+        info: what it says about itself.
+        expected: what it was asked to be.
+        before: what was read of the wheels that it was made of, with the same expectation and for the same
+            kind of platform and ABI: their members that were copied are not read again.
+        only: the members to read; all by default.
+    """
     rows = {row.path: row for row in info.record} if info else {}
     own = info.unlisted if info else frozenset()
     packages = {member.name.rpartition("/")[0] for member in archive.members if _is_package(member.name)}
@@ -97,23 +134,38 @@ def read(archive: Archive, info: WheelInfo | None, expected: Expectation) -> Con
     findings: list[Finding] = []
     limited = info is not None and any(tag.split("-")[1] == "abi3" for tag in info.tags)
     needles = {text: os.fsencode(text) for text in expected.forbidden_strings if text}
+    known = {name: contents for each in before for name, contents in each.members.items()}
+    members: dict[str, MemberContents] = {}
     for member in archive.members:
-        if not member.is_dir:
-            row = rows.get(member.name)
+        if member.is_dir or (only is not None and member.name not in only):
+            continue
+        row = rows.get(member.name)
+        identity = (row, member.crc, member.size, member.compressed_size, member.method, member.external)
+        contents = known.get(member.name)
+        if contents is None or contents.identity != identity:
             reader = _MemberReader(member, row, needles)
             parts = reader.read(archive, limited=limited, packages=packages)
-            read += parts
-            if reader.unread:
-                unread.setdefault(reader.unread, []).append(member.name)
-            findings += reader.findings
-            findings += _check_row(row, member, reader, own=member.name in own) if row else ()
-            findings += () if for_windows else _check_run_bit(member, reader.head, parts)
+            problems = [
+                *reader.findings,
+                *(_check_row(row, member, reader, own=member.name in own) if row else ()),
+                *(() if for_windows else _check_run_bit(member, reader.head, parts)),
+            ]
             if info and member.name.startswith(f"{info.data_folder}/scripts/"):
-                findings += _check_interpreter(member, reader.head)
-            if member.name.endswith(kpack.SUFFIX):
-                archived[member.name], problems = check_archive(archive, member)
-                findings += problems
-    return Contents(binaries=tuple(read), archived=archived, unread=unread, findings=tuple(findings))
+                problems += _check_interpreter(member, reader.head)
+            is_kpack = member.name.endswith(kpack.SUFFIX)
+            targets, more = check_archive(archive, member) if is_kpack else (None, ())
+            problems += more
+            contents = MemberContents(identity, parts, reader.unread, targets, tuple(problems))
+        members[member.name] = contents
+        read += contents.parts
+        findings += contents.findings
+        if contents.unread:
+            unread.setdefault(contents.unread, []).append(member.name)
+        if contents.targets is not None:
+            archived[member.name] = contents.targets
+    return Contents(
+        binaries=tuple(read), archived=archived, unread=unread, findings=tuple(findings), members=members
+    )
 
 
 class _MemberReader:

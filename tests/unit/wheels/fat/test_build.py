@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_elf
-from helpers.wheels import LINUX, MakeWheel, members_of
+from helpers.wheels import LINUX, MakeWheel, lie_about_new_files, members_of
 
 HOOKED = b"from . import _rocm_init\n_rocm_init.initialize()\n"
 MODULE = b'def initialize():\n    f(preload_shortnames=["amdhip64", "miopen"], check_version="7")\n'
@@ -62,7 +63,8 @@ class Rocm:
         for name in names:
             file = self.root / path / name
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(name.encode())
+            code = re.fullmatch(r"\w+_(gfx\w+)\.co", name)
+            file.write_bytes(make_code_object(code[1], name.encode()) if code else name.encode())
 
 
 def hip_runtime(**more: Any) -> bytes:
@@ -178,13 +180,29 @@ def test_the_wheel_is_one_of_its_own(fat: Fat) -> None:
     assert wheel_info.read(Path(named.wheel)).version == "9.9+mine"
 
 
+def test_a_worse_wheel_is_not_left(
+    fat: Fat, rocm: Rocm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What a library has in the tree already is said, and not held against the wheel.
+    rocm.hip.write_bytes(hip_runtime(stack=7))
+    assert [f.code for f in verify(Path(fat(out="stack").wheel), Expectation())] == ["executable-stack"]
+    rocm.hip.write_bytes(hip_runtime(sections={".hip_fatbin": make_bundle({"gfx942": b"code"})}))
+    with pytest.raises(WheelError, match=r"would be worse .*\[code-object-malformed\] demo/lib/libamdhip64"):
+        fat()
+    rocm.hip.write_bytes(hip_runtime())
+    lie_about_new_files(monkeypatch)
+    with pytest.raises(WheelError, match=r"would be worse .*\[record-hash\]"):
+        fat()
+    assert not (tmp_path / "out").exists()
+
+
 def test_run_paths_count_from_where_a_module_is_installed(fat: Fat, linked: Linked) -> None:
     files = {"demo-2.0+rocm7.10.0.data/platlib/demo/_D.so": make_elf(needed=("libamdhip64.so.7",))}
     report = fat(linked(files=files))
     assert read(report, "demo-2.0+fat.rocm7.10.0.data/platlib/demo/_D.so").rpath == ("$ORIGIN/lib",)
 
 
-def test_only_data_of_wanted_targets(fat: Fat) -> None:
+def test_only_data_of_wanted_targets(fat: Fat, rocm: Rocm) -> None:
     report = fat()
     data = {name for name in members(report) if "/rocblas/" in name or "/miopen/" in name}
     assert data == {
@@ -193,7 +211,10 @@ def test_only_data_of_wanted_targets(fat: Fat) -> None:
         "demo/share/miopen/db/gfx942130.db.txt",
     }
     parts = {part.name: part for part in report.parts}
-    assert parts["lib/rocblas/library"].sizes == {"gfx942": len("a_gfx942.co"), "any": len("all.dat")}
+    assert parts["lib/rocblas/library"].sizes == {
+        "gfx942": (rocm.root / "lib/rocblas/library/a_gfx942.co").stat().st_size,
+        "any": len("all.dat"),
+    }
     assert any("1 files" in reason for reason in left_out(report, "lib/rocblas/library"))
     assert left_out(report, "libhipblas")
     chosen = members(fat(out="other", targets=(parse_target_id("gfx11-generic"),)))
@@ -454,12 +475,13 @@ def test_the_bill_of_materials_names_what_came_in(
 
 
 def test_code_for_other_targets_is_taken_out(fat: Fat, rocm: Rocm) -> None:
-    codes = {
+    bodies = {
         "gfx942": b"for 942",
         "gfx942:xnack+": b"more",
         "gfx1100": b"for 1100",
-        "gfx9-4-generic": b"any 9.4",
+        "gfx9-4-generic": b"any",
     }
+    codes = {target: make_code_object(target, body) for target, body in bodies.items()}
     plain, packed = make_bundle(codes), make_bundle(codes, version=2, method=1)
     rocm.hip.write_bytes(hip_runtime(sections={".hip_fatbin": plain + bytes(64) + packed}))
     before = rocm.hip.read_bytes()
@@ -472,18 +494,20 @@ def test_code_for_other_targets_is_taken_out(fat: Fat, rocm: Rocm) -> None:
     assert {target for target, compressed in found if compressed} == codes.keys()
     assert b"for 942" in data
     assert b"for 1100" not in data
-    assert left_out(report, "lib/libamdhip64.so.7") == {"its code for gfx1100 (8 bytes) was taken out"}
+    assert left_out(report, "lib/libamdhip64.so.7") == {
+        f"its code for gfx1100 ({len(codes['gfx1100'])} bytes) was taken out"
+    }
     part = next(part for part in report.parts if part.name == "lib/libamdhip64.so.7")
-    assert part.sizes["gfx942"] == 2 * len(b"for 942")
+    assert part.sizes["gfx942"] == 2 * len(codes["gfx942"])
 
 
 def test_libraries_for_other_targets_alone_are_told(fat: Fat, rocm: Rocm) -> None:
-    code = make_bundle({"gfx1100": b"code"})
+    code = make_bundle({"gfx1100": make_code_object("gfx1100", b"code")})
     rocm.hip.write_bytes(hip_runtime(sections={".hip_fatbin": code}))
     report = fat()
     assert "it has no code for gfx942" in left_out(report, "lib/libamdhip64.so.7")
     # Nothing but zeros would be left of 17 MB: our own reader would refuse that as a bomb.
-    large = make_bundle({"gfx1100": os.urandom(17 << 20)})
+    large = make_bundle({"gfx1100": make_code_object("gfx1100", os.urandom(17 << 20))})
     rocm.hip.write_bytes(hip_runtime(sections={".hip_fatbin": large}))
     report = fat(out="large")
     assert wheel_info.read(Path(report.wheel)).version == report.version

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,19 @@ from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split import device_wheel
-from cairn.wheels.split.join import join
+from cairn.wheels.split.join import join, write_variant
 from cairn.wheels.split.split import split
 from cairn.wheels.verify import Expectation, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.hip_library import make_hip_library
-from helpers.wheels import LINUX, MakeWheel, altered, build_wheel, members_of
+from helpers.wheels import (
+    LINUX,
+    MakeWheel,
+    altered,
+    build_wheel,
+    lie_about_new_files,
+    members_of,
+)
 
 BODIES = {
     "gfx942": random.Random(1).randbytes(9000),  # noqa: S311 - fixed content is the point
@@ -106,6 +114,27 @@ def test_a_host_wheel_and_one_for_each_processor(original: Path, parts: tuple[Pa
         "demo/.kpack/demo_gfx90a:xnack-.kpack",
     }
     assert "demo_device_gfx942-1.0.dist-info/licenses/LICENSE" in members_of(devices[2])
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda original, _, out: split(original, out),
+        lambda _, parts, out: join(parts[0], parts[1:], out),
+        lambda _, parts, out: write_variant(parts[0], parts[-1], out),
+    ],
+)
+def test_a_worse_wheel_is_not_left(
+    original: Path,
+    parts: tuple[Path, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write: Callable[..., object],
+) -> None:
+    lie_about_new_files(monkeypatch)
+    with pytest.raises(WheelError, match=r"would be worse .*\[record-hash\]"):
+        write(original, parts, tmp_path / "out")
+    assert not list(tmp_path.glob("out/*"))
 
 
 def row_of(archive: Archive, key: str) -> dict[str, bytes]:
