@@ -27,6 +27,7 @@ from cairn.wheels.verify import (
     linking,
     machines,
     metadata,
+    reach,
     symbols,
 )
 from cairn.wheels.verify.findings import NOTES, Expectation, Finding, FindingCode, Verdict
@@ -81,12 +82,13 @@ def judge_together(
                 binary for wheel in sorted(key) for binary in verdicts[wheel].binaries
             )
         findings, unknown = symbols.check(programs[key], verdict.binaries, path)
+        lost = reach.check(programs[key], verdict.binaries, path, key - {path}) if len(key) > 1 else ()
         of_code, without = archives.check_with_host(verdict.archived, programs[key].binaries)
         if without and not any(verdicts[wheel].split for wheel in key):  # a record tells
             unknown += (f"whether the {without} wrappers without code in its archives ever had any",)
         judged[path] = replace(
             verdict,
-            findings=_sorted((*verdict.findings, *findings, *of_code)),
+            findings=_sorted((*verdict.findings, *findings, *of_code, *lost)),
             not_checked=(*verdict.not_checked, *unknown),
         )
     return judged
@@ -147,6 +149,7 @@ def judge_archive(
     extras = info.extras if info else ()
     findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
     findings += archives.check(read.archived)
+    findings += device_code.check_databases(archive, read.binaries, read.archived, expected)
     if info is not None:
         findings += archives.check_host(read.binaries, info.extras)
         of_extras, absent = archives.check_extras(info.requires_dist, expected)

@@ -10,6 +10,7 @@ Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cairn import datafile
@@ -17,7 +18,7 @@ from cairn.errors import UsageError, WheelError
 from cairn.formats import elf, kpack
 from cairn.formats.compression import Forward, ViewReader, exactly
 from cairn.formats.elf_layout import EHDR, PHDR, PT_LOAD, RUNS, Segment
-from cairn.formats.offload import SPLIT_RECORD, bundle, code_object
+from cairn.formats.offload import SPLIT_RECORD, bundle, code_object, databases
 from cairn.formats.offload.bundle import Entry
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import Member
@@ -31,6 +32,7 @@ _CLASS_64 = 2  # ELFCLASS64 in e_ident[EI_CLASS], the fifth byte
 _AMDGPU = 224  # EM_AMDGPU
 _FARTHEST = 1 << 16  # where the table of segments may begin: linkers put it right after the header
 _STEP = 1 << 18
+_ROCBLAS = re.compile(r"(?:^|/)(?:lib)?rocblas\.(?:so|dll)[^/]*$", re.IGNORECASE)
 _SPLIT_AGAIN = "split the whole wheel again"
 _AGAIN = "build it again; where it was whole before, look at what packed or moved it"
 
@@ -192,6 +194,41 @@ def check_targets(
             reason = f"its code for {', '.join(empty)} is empty"
             fix = "build it again and look for compiler warnings"
             yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=binary.path, reason=reason, fix=fix)
+
+
+def check_databases(
+    archive: Archive,
+    binaries: Iterable[Binary],
+    archived: Mapping[str, Collection[str]],
+    expected: Expectation,
+) -> Iterator[Finding]:
+    """The files of kernels beside ROCm's libraries are not empty, and rocBLAS has some for every target.
+
+    The targets are those that were asked for, or else those that the library itself has code for; a device
+    wheel has the files for its processor alone. hipBLASLt, hipSPARSELt and AOTriton do without on GPUs that
+    they are not for.
+    """
+    named: dict[str, set[str]] = {}
+    for member in archive.members:
+        if not (folder := databases.folder_of(member.name)) or member.is_dir:
+            continue
+        processors = databases.PROCESSOR.findall(member.name[len(folder) :])
+        if processors and not member.size:
+            reason = f"it is to have kernels for {processors[0]}, and is empty"
+            fix = "take the data of the libraries from a whole ROCm"
+            yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=member.name, reason=reason, fix=fix)
+        named.setdefault(folder, set()).update(processors)
+    own = {target for binary in binaries if _ROCBLAS.search(binary.path) for target in binary.targets}
+    targets = {parse_target_id(name).processor for name in set(expected.targets or own) - {CPU}}
+    if archived:
+        targets &= {parse_target_id(name).processor for names in archived.values() for name in names}
+    for folder, processors_there in named.items():
+        served = {runner for processor in processors_there for runner in that_run(processor)}
+        if missing := in_order(targets - served) if served and "rocblas" in folder.lower() else ():
+            some = ", ".join(sorted(processors_there))
+            reason = f"it has no kernels for {', '.join(missing)}, and some for {some}"
+            fix = "take the data of rocBLAS for every target of the wheel"
+            yield Finding(code=FindingCode.TARGETS_MISSING, member=folder, reason=reason, fix=fix)
 
 
 def _check_archived(archived: Mapping[str, Collection[str]], expected: Iterable[str]) -> Iterator[Finding]:

@@ -100,6 +100,10 @@ class Program:
             return near or libraries
         return libraries
 
+    def named(self, name: str) -> list[Binary]:
+        """The libraries of a name, for every machine."""
+        return [library for (_, known), those in self._named.items() if known == name for library in those]
+
     def scope(self, binary: Binary) -> tuple[tuple[Binary, ...], frozenset[str]]:
         """What is opened together with a binary, breadth first, and the names that lead to no library."""
         if id(binary) not in self._scopes:

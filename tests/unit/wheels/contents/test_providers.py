@@ -15,7 +15,8 @@ def stack(tmp_path: Path) -> dict[str, Path]:
     """A torch, an audio that requires it, and a vision that requires it by way of audio, or as an extra."""
 
     def make(name: str, needed: str, *requires: str) -> Path:
-        binary = make_elf(soname=f"lib{name}.so", needed=(needed, "libc.so.6"))
+        needs = (needed, "libc.so.6")
+        binary = make_elf(soname=f"lib{name}.so", needed=needs, runpath="$ORIGIN/../torch")
         files = {f"{name}/lib{name}.so": binary}
         return build_wheel(tmp_path / "a b é", name=name, tags=LINUX, requires=requires, files=files)
 

@@ -155,3 +155,21 @@ def test_many_bundles_take_as_long_as_they_are_large(make_wheel: MakeWheel) -> N
         return least
 
     assert seconds(800) < 12 * seconds(100)
+
+
+def test_rocblas_has_data_for_every_target(make_wheel: MakeWheel) -> None:
+    def problems(*names: str, size: int = 1, targets: tuple[str, ...] | None = None) -> list[tuple[str, str]]:
+        files = {f"demo/lib/rocblas/library/{name}": bytes(size) for name in names}
+        files["demo/lib/librocblas.so.4"] = make_elf(sections={".hip_fatbin": bundle(WHOLE, (0, 0))})
+        wheel = linux(make_wheel, files)
+        return [(one.code, one.reason) for one in verify(wheel, Expectation(targets=targets)) if one.member]
+
+    lazy, generic = "TensileLibrary_lazy_{}.dat", "TensileLibrary_lazy_gfx11-generic.dat"
+    first, second = lazy.format("gfx942"), lazy.format("gfx1100")
+    assert problems(first, second) == problems(first, generic) == problems("TensileLibrary.dat") == []
+    lacking = [("targets-missing", "it has no kernels for gfx1100, and some for gfx942")]
+    assert problems(first) == problems(first, targets=("gfx942", "gfx1100")) == lacking
+    assert problems(first, second, size=0) == [
+        ("code-object-empty", f"it is to have kernels for {name}, and is empty")
+        for name in ("gfx1100", "gfx942")
+    ]

@@ -16,7 +16,13 @@ MODULE = "audio/m.cpython-311-x86_64-linux-gnu.so"
 
 
 def so(
-    name: str = "", *, needed: str = "", wants: str = "", has: str = "", weak: str = "", run_path: str = ""
+    name: str = "",
+    *,
+    needed: str = "",
+    wants: str = "",
+    has: str = "",
+    weak: str = "",
+    run_path: str = "$ORIGIN/../torch/lib",
 ) -> bytes:
     """A library by its SONAME, or a module, linked with glibc."""
     return make_elf(
