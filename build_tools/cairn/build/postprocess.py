@@ -203,6 +203,8 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         require_device_code=step.project.device_code and not request.for_cpu,
         siblings={request.stack.project(n).distribution: w.version for n, w in context.built.items()},
         provided_libraries=tuple(provided),
+        # A build back end that drops it makes a torch that finds no library (ROCm/TheRock#6965).
+        members=(step.project.rocm_init,) if step.project.rocm_init and not request.for_cpu else (),
         python=request.python.version,
         forbidden_strings=texts_of((*trees, request.work_dir, context.env.path)),
     )

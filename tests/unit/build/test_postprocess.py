@@ -1,4 +1,5 @@
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -80,6 +81,14 @@ def test_a_build_lets_through_what_the_gate_does_and_nothing_else(
     with pytest.raises(WheelError, match="forbidden-text demo/code") as caught:
         build(request_for, wheel, allow=allow)
     assert "Config.cmake" not in str(caught.value)
+
+
+def test_a_wheel_has_the_loader_that_its_stack_declares(request_for: MakeRequest, tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path, name="demo", requires=())
+    request = request_for(demo=COPYING.format(wheel=str(wheel)))
+    request = with_project(replace(request, targets=("gfx942",)), rocm_init="demo/_rocm_init.py")
+    with pytest.raises(WheelError, match=r"it has no demo/_rocm_init\.py, which its stack declares"):
+        execution.run(plan.make(request))
 
 
 def test_a_wheel_names_the_commit_of_upstream_and_none_of_this_machine(

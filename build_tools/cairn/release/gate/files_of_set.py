@@ -59,6 +59,10 @@ def findings(case: Case, files: Files) -> Iterator[str]:
             sdist = distribution.read(files.paths[name])
             with sdist.path.open("rb") as stream:
                 distribution.build_requirements(stream, filename=name)
+            for requirement in sdist.needs.requires:  # ROCm/TheRock#7362
+                of_extra = requirement.extras or "extra" in str(requirement.marker or "")
+                if canonicalize_name(requirement.name) == sdist.name and not of_extra:
+                    yield f"{name}: it requires itself: {requirement}"
         except CairnError as error:
             yield f"{name}: {error}"
     yield from files.missing.values()

@@ -149,6 +149,10 @@ def judge_archive(
     extras = info.extras if info else ()
     findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
     findings += archives.check(read.archived)
+    for path in (path for path in expected.members if path not in archive):
+        reason = f"it has no {path}, which its stack declares"
+        fix = "look at what the build back end leaves out of the wheel"
+        findings.append(Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix))
     findings += device_code.check_databases(archive, read.binaries, read.archived, expected)
     if info is not None:
         findings += archives.check_host(read.binaries, info.extras)

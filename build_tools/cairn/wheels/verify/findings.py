@@ -56,6 +56,7 @@ class FindingCode(StrEnum):
     DATA_FOLDER = "data-folder"
     ENTRY_POINT = "entry-point"
     LICENCE_MISSING = "licence-missing"
+    MEMBER_MISSING = "member-missing"
     NAME_DECEIVES = "name-deceives"
     NAME_FORBIDDEN = "name-forbidden"
     NAME_TWICE = "name-twice"
@@ -165,6 +166,7 @@ class Expectation:
         beside: distribution to the versions of it that are installed with the wheel, one of which its
             requirements must accept.
         provided_libraries: globs of libraries that its requirements supply.
+        members: paths that it must have, as its stack declares them.
         python: the Python that must be able to install it: `3.11`, or `3.13t`, which is free-threaded.
         forbidden_strings: texts that no file may contain: build folders, secrets.
         require_platform_tag: whether binaries need a manylinux or musllinux tag.
@@ -176,6 +178,7 @@ class Expectation:
     siblings: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     provided_libraries: tuple[str, ...] = ()
+    members: tuple[str, ...] = ()
     python: str | None = None
     forbidden_strings: tuple[str, ...] = ()
     require_platform_tag: bool = True

@@ -22,7 +22,7 @@ from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.formats import make_elf
 from helpers.gate import AWAY, case_of, judge, record_of
-from helpers.release import make_set, make_wheel, stage_set, with_bill
+from helpers.release import make_sdist, make_set, make_wheel, stage_set, with_bill
 from helpers.wheels import build_wheel
 
 
@@ -150,3 +150,16 @@ def test_the_files_of_a_set_are_judged_as_one_program(store: MemoryStore, tmp_pa
     assert problem.startswith(
         "torchaudio-1.1-cp311-cp311-manylinux_2_28_x86_64.whl (torchaudio/m.abi3.so): it wants"
     )
+
+
+def test_an_sdist_that_requires_itself_is_refused(store: MemoryStore, tmp_path: Path) -> None:
+    def found(version: str, *requires: str) -> list[str]:
+        rocm = make_sdist(tmp_path, "rocm", version, requires=requires, dynamic=False)
+        publish_dists(Index(store, "staging"), [distribution.read(rocm)], "mirror", build=MIRRORED)
+        torch = make_wheel(tmp_path, "torch", version, requires=[f"rocm=={version}"])
+        case = case_of(store, stage_set(store, "staging", make_set([torch], **AWAY), [torch]))
+        with opened(case) as opened_files:
+            return [text for text in files_of_set.findings(case, opened_files) if "itself" in text]
+
+    assert found("7.13") == found("7.13.1", "rocm[libraries]==7.13.1") == []
+    assert found("7.14", "rocm==7.14") == ["rocm-7.14.tar.gz: it requires itself: rocm==7.14"]
