@@ -149,10 +149,7 @@ def judge_archive(
     extras = info.extras if info else ()
     findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
     findings += archives.check(read.archived)
-    for path in (path for path in expected.members if path not in archive):
-        reason = f"it has no {path}, which its stack declares"
-        fix = "look at what the build back end leaves out of the wheel"
-        findings.append(Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix))
+    findings += _undelivered(archive, expected)
     findings += device_code.check_databases(archive, read.binaries, read.archived, expected)
     if info is not None:
         findings += archives.check_host(read.binaries, info.extras)
@@ -171,6 +168,14 @@ def judge_archive(
         archived=read.archived,
     )
     return verdict, read
+
+
+def _undelivered(archive: Archive, expected: Expectation) -> Iterator[Finding]:
+    """The files that a stack declares of a wheel, and that it does not have."""
+    for path in (path for path in expected.members if path not in archive):
+        reason = f"it has no {path}, which its stack declares"
+        fix = "look at what the build back end leaves out of the wheel"
+        yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
 
 
 def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
