@@ -185,6 +185,10 @@ def test_refuses_what_needs_a_newer_zip(tmp_path: Path, needs: int) -> None:
     assert opened(
         patched(path, lambda data: struct.pack_into("<H", data, data.index(CENTRAL) + 6, 3 << 8 | 20))
     )
+    # uv believes the local headers.
+    with pytest.raises(layout.InconsistentArchiveError, match="newer ZIP"):
+        opened(patched(path, lambda data: struct.pack_into("<H", data, 4, needs)))
+    assert opened(patched(path, lambda data: struct.pack_into("<H", data, 4, 3 << 8 | 20)))
 
 
 def test_refuses_bombs(tmp_path: Path) -> None:

@@ -112,6 +112,8 @@ _EXTRA_UNICODE_NAME = 0x7075  # Info-ZIP's second name (4.6.9), which some reade
 # Version needed to extract (4.4.3): 2.0 brought deflate, and 4.5 ZIP64, the newest thing that wheels use.
 NEEDS_AT_MOST = 45
 _NEEDS_DEFLATE = 20
+LOCAL_HEADS = tuple(LOCAL_MAGIC + bytes([needs, 0]) for needs in (_NEEDS_DEFLATE, 10, NEEDS_AT_MOST))
+"""How usual local headers begin: the signature, and the version needed."""
 
 
 class Member(NamedTuple):

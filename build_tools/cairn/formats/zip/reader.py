@@ -295,7 +295,7 @@ def _located(
         same = shared[index]
         usual = (
             same
-            and window.startswith(layout.LOCAL_MAGIC, at)
+            and window.startswith(layout.LOCAL_HEADS, at)
             and window.startswith(same, at + layout.LOCAL_SHARED_AT)
             and window.startswith(raw_name, at + _LOCAL_SIZE)
         )
@@ -315,12 +315,11 @@ def _located(
 
 def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> int:
     """The offset of the content of a member with ZIP64 sizes, a descriptor, extra fields or another time."""
-    magic, _, flags, method, _, crc, compressed, size, name_size, extra_size = layout.LOCAL.unpack_from(head)
-    same_name = name_size == len(member.raw_name) and head.endswith(member.raw_name)
-    if magic != layout.LOCAL_MAGIC or not same_name:
-        raise InconsistentArchiveError(
-            f"the local header of {member.name} is missing, or names a different member"
-        )
+    magic, needs, flags, method, _, crc, compressed, size, length, extra_size = layout.LOCAL.unpack_from(head)
+    same_name = length == len(member.raw_name) and head.endswith(member.raw_name)
+    if magic != layout.LOCAL_MAGIC or not same_name or needs & 0xFF > layout.NEEDS_AT_MOST:
+        reason = "is missing, needs a newer ZIP, or names a different member"
+        raise InconsistentArchiveError(f"the local header of {member.name} {reason}")
     data_offset: int = member.offset + len(head) + extra_size
     end = data_offset + member.compressed_size
     if end > bound:

@@ -39,6 +39,7 @@ FILE_NAME = re.compile(r"[\w.+!~-]+")
 _BUILD_NUMBER = re.compile(r"[0-9][0-9A-Za-z_.]{0,63}")
 # The binary distribution format, "The .data directory": these two are the folder that all else goes to.
 _SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
+_SEMICOLON = re.compile(r"^\s*;", re.MULTILINE)
 _TESTS = frozenset(("test", "tests", "testing", "selftest", "testdata", "test_data", "fixtures"))
 
 
@@ -354,6 +355,8 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     text = decoded(archive.read(path), "entry_points.txt")
     if ODD_LINE_END.search(text):
         raise WheelError("entry_points.txt has line ends in which its readers differ")
+    if _SEMICOLON.search(text):
+        raise WheelError("entry_points.txt has a comment behind a semicolon, which pip takes for an entry")
     try:
         parser.read_string(text)
     except configparser.Error as error:

@@ -168,15 +168,15 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
     platforms = platforms_of(name.tags)
     on_windows = any(platform.startswith(_ON_WINDOWS) for platform in platforms)
     only_windows = all(platform.startswith("win") for platform in platforms)
-    for path, is_dir in ((member.name, member.is_dir) for member in archive.members):
+    for path, is_file in ((member.name, not member.is_dir) for member in archive.members):
         if not path.isascii() and safe_text.UNSEEN.search(path):
             reason = f"its name is {path!a}, which is displayed differently"
             yield Finding(code=FindingCode.NAME_DECEIVES, member=path, reason=reason, fix="rename it")
         if not (on_windows or ".data" in path):
             continue
         top, *rest = path.rstrip("/").split("/")
-        placed = top == data and len(rest) > 1 and rest[0] in _SCHEMES
-        if top.endswith(".data") and not is_dir and not placed:
+        placed = top == data and len(rest) > is_file and rest[0] in _SCHEMES
+        if top.endswith(".data") and (is_file or rest) and not placed:
             reason = f"installers do not know where to put it: only {data}/<scheme>/ is defined"
             fix = f"use one of the schemes {', '.join(sorted(_SCHEMES))}"
             yield Finding(code=FindingCode.DATA_FOLDER, member=path, reason=reason, fix=fix)

@@ -760,6 +760,7 @@ REFUSED: dict[str, dict[str, tuple[str, Change]]] = {
             "entry_points.txt",
             points("[gui_scripts]\na\u2028b = timeit:main\n"),
         ),
+        "a comment behind a semicolon": ("entry_points.txt", lambda data: data + b"; of old\n"),
         "two Requires-Python": ("METADATA", first("Requires-Python: >=3.99")),
         "two names": ("METADATA", first("Name: demo")),
     },
