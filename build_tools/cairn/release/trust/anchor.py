@@ -32,6 +32,7 @@ MEMORY = "CAIRN_TRUST_STORE"
 seen; without it, each does so in its own cache."""
 
 _FINGERPRINT = re.compile(r"(?:sha256:)?([0-9a-f]{64})")
+_PORTS = {"http": ":80", "https": ":443"}
 _MOST_ROOTS = 256  # as python-tuf's client has it
 _GIVEN: ContextVar[str | None] = ContextVar("root", default=None)
 _SIGNER: ContextVar[Path | None] = ContextVar("sign_key", default=None)
@@ -139,7 +140,8 @@ def anchor(reader: Reader) -> Anchor | None:
         MetadataError: the store has another root, has lost its own, or one that nobody may have signed.
     """
     text = _GIVEN.get() or os.environ.get(VARIABLE)
-    known = _memory() / "known" / hashlib.sha256(reader.url.encode(errors="surrogatepass")).hexdigest()
+    spelling = _spelling(reader.url).encode(errors="surrogatepass")
+    known = _memory() / "known" / hashlib.sha256(spelling).hexdigest()
     before = files.text_or_empty(known).strip()
     if not (named := text or before):
         try:
@@ -152,6 +154,18 @@ def anchor(reader: Reader) -> Anchor | None:
     is_new = not (text or before)
     root = _newest(reader, folder, first)
     return Anchor(folder=folder, first=first, root=root, is_new=is_new)
+
+
+def _spelling(url: str) -> str:
+    """Return a store's address as it is remembered: else a link to its folder would have no known root."""
+    if Path(url).is_absolute():
+        return str(Path(url).resolve())
+    scheme, separator, rest = url.partition("://")
+    if scheme.lower() not in _PORTS:
+        return url
+    host, slash, path = rest.partition("/")
+    host = host.rpartition("@")[2].lower().removesuffix(_PORTS[scheme.lower()])
+    return f"{scheme.lower()}{separator}{host}{slash}{path}"
 
 
 def warning(reader: Reader) -> str | None:

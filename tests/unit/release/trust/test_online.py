@@ -29,7 +29,7 @@ from cairn.store.memory import MemoryStore
 from helpers.moments import dying
 from helpers.nights import age
 from helpers.provenance import signer
-from helpers.release import commit
+from helpers.release import commit, in_folder
 from helpers.trust import (
     BUILDER,
     OFFLINE,
@@ -369,6 +369,22 @@ def test_a_fresh_runner_signs_with_what_the_machines_that_sign_remember_together
             with pytest.raises(MetadataError, match="set back"):
                 publish(old, entries(1, number + 10))
     assert Index(store, "release").load().generation.number == 4
+
+
+def test_a_remembered_root_is_missed_however_its_store_is_spelled(store: MemoryStore, tmp_path: Path) -> None:
+    folder = in_folder(store, tmp_path / "store")
+    (tmp_path / "link").symlink_to(folder.path)
+    hosts = ("https://h.example", "https://H.example", "https://me:word@h.example", "https://h.example:443")
+    sites = [MemoryStore(store.objects, url=f"{host}/a") for host in hosts]
+    paths = (folder.path, tmp_path / "link", tmp_path / "store" / ".." / "store")
+    for spellings in ([LocalStore(path) for path in paths], sites):
+        for place in spellings:
+            known = anchor.anchor(place)
+            assert known is not None
+            assert known.is_new == (place is spellings[0])
+    shutil.rmtree(folder.path / "metadata")
+    for path in paths:  # an index that lies there is not believed
+        assert anchor.anchor(LocalStore(path)) is not None
 
 
 def test_what_was_replaced_long_ago_is_collected_and_clients_old_and_new_go_on(
