@@ -191,14 +191,23 @@ def credential_files() -> tuple[Path, ...]:
     usual = _at_home(*_CREDENTIALS)
     if temporary := os.environ.get("RUNNER_TEMP"):
         usual += [Path(temporary).parent.parent / name for name in _OF_RUNNER]
-    present = [path for path in (*_CONCEALED, *usual) if path.exists()]
-    for name, value in os.environ.items():
-        # Of a relative path only if it is surely one: else MY_CONFIG=setup.cfg would hide a file of a build.
-        if _NAMES_A_SECRET.fullmatch(name) and (Path(value).is_absolute() or _NAMES_A_KEY.fullmatch(name)):
-            with contextlib.suppress(OSError, ValueError, RuntimeError):  # no path at all, such as a token
-                path = Path(value).expanduser().absolute()
-                present += [path] if path.is_file() else []
-    return tuple(dict.fromkeys(present))
+    named = [value for name, value in os.environ.items() if _NAMES_A_SECRET.fullmatch(name)]
+    # MY_CONFIG=setup.cfg names a file of a build: only a whole path does here.
+    whole = [value for value in named if Path(value).is_absolute()]
+    return tuple(dict.fromkeys((*key_files(), *filter(Path.exists, usual), *_files_at(whole))))
+
+
+def key_files() -> tuple[Path, ...]:
+    """The private keys that options and variables of Cairn name."""
+    named = [value for name, value in os.environ.items() if _NAMES_A_KEY.fullmatch(name)]
+    return (*filter(Path.exists, _CONCEALED), *_files_at(named))
+
+
+def _files_at(values: Iterable[str]) -> Iterator[Path]:
+    for value in values:
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # no path at all, such as a token
+            if (path := Path(value).expanduser().absolute()).is_file():
+                yield path
 
 
 @functools.cache  # once a run

@@ -250,9 +250,7 @@ def _ignored(root: Path, stack_file: str, paths: Iterable[Path]) -> set[Path]:
     places = {path.relative_to(root).parts[0] for path in paths}
     variables = isolation.variables(isolation.Isolation.TOOL)
     try:
-        ended = process.run(
-            [*command, *sorted(places)], cwd=root, env=variables, separate_stderr=True, confined=False
-        )
+        ended = process.run([*command, *sorted(places)], cwd=root, env=variables, separate_stderr=True)
     except CairnError:  # no git, or no repository
         return set()
     ignored = {root / name for name in ended.output.split("\0") if name}

@@ -144,8 +144,9 @@ def environment(
     *, env: Mapping[str, str] | None = None, config: Mapping[str, str] | None = None, online: bool = False
 ) -> dict[str, str]:
     """Return the complete environment for a git command; see the module's docstring."""
-    # A foreign build may have named programs in the .git/config of its tree, such as filters, and git runs
-    # them. Only a mirror, which is not there for builds to write to, reaches an origin; no key is for git.
+    # A foreign build may have named programs in the .git/config of its tree, such as filters. git runs them,
+    # confined (`_spawn`). Only a mirror, which is not there for builds to write to, reaches an origin; no key
+    # is for git.
     ours = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_SIGN_")}
     base = ours if online else isolation.variables(isolation.Isolation.TOOL)
     inherited = {
@@ -206,7 +207,8 @@ def _spawn(
         stdin=stdin,
         check=False,
         separate_stderr=True,
-        confined=False,
+        confined=not online,
+        has_logins=not online,
     )
 
 
