@@ -236,13 +236,9 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         check: raise when it fails.
         separate_stderr: keep standard error out of `output`; `log` and `on_line` have both.
         stdin: what it reads, nothing by default.
-        confined: it cannot read the user's credentials (`isolation.credential_files`), nor the variables and
-            the memory of us and of who called us, as far as the system can keep that from it. False for what
-            runs no line of foreign code and needs them, such as git that reaches an origin;
-            tests/unit/project/test_programs.py lists these programs.
-        has_logins: confined, it can read the user's logins, but no private key of ours
-            (`isolation.key_files`), and all of its output is kept: for git in a tree, whose `.git/config` may
-            name programs, and which may fetch missing objects by ssh.
+        confined: keep it from the user's credentials (`isolation.credential_files`), and from the variables
+            and memory of us and our callers. False only for what tests/unit/project/test_programs.py lists.
+        has_logins: confined, it can read the user's logins, and its output is kept whole: git in a tree.
 
     A process that outlives it is waited for `LINGER` seconds of silence; then one of its group that still
     holds its output is killed, one that left the group (a daemon) is left alone.
@@ -254,8 +250,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     command = tuple(os.fspath(a) for a in args)
     started = time.monotonic()
     deadline = None if timeout is None else started + timeout
-    kept_from = isolation.key_files if has_logins else isolation.credential_files
-    hidden = kept_from() if confined else None
+    hidden = (isolation.key_files if has_logins else isolation.credential_files)() if confined else None
     most = _KEPT if log is not None else _KEPT_OF_FOREIGN if confined and not has_logins else None
     with (
         _listening(log, command, on_line) as listener,

@@ -39,7 +39,9 @@ def read_current(index: Index) -> Snapshot:
     from cairn.release.trust.client import SignedStore  # noqa: PLC0415 - python-tuf, for stores with a root
 
     signed = SignedStore(index.store, trusted)
-    begun = read_or_none(index.store, TIMESTAMP) is not None
+    # python-tuf keeps the timestamp that this machine has seen: one that is gone since is missed.
+    seen_timestamp = trusted.folder / "timestamp.json"
+    begun = seen_timestamp.is_file() or read_or_none(index.store, TIMESTAMP) is not None
     if not (begun and signed.has_signed(index.name)) and not (current := index.load()).exists:
         return current
     return signed.current(index)

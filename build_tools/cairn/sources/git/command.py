@@ -208,7 +208,7 @@ def _spawn(
         check=False,
         separate_stderr=True,
         confined=not online,
-        has_logins=not online,
+        has_logins=not online,  # a partial clone of the user's may fetch what it lacks by ssh
     )
 
 

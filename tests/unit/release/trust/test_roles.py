@@ -28,7 +28,7 @@ from cairn.release.publish.files import publish
 from cairn.release.trust import anchor, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.client import SignedStore
-from cairn.release.trust.metadata import MetadataError
+from cairn.release.trust.metadata import TIMESTAMP, MetadataError
 from cairn.release.trust.signers import Signer
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts
@@ -113,11 +113,15 @@ def test_wheels_that_a_builder_signed_go_nowhere_with_files_that_no_builder_stag
 def test_an_index_that_is_signed_and_gone_is_missed(tmp_path: Path) -> None:
     offered = Offered(tmp_path)
     before = {problem.code for problem in audit.audit(offered.store).problems}
+    assert read_current(Index(offered.store, "release")).exists
     for key in [key for key in offered.store.objects if key.startswith("release/")]:
         offered.store.delete(key)
     (lost,) = (one for one in audit.audit(offered.store).problems if one.code == "signature")
     assert "signature" not in before
     assert lost.said.startswith("release is signed, and lost")
+    offered.store.delete(TIMESTAMP)  # then it looks like a store in which nothing was signed yet
+    with pytest.raises(MetadataError, match="holds no metadata"):
+        read_current(Index(offered.store, "release"))
 
 
 def test_a_promotion_that_died_is_not_finished_after_a_yank(
