@@ -256,11 +256,13 @@ class _MemberReader:
         python = limited or bool(module)
         try:
             if kind is not None:
-                return (
-                    read_view(
-                        view, name, kind, look_for=watched, python=python, linkage=True, checker=checker
-                    ),
+                binary = read_view(
+                    view, name, kind, look_for=watched, python=python, linkage=True, checker=checker
                 )
+                if self._library and binary.type in ("relocatable", "core") and not binary.is_device_code:
+                    reason = f"it is named as a library, and is a {binary.type} file, which no loader takes"
+                    self._find(FindingCode.BINARY_MALFORMED, reason, "link it as a shared library")
+                return (binary,)
             parts = read_macho(view, name, python=python)
         except ArchiveError:  # nothing is known of the binary: its member does not unpack
             raise

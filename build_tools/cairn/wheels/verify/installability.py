@@ -54,6 +54,8 @@ _ON_WINDOWS = ("any", "win")
 # one of the shortest folders that Python is installed into.
 _LONGEST = 259 - len("C:\\Python312\\Lib\\site-packages\\")
 _AGAIN = "build the wheel again with a backend that follows the specification"
+_IN_SCRIPTS = 2  # slashes in the path of a script: demo-1.0.data/scripts/tool
+_LONGEST_SCRIPT = 255 - len("-script.pyw")  # bytes of a file name, with what installers put behind it
 SCRIPTS = ("console_scripts", "gui_scripts")
 _REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra alone; valid or not
 _REFERENCE = re.compile(
@@ -84,10 +86,11 @@ _BINDS_UNSEEN = (
 def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """Breaches by file."""
     yield from _check_wheel_file(archive, info)
-    yield from _check_scripts(info)
+    yield from _check_scripts(info, name)
     yield from _check_licences(archive, info)
     yield from _check_names(archive, info, name)
-    yield from _check_twice(archive, name)
+    yield from _check_misplaced(archive, info)
+    yield from _check_twice(archive, info, name)
     yield from _check_strays(archive, name)
     yield from _check_required_packages(archive, info)
 
@@ -114,8 +117,9 @@ def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
             yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=reason, fix=_AGAIN)
 
 
-def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
+def _check_scripts(info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """Installers write a program for each, by its name, into the folder for scripts."""
+    on_windows = any(platform.startswith(_ON_WINDOWS) for platform in platforms_of(name.tags))
     path = f"{info.dist_info}/entry_points.txt"
     scripts = [pair for group in SCRIPTS for pair in info.entry_points.get(group, {}).items()]
     for script, function in scripts:
@@ -124,8 +128,7 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
             problems.append(
                 (f"the name of the script {script!a} is displayed differently", "give it a plain name")
             )
-        if not script.strip(".") or _SEPARATORS.intersection(script):
-            reason = f"the script {script!r} would be written outside of the folder for scripts"
+        if reason := _unwritable(script, on_windows=on_windows):
             problems.append((reason, "give it a plain name"))
         if _PYTHON.fullmatch(script):
             reason = f"the script {script!r} would take the place of the interpreter"
@@ -135,6 +138,16 @@ def _check_scripts(info: WheelInfo) -> Iterator[Finding]:
             problems.append((reason, "write it module:function"))
         for reason, fix in problems:
             yield Finding(code=FindingCode.ENTRY_POINT, member=path, reason=reason, fix=fix)
+
+
+def _unwritable(script: str, *, on_windows: bool) -> str:
+    """Why no program can be written for the name of a script; an empty text where one can."""
+    if not script.strip(".") or _SEPARATORS.intersection(script):
+        return f"the script {script!r} would be written outside of the folder for scripts"
+    if len(script.encode()) > _LONGEST_SCRIPT:
+        return f"the name of the script {script[:50]!r}… is longer than file systems take"
+    reason = windows.forbidden(script) if on_windows else ""
+    return f"the script {script!r} cannot be written: {reason}" if reason else ""
 
 
 def _is_function(reference: str) -> bool:
@@ -195,24 +208,45 @@ def _check_names(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
             yield Finding(code=FindingCode.NAME_FORBIDDEN, member=path, reason=reason, fix="rename it")
 
 
-def _check_twice(archive: Archive, name: FileName) -> Iterator[Finding]:
-    """Names that are one where case is ignored: two files, or a file and a folder."""
-    if not any(platform.startswith(_CASELESS) for platform in platforms_of(name.tags)):
-        return
+def _check_misplaced(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
+    """Metadata of other distributions, which Python takes for installed, and folders below scripts."""
+    folders: set[str] = set()
+    for path in (member.name for member in archive.members if not member.is_dir):
+        if path.startswith(f"{info.data_folder}/scripts/") and path.count("/") > _IN_SCRIPTS:
+            reason = "it is in a folder below scripts, which uv refuses"
+            fix = "put it into scripts itself"
+            yield Finding(code=FindingCode.DATA_FOLDER, member=path, reason=reason, fix=fix)
+        if "-info/" in path:
+            folders.add(installed_path(path).partition("/")[0])
+    for folder in sorted(folders - {info.dist_info}):
+        if folder.endswith((".dist-info", ".egg-info")):
+            reason = f"{folder} makes pip and importlib.metadata take that distribution for installed"
+            yield Finding(code=FindingCode.OVERWRITES, reason=reason, fix="leave it out")
+
+
+def _check_twice(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
+    """Files that are written in one place, which `installer` refuses, or would be where case is ignored."""
+    caseless = any(platform.startswith(_CASELESS) for platform in platforms_of(name.tags))
+    paths = [member.name for member in archive.members if not member.is_dir]
+    scripts = (script for group in SCRIPTS for script in info.entry_points.get(group, ()))
     seen: dict[str, str] = {}
     folders: dict[str, str] = {}
-    for path in (member.name for member in archive.members if not member.is_dir):
-        # NFC, since macOS takes `é` as one letter and as two for the same.
-        same = unicodedata.normalize("NFC", path).casefold()
+    for path in (*paths, *(f"{info.data_folder}/scripts/{script}" for script in scripts)):
+        same = installed_path(path)
+        if caseless:  # NFC, since macOS takes `é` as one letter and as two for the same.
+            same = unicodedata.normalize("NFC", same).casefold()
         folder = same
         while (folder := folder.rpartition("/")[0]) and folder not in folders:
             folders[folder] = path
-        other = seen.setdefault(same, path)
-        if other != path:
-            reason = f"it is the same file as {other} on Windows and macOS"
+        if same in seen:
+            where = "" if installed_path(path) == installed_path(seen[same]) else " on Windows and macOS"
+            reason = f"it is the same file as {seen[same]}{where}"
             yield Finding(code=FindingCode.NAME_TWICE, member=path, reason=reason, fix="rename one of them")
+        seen.setdefault(same, path)
     for same in sorted(folders.keys() & seen.keys()):
-        reason = f"it is the folder of {folders[same]} on Windows and macOS, too"
+        inside = installed_path(folders[same]).startswith(f"{installed_path(seen[same])}/")
+        where = "" if inside else " on Windows and macOS"
+        reason = f"it is the folder of {folders[same]}{where}, too"
         yield Finding(code=FindingCode.NAME_TWICE, member=seen[same], reason=reason, fix="rename one of them")
 
 

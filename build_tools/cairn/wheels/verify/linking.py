@@ -174,34 +174,39 @@ def _systems(
 def _check_places(
     archive: Archive, elves: Sequence[Binary], rules: Sequence[Policy], provided: Sequence[str]
 ) -> Iterator[Finding]:
-    """A library that an extension module needs must lie where some run path of the wheel leads.
+    """A library that an extension module needs, by way of others too, must lie where the loader looks.
 
-    Any run path will do, since what is loaded already is taken by its name; so will Python code that loads
-    libraries, and a folder of which it is not known where it will be.
+    The run path of any file that needs it will do, since what is loaded already is taken by its name, and so
+    will DT_RPATH of any file, which those that it loads inherit (ld.so(8)); DT_RUNPATH they do not. So will
+    Python code that loads libraries, and a folder of which it is not known where it will be.
     """
-    names: dict[str, set[str]] = {}
+    files: dict[str, dict[str, Binary]] = {}
     for binary in elves:
-        names.setdefault(posixpath.dirname(installed_path(binary.path)), set()).update(binary.names)
-    paths = (
-        (run_path_folder(installed_path(one.path), path), path) for one in elves for path in one.run_paths
-    )
-    led = {path if folder is None else folder for folder, path in paths}
-    modules = [binary for binary in elves if binary.is_module]
-    reached = {name for folder in led for name in names.get(folder, ())}.union(
-        *(one.names for one in modules)
-    )
+        folder, _, file = installed_path(binary.path).rpartition("/")
+        files.setdefault(folder, {})[file] = binary
+    paths = {one.path: _folders(one) for one in elves}
+    inherited = {folder for one in elves if not one.runpath for folder in paths[one.path]}
+    # By the name of its file it is found, and from then on by the other one, too.
+    reached: set[str] = set()
+    for one in elves:
+        for folder in inherited | paths[one.path]:
+            near = files.get(folder, {})
+            reached |= {name for needed in one.needed if needed in near for name in near[needed].names}
     # What installers put beside site-packages, and what the loader alone puts in the place of `$LIB`.
-    reached |= {name for folder in names if ".data/" in f"{folder}/" for name in names[folder]}
+    beside = [binary for folder in files if ".data/" in f"{folder}/" for binary in files[folder].values()]
+    modules = [binary for binary in elves if binary.is_module]
+    reached = reached.union(*(one.names for one in (*modules, *beside)))
     lost = shipped(elves) - reached
+    unclear = any("$" in folder.replace(ORIGIN, "") for folders in paths.values() for folder in folders)
     far = {
-        module.path: [
+        user.path: [
             name
-            for name in module.needed
+            for name in user.needed
             if name in lost
             and not matches(name, (*provided, *LOADERS))
             and not all(rule.has(name) for rule in rules or (newest_policy(),))
         ]
-        for module in (modules if not any("$" in folder.replace(ORIGIN, "") for folder in led) else ())
+        for user in (() if unclear else _loaded(modules, elves))
     }
     sources = (member.name for member in archive.members if member.name.endswith((".py", ".pth")))
     if not any(far.values()) or any(archive.search(name, _LOADS_LIBRARIES) for name in sources):
@@ -211,6 +216,32 @@ def _check_places(
             reason = f"it needs {wording.some(needed)}, which is in the wheel where no run path leads"
             fix = "link with a run path relative to $ORIGIN that leads there, or `cairn wheel repair`"
             yield Finding(code=FindingCode.NEEDED, member=path, reason=reason, fix=fix)
+
+
+def _folders(binary: Binary) -> frozenset[str]:
+    """Where the run paths of a binary lead; one that is not relative to it is left as it is.
+
+    The loader passes over DT_RPATH where there is a DT_RUNPATH (ld.so(8)).
+    """
+    run_paths = binary.runpath or binary.rpath
+    pairs = ((path, run_path_folder(installed_path(binary.path), path)) for path in run_paths)
+    return frozenset(path if folder is None else folder for path, folder in pairs)
+
+
+def _loaded(modules: Sequence[Binary], elves: Sequence[Binary]) -> Sequence[Binary]:
+    """Extension modules and the libraries of the wheel that they need, by way of others too."""
+    by_name: dict[str, list[Binary]] = {}
+    for binary in elves:
+        for name in binary.names:
+            by_name.setdefault(name, []).append(binary)
+    loaded = {module.path: module for module in modules}
+    queue = deque(modules)
+    while queue:
+        for library in (one for name in queue.popleft().needed for one in by_name.get(name, ())):
+            if library.path not in loaded:
+                loaded[library.path] = library
+                queue.append(library)
+    return list(loaded.values())
 
 
 def _check_run_paths(binary: Binary, own: frozenset[str]) -> Iterator[Finding]:

@@ -43,6 +43,12 @@ _SYSTEMS = {
 _MACHINES = dict.fromkeys(("x86_64", "aarch64", "i686", "armv7l", "ppc64le", "s390x", "riscv64", "arm64"), "")
 _MACHINES |= {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
 _ONE_PYTHON = re.compile(r"cp(\d)(\d+)(?![^-])")
+_STABLE_ABI = re.compile(r"cp3(?:[2-9]|\d\d+)")
+# Platforms that no system has: manylinux1, 2010 and 2_16 were for x86 alone, and glibc has no version 3.
+_NOWHERE = re.compile(
+    r"macosx_(?:1[1-9]|[2-9]\d)_[1-9]\d*_\w+|macosx_10_\d+_arm64|manylinux_(?!2_\d)\d+_\w+"
+    r"|manylinux(?!1_|2010_|2014_|_)\w+|manylinux(?:1|2010|_2_\d|_2_1[0-6])_(?!x86_64|i686)\w+"
+)
 _EXTRA = re.compile(r'\bextra == "([^"]+)"')
 _PATCHES = 40  # more than any version of Python has had
 
@@ -55,6 +61,12 @@ def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Fi
         reason = f"WHEEL has the tags {', '.join(info.wheel_tags)}, the file name {', '.join(name.tags)}"
         fix = _RETAG
         yield Finding(code=FindingCode.TAGS_DIFFER, member=f"{info.dist_info}/WHEEL", reason=reason, fix=fix)
+    if not any(map(_is_taken, name.tags)):
+        reason = (
+            f"no installer takes a wheel of the tag{'s' * (len(name.tags) > 1)} {wording.some(name.tags)}"
+        )
+        fix = "write a tag that `pip debug --verbose` lists where the wheel is to be installed"
+        yield Finding(code=FindingCode.PYTHON_TAG, reason=reason, fix=fix)
     if expected.python and not any(_fits(tag, expected.python) for tag in name.tags):
         reason = f"no tag of {', '.join(name.tags)} is for Python {expected.python}"
         fix = f"build it with Python {expected.python}"
@@ -68,6 +80,11 @@ def _check_requires_python(info: WheelInfo, name: FileName, python: str | None) 
     pythons = [python.removesuffix("t")] if python else [f"{m[1]}.{m[2]}" for m in matches if m]
     try:
         specifier = SpecifierSet(info.requires_python or "")
+        if specifier.is_unsatisfiable():
+            reason = f"its Requires-Python is {info.requires_python}, which no Python meets"
+            fix = "correct requires-python of the project"
+            yield _of_metadata(info, FindingCode.PYTHON_TAG, reason, fix)
+            return
         # Of which patch release that Python is, nobody knows.
         exact = [f"{one}.{patch}" for one in pythons for patch in range(_PATCHES)]
         if not (python or all(matches)) or any(specifier.contains(one, prereleases=True) for one in exact):
@@ -119,6 +136,19 @@ def _same_version(one: str, other: str) -> bool:
         return Version(one) == Version(other)
     except ValueError:
         return False
+
+
+def _is_taken(tag: str) -> bool:
+    """Whether any Python may list a tag as its own (PEP 425, PEP 600; `packaging.tags`, whose rules pip has).
+
+    From macOS 11 on the minor version of a tag is 0, and there is no older macOS for arm64 alone.
+    """
+    python, abi, platform = tag.split("-")
+    if abi in ("abi3", "abi3t"):
+        fits = bool(_STABLE_ABI.fullmatch(python))
+    else:
+        fits = abi == "none" or not python.startswith(("cp", "py")) or abi.rstrip("dmtu") == python
+    return fits and (abi == "none" if platform == "any" else not _NOWHERE.fullmatch(platform))
 
 
 def _fits(tag: str, python: str) -> bool:

@@ -48,7 +48,8 @@ def _token(name: str, mark: str, rest: str) -> _Kind:
 _PRIVATE_KEY = _Kind(
     name="a private key",
     pattern=re.compile(
-        rb"-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----(?:\s|\\[rn]){1,8}[A-Za-z0-9+/=\s\\]{64}"
+        rb"-----BEGIN (?:[A-Z]{1,20} ){0,4}PRIVATE KEY-----(?:\s|\\[rn]){1,8}"
+        rb"(?!EXAMPLE)[A-Za-z0-9+/=\s\\]{64}"
     ),
 )
 PASSWORD = "a password in a URL"  # noqa: S105 - the name of a kind
@@ -67,7 +68,7 @@ _KINDS: tuple[tuple[re.Pattern[bytes], tuple[_Kind, ...]], ...] = (
     (re.compile(rb"@(?<=[^\s/:@\"'`<>()\\]@)(?=[A-Za-z0-9._-])"), (_PASSWORD,)),
     (
         re.compile(b"IA(?<=A[KS]IA)"),
-        (_token("a key to Amazon's services", "A[KS]IA", "[A-Z2-7]{16}(?<!EXAMPLE)"),),
+        (_token("a key to Amazon's services", "A[KS]IA", "(?![A-Z2-7]{0,9}EXAMPLE)[A-Z2-7]{16}"),),
     ),
     (
         re.compile(

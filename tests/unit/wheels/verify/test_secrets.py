@@ -123,6 +123,8 @@ def test_secrets_are_found_however_they_come(kind: str) -> None:
     [
         "gho_ glpat- hf_ xoxb- npm_ AKIA ghp_ github_pat_short",
         "AKIAIOSFODNN7" + "EXAMPLE",
+        "AKIAEXAMPLE" + "PBUMBC3GA",
+        "-----BEGIN RSA PRIVATE KEY" + "-----\\nEXAMPLEBAAKCAQEA" + "A" * 64,
         "-----BEGIN PRIVATE KEY----- ... begins a key",
         "x" + SECRETS["a GitHub token"],
         SECRETS["a GitHub token"] + "4",

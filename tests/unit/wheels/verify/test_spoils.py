@@ -45,6 +45,17 @@ def elf(**more: Any) -> bytes:
     return make_elf(defined=("PyInit_m",), **more)
 
 
+def of_type(kind: int) -> bytes:
+    """An ELF file with that e_type."""
+    data = make_elf()
+    return data[:16] + kind.to_bytes(2, "little") + data[18:]
+
+
+def needing(library: str, **more: Any) -> dict[str, bytes]:
+    """A module that needs `libx.so.1`, and a file for it."""
+    return {SO: elf(needed=("libx.so.1",), **more), library: make_elf(soname="libx.so.1")}
+
+
 def dll(*needed: str, **more: Any) -> bytes:
     return make_dll(needed or ("python3.dll",), exports=("PyInit_m",), **more)
 
@@ -79,6 +90,8 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "an empty library of macOS": (MACOS, {"demo/libx.dylib": b""}),
         "a Mach-O file that is cut off": (MACOS, {DARWIN: MACHO[:60]}),
         "an object file for a library": (MACOS, {"demo/x.dylib": make_macho(kind=1)}),
+        "an object file for a library of Linux": (LINUX, {"demo/x.so": of_type(1)}),
+        "what a program left when it crashed": (LINUX, {"demo/x.so": of_type(4)}),
     },
     "module-abi": {
         "no stable ABI": (ABI3, {"demo/m.abi3.so": elf(symbols=("PyFrame_New", "PyList_New"))}),
@@ -109,6 +122,9 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
     },
     "name-twice": {
         "names that differ in case": ((), {"demo/a.py": b"", "demo/A.py": b""}),
+        "a script and an entry point": ((), {"demo-1.0.data/scripts/demo": b"#!python\n"}),
+        "one place of two folders": ((), {"demo/a.py": b"", "demo-1.0.data/purelib/demo/a.py": b""}),
+        "one place on Linux": (LINUX, {SO: ELF, f"demo-1.0.data/platlib/{SO}": ELF}),
         "a file and a folder": (MACOS, {"demo/a": b"", "demo/A/x/y": b""}),
     },
     "machine": {
@@ -133,8 +149,37 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "from the folder of Python": lost("@executable_path/libx.dylib"),
         "without a run path": lost(NATIVE),
         "by a run path that leads elsewhere": lost(NATIVE, "@loader_path/lib"),
+        "under the SONAME, which is not the name of the file": (
+            LINUX,
+            needing("demo/libx.so", runpath="$ORIGIN"),
+        ),
+        "by DT_RPATH beside DT_RUNPATH": (
+            LINUX,
+            needing("demo/libx.so.1", rpath="$ORIGIN", runpath="$ORIGIN/lib"),
+        ),
+        "by a run path that is for the file itself": (
+            LINUX,
+            {
+                "demo/lib/libx.so.1": make_elf(needed=("liby.so.1",)),
+                "demo/lib/liby.so.1": make_elf(),
+                SO: elf(needed=("libx.so.1",), runpath="$ORIGIN/lib"),
+            },
+        ),
         "out of the wheel": lost("@loader_path/../../../libx.dylib"),
         "a library that is not shipped": (MACOS, {DARWIN: macho("@rpath/libx.dylib")}),
+    },
+    "python-tag": {
+        tag: ((tag,), INIT)
+        for tag in (
+            *("py3-abi3-manylinux_2_28_x86_64", "cp312-cp312-any", "cp312-cp311-manylinux_2_28_x86_64"),
+            *("cp312-cp312-macosx_11_3_arm64", "cp312-cp312-macosx_10_9_arm64"),
+            *("py3-none-manylinux_3_1_x86_64", "py3-none-manylinux2010_aarch64"),
+        )
+    },
+    "data-folder": {"a folder below scripts": ((), {"demo-1.0.data/scripts/sub/tool": b"#!python\n"})},
+    "overwrites": {
+        "metadata of another distribution": ((), {"demo-1.0.data/purelib/x-1.0.dist-info/METADATA": b""}),
+        "metadata of an egg": ((), {"x.egg-info/PKG-INFO": b"Name: x\n"}),
     },
     "rpath": {
         "of the machine that built it": lost(NATIVE, "/Users/me/lib"),
@@ -170,6 +215,9 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
 }
 ELSEWHERE = {"names that differ in case": "demo/A.py", "a library of macOS": ""}
 ELSEWHERE |= {"a debug run time of C": "demo/x.dll"}
+ELSEWHERE |= {"one place of two folders": "demo-1.0.data/purelib/demo/a.py"}
+ELSEWHERE |= {"one place on Linux": f"demo-1.0.data/platlib/{SO}"}
+ELSEWHERE |= dict.fromkeys((*SPOILS["python-tag"], *SPOILS["overwrites"]), "")
 ELSEWHERE |= {spoil: "" for spoils in SPOILS.values() for spoil in spoils if "a second" in spoil}
 
 
@@ -199,6 +247,16 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
         (ABI3, {"demo/m.abi3.so": elf(symbols=("PyList_New",))}),
         (WINDOWS_ABI3, {"demo/m.pyd": dll()}),
         (LINUX, {SO: elf(stack=6)}),
+        # What a file has loaded finds the libraries by its DT_RPATH, and under their SONAMEs.
+        (
+            LINUX,
+            {
+                SO: elf(needed=("libx.so",), rpath="$ORIGIN/lib"),
+                "demo/lib/libx.so": make_elf(soname="libx.so.1", needed=("liby.so", "libx.so.1")),
+                "demo/lib/liby.so": make_elf(),
+            },
+        ),
+        ((*MACOS, "cp312-cp312-macosx_10_9_arm64"), {DARWIN: MACHO}),
         # For one Python, all of its API may be used.
         (LINUX, {SO: elf(symbols=("PyFrame_New",))}),
         # What a library in the wheel defines is not Python's.
