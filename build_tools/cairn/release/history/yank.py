@@ -212,8 +212,8 @@ def built_by(store: Store, builder: str) -> tuple[tuple[str, ...], dict[str, str
             with its ref, or without (then of any ref).
 
     Returns:
-        The ids, and why it cannot be told of others, by id. In a store without a root nobody need sign: there
-        a set without a signature was not made by the owner of a key.
+        The ids; and by id, why the builder of another set cannot be read. In a store without a root nobody
+        need sign: there, a set without a signature was not made by the owner of a key.
     """
     key = signers.public_key(Path(builder)) if Path(builder).is_file() else None
     has_root = anchor.anchor(store) is not None

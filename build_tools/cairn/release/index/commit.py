@@ -171,7 +171,7 @@ def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
     promoter = _promoter_of_index(index)
     for _ in attempts_at(index.name):
         current = index.load()
-        if promoter is not None and not promoter.settle(current, stands=partial(_stands, current)):
+        if promoter is not None and not promoter.settle(current, may_sign=partial(_take_back_if_banned, current)):
             continue
         if not _shows_all(current):
             if current.pointer is not None and current.pointer.rendered == 0:
@@ -331,12 +331,12 @@ def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> No
         ledger.refuse_banned_files(own, fresh.difference(*own.values()))
 
 
-def _stands(current: Snapshot, signed: Snapshot) -> bool:
-    """Whether an index may be signed as it is; one that brings what was banned since is pointed back.
+def _take_back_if_banned(current: Snapshot, signed: Snapshot) -> bool:
+    """Point an index back at its signed state if what it brings was banned since; return whether it stands.
 
     Args:
-        current: the index, of which nobody has signed more than that it was meant.
-        signed: its state that was signed before.
+        current: a state that a promoter promised, and that no timestamp leads to yet.
+        signed: the signed state before it.
     """
     new, old = current.generation, signed.generation
     projects = {name: current.project(name) for name, _ in new.projects.items() - old.projects.items()}

@@ -91,15 +91,15 @@ class Promoter(SignedMetadata):
         self.anchor.remember(now.version)
         return now
 
-    def settle(self, current: Snapshot, *, stands: Callable[[Snapshot], bool]) -> bool:
+    def settle(self, current: Snapshot, *, may_sign: Callable[[Snapshot], bool]) -> bool:
         """Sign the current generation of an index, if a promoter meant it and that is still to be done.
 
         Args:
             current: the index, as `state.json` has it.
-            stands: whether the ledger lets in what is new since the signed state, which it is called with.
+            may_sign: takes the signed state, and returns whether the ledger allows what is new since.
 
         Returns:
-            False where it does not, and nothing was signed.
+            False if the ledger does not allow it; then nothing was signed.
 
         Raises:
             MetadataError: somebody without a promoter's key changed the index, or the metadata.
@@ -121,7 +121,7 @@ class Promoter(SignedMetadata):
                 else empty(current.index.name),
                 signed.digest if signed else "",
             )
-            if not stands(old):
+            if not may_sign(old):
                 return False
             meta = self._write_index(now, promised, old, current)
             if self._lead_to(now, meta, [] if role else [current.index.name]):
