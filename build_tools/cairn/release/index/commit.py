@@ -171,7 +171,9 @@ def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
     promoter = _promoter_of_index(index)
     for _ in attempts_at(index.name):
         current = index.load()
-        if promoter is not None and not promoter.settle(current, may_sign=partial(_take_back_if_banned, current)):
+        if promoter is not None and not promoter.settle(
+            current, may_sign=partial(_take_back_if_banned, current)
+        ):
             continue
         if not _shows_all(current):
             if current.pointer is not None and current.pointer.rendered == 0:
