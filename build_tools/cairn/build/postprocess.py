@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import platform
 import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,7 +83,10 @@ def finish(wheel: Path, context: Context, output_dir: Path, *, sources: Sequence
     # Repair may graft libraries into the wheel; the bill of materials lists what is there in the end.
     named = context.request.env_of(context.step.project).get("LD_LIBRARY_PATH", "")
     search = [Path(folder) for folder in named.split(os.pathsep) if folder]
-    repaired = repair.repair_linked(edited, output_dir / "repaired", exclude=provided, sdk=sdk, search=search)
+    libc = platform.libc_ver()[0] or "musl"  # which that function does not know
+    repaired = repair.repair_linked(
+        edited, output_dir / "repaired", exclude=provided, sdk=sdk, search=search, libc=libc
+    )
     listed = sbom.add(
         repaired,
         output_dir / "listed",

@@ -72,9 +72,10 @@ class _Job:
     exclude: tuple[str, ...]
     search: tuple[Path, ...]
     sdk_folders: Mapping[str, Collection[str]]
+    libc: str | None
 
 
-def repair_linked(
+def repair_linked(  # noqa: PLR0913 - each is an independent property of a repair
     wheel: Path,
     output_dir: Path,
     *,
@@ -82,6 +83,7 @@ def repair_linked(
     platform: str | None = None,
     sdk: Path | None = None,
     search: Sequence[Path] = (),
+    libc: str | None = None,
 ) -> Path:
     """Write a wheel that says which systems it runs on, into `output_dir`, and return its path.
 
@@ -98,6 +100,8 @@ def repair_linked(
         sdk: the site-packages folder with the ROCm SDK that the wheel was linked with. Its libraries count as
             excluded, and each binary that needs one gets run paths to all of its folders.
         search: folders with libraries to bundle, before those of the system.
+        libc: the C library of the system that it was built on, `glibc` or `musl`, for modules that are linked
+            with none; None where that is unknown.
 
     Raises:
         UsageError: there is no SDK at `sdk`.
@@ -113,6 +117,7 @@ def repair_linked(
         # Absolute, since the tools that look there are run in a folder of their own.
         search=tuple(path.absolute() for path in search),
         sdk_folders=sdk_folders,
+        libc=libc,
     )
     expected = Expectation(provided_libraries=job.exclude, require_platform_tag=False)
     with Archive.open(wheel) as archive:
@@ -166,7 +171,7 @@ def _repair_for_linux(
 ) -> Path:
     """Write the wheel with new tags, and what auditwheel grafts where that is needed."""
     stays = not platform and any(name.startswith("android") for name in wheel_info.platforms_of(info.tags))
-    policy = None if stays else _policy_for(platform, machine, info, host, job.exclude)
+    policy = None if stays else _policy_for(platform, machine, info, host, job)
     if policy is not None and policy.runs(host, job.exclude):
         edit = Edit(tags=_tags(info, policy, machine), binaries=_run_paths(host, job.sdk_folders))
         return edit_wheel(job.wheel, edit, job.output_dir)
@@ -180,7 +185,7 @@ def _repair_for_linux(
         whole = _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
         grafted = [each for each in binaries.read_wheel(whole, only="elf") if not each.is_device_code]
         if not (platform or stays):
-            policy = _policy_for(None, machine, info, grafted, job.exclude)
+            policy = _policy_for(None, machine, info, grafted, job)
         edit = Edit(
             # auditwheel adds its tag to those that the wheel had, whether they hold or not.
             tags=_tags(info, policy, machine) if policy else None,
@@ -247,7 +252,7 @@ def _keeps_promise(info: WheelInfo, host: Sequence[Binary], patterns: Sequence[s
 
 
 def _policy_for(
-    platform: str | None, machine: str, info: WheelInfo, host: Sequence[Binary], patterns: Sequence[str]
+    platform: str | None, machine: str, info: WheelInfo, host: Sequence[Binary], job: _Job
 ) -> Policy | None:
     """The policy of the platform that was asked for, or else of the oldest systems that the wheel runs on.
 
@@ -255,9 +260,10 @@ def _policy_for(
         WheelError: the platform is not one for the machine of the wheel, or which C library that is for is
             unknown.
     """
-    musl = _is_for_musl(info, [platform] if platform else wheel_info.platforms_of(info.tags), host)
+    platforms = [platform] if platform else wheel_info.platforms_of(info.tags)
+    musl = _is_for_musl(info, platforms, host, job.libc)
     if not platform:
-        return lowest_policy(host, patterns, machine, musl=musl)
+        return lowest_policy(host, job.exclude, machine, musl=musl)
     policy = promise_of(platform)
     if policy is None:
         raise WheelError(
@@ -289,8 +295,8 @@ def _c_library(binary: Binary) -> str | None:
     return "many" if _NAMED_FOR_GLIBC.search(binary.path) else None
 
 
-def _is_for_musl(info: WheelInfo, platforms: Iterable[str], host: Sequence[Binary]) -> bool:
-    """Whether a wheel is for musl, by what its binaries are linked with, or else by its platforms.
+def _is_for_musl(info: WheelInfo, platforms: Iterable[str], host: Sequence[Binary], libc: str | None) -> bool:
+    """Whether a wheel is for musl, by its binaries, else by its platforms, else by where it was built.
 
     Raises:
         WheelError: its binaries are for both C libraries, or it has modules and nothing says.
@@ -301,6 +307,8 @@ def _is_for_musl(info: WheelInfo, platforms: Iterable[str], host: Sequence[Binar
             f"{info.file_name} has binaries for musl and for glibc", tip="build one wheel for each"
         )
     kinds = kinds or {name[:4] for name in platforms if name.startswith(("many", "musl", "andr"))}
+    if not kinds and libc is not None:
+        return libc == "musl"
     if not kinds and any(binary.is_module for binary in host):
         raise WheelError(
             f"nothing in {info.file_name} says which C library it is for: its modules are linked with none",

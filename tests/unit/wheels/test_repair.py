@@ -219,6 +219,9 @@ def test_the_c_library_is_that_of_the_binaries(
     if expected is None:
         with pytest.raises(WheelError, match="which C library"):
             repair_linked(wheel, tmp_path / "out", exclude=())
+        for libc, tag in (("glibc", "manylinux_2_5"), ("musl", "musllinux_1_2")):
+            made = repair_linked(wheel, tmp_path / libc, exclude=(), libc=libc)
+            assert made.stem.endswith(f"{tag}_x86_64")
         expected = "manylinux_2_28"
     platform = f"{expected}_x86_64"
     asked = platform if expected == "manylinux_2_28" else None
