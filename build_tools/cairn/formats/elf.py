@@ -118,11 +118,13 @@ def read_view(
     interpreter = any(segment.kind == PT_INTERP for segment in layout.segments)
     pie = bool((layout.value(_FLAGS_1) or 0) & _PIE)
     stack = [segment for segment in layout.segments if segment.kind == PT_GNU_STACK]
-    names = {symbol.encode(): symbol for symbol in look_for}
     # A static program has no interpreter, and a library that can be run has a name too.
     is_program = kind == "executable" or pie or (interpreter and not soname)
     exports, imports = reader.all_symbols(defined=not is_program) if symbols else (frozenset(), frozenset())
-    defines, wants = reader.linkage(defined=not is_program) if linkage or python else ({}, {})
+    defines, wants = reader.linkage(defined=not is_program) if linkage or python else (None, {})
+    among = {symbol.encode(): symbol for symbol in look_for}
+    # Where all names have been read, they are among these.
+    lists = [reader.wants(among)] if defines is None and among else wants.values()
     return Image(
         format="elf",
         machine=_MACHINES.get(layout.machine, str(layout.machine)),
@@ -134,7 +136,7 @@ def read_view(
         rpath=reader.folders(_RPATH),
         runpath=reader.folders(_RUNPATH),
         version_needs=reader.version_needs(),
-        undefined=frozenset(names[name] for name in reader.wants(names)) if names else frozenset(),
+        undefined=frozenset(among[name] for names in lists for name in names.intersection(among)),
         instruction_set=reader.instruction_set(),
         executable_stack=bool(stack and stack[-1].flags & RUNS),
         python_defined=_of_python(defines) if python else frozenset(),
@@ -142,7 +144,7 @@ def read_view(
         sections=tuple(reader.sections()) if sections else (),
         exports=exports,
         imports=imports,
-        defines=defines,
+        defines=defines if linkage or python else {},
         wants=wants,
     )
 

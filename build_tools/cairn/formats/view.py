@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from cairn.errors import WheelError
-from cairn.formats.zip.layout import InconsistentArchiveError, Member
+from cairn.formats.zip import deflate
+from cairn.formats.zip.layout import DEFLATED, InconsistentArchiveError, Member
 from cairn.formats.zip.reader import Archive
 
 # What readers come back to (headers, the dynamic section, symbols, strings) stands at the beginning of nearly
@@ -172,6 +173,15 @@ class MemberView:
             self._observed = end
             if self._observer is not None:
                 self._observer(piece)
+
+
+def read_at_once(archive: Archive, member: Member) -> bytes | None:
+    """The content of a small member on disk, in one step; None where `stream` must say what is wrong."""
+    if member.method != DEFLATED or max(member.size, member.compressed_size) > _STEP:
+        return None
+    packed = archive.raw.at(member.data_offset, member.compressed_size)
+    data = deflate.inflate_at_once(packed, member.size)
+    return data if data is not None and deflate.crc32(data) == member.crc else None
 
 
 def pieces(view: View, start: int, end: int) -> Iterator[bytes]:

@@ -74,6 +74,16 @@ def inflate(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield rest
 
 
+def inflate_at_once(data: bytes, size: int) -> bytes | None:
+    """Unpack a small stream of `size` bytes; None where it is broken, or of a different length."""
+    stream: Any = _fast.decompressobj(_RAW)
+    try:
+        whole: bytes = stream.decompress(data, size + 1)
+    except InflateError:
+        return None
+    return whole if stream.eof and not stream.unused_data and len(whole) == size else None
+
+
 def deflate(pieces: Iterable[bytes], *, workers: int | None = None) -> Iterator[bytes]:
     """Pack pieces (each of PIECE bytes but the last) into one raw deflate stream, on all cores.
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cairn.errors import WheelError
 from cairn.formats.offload import SPLIT_RECORD
-from cairn.formats.zip.reader import Archive
+from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.output import wording
 from cairn.wheels.contents import system_libraries
 from cairn.wheels.metadata import wheel_info
@@ -98,7 +98,7 @@ def judge_alone(wheel: Path, expected: Expectation) -> Verdict:
     """Like `judge`, without what `judge_together` adds."""
     try:
         wheel_info.parse_file_name(wheel.name, variants_too=True)
-        with Archive.open(wheel) as archive:
+        with collector_paused(), Archive.open(wheel) as archive:
             return judge_archive(archive, expected)[0]
     except WheelError as error:
         return Verdict(findings=(_unreadable(FindingCode.ARCHIVE, error),))

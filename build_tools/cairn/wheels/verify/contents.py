@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cairn.errors import WheelError
 from cairn.formats import kpack, macho
-from cairn.formats.view import BytesView, MemberView, View
+from cairn.formats.view import BytesView, MemberView, View, read_at_once
 from cairn.formats.zip.layout import ArchiveError, Member
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import system_libraries
@@ -150,7 +150,7 @@ def read(
                 *(_check_row(row, member, reader, own=member.name in own) if row else ()),
                 *(() if for_windows else _check_run_bit(member, reader.head, parts)),
             ]
-            if info and member.name.startswith(f"{info.data_folder}/scripts/"):
+            if info and "/scripts/" in member.name and member.name.startswith(f"{info.data_folder}/scripts/"):
                 problems += _check_interpreter(member, reader.head)
             is_kpack = member.name.endswith(kpack.SUFFIX)
             targets, more = check_archive(archive, member) if is_kpack else (None, ())
@@ -239,8 +239,9 @@ class _MemberReader:
         return MemberView(archive, self._member, observer=self._observe)
 
     def _whole(self, archive: Archive) -> BytesView:
+        data = read_at_once(archive, self._member)
         pieces = []
-        for piece in archive.stream(self._member):
+        for piece in archive.stream(self._member) if data is None else (data,):
             self._observe(piece)
             pieces.append(piece)
         return BytesView(b"".join(pieces))

@@ -83,9 +83,9 @@ def check(
                 yield from _check_run_paths(binary, own)
             elif kind == "macho":
                 yield from macos.check_minimum(binary, platforms)
-        on_macos = [b for b in of_kind if kind == "macho" and any(p.startswith("macosx") for p in platforms)]
-        places = macos.check(archive, on_macos, loads=_LOADS_LIBRARIES)
-        yield from (finding for finding in places if finding.member not in optional)
+        if kind == "macho" and of_kind and any(platform.startswith("macosx") for platform in platforms):
+            places = macos.check(archive, of_kind, loads=_LOADS_LIBRARIES)
+            yield from (finding for finding in places if finding.member not in optional)
     elves = [binary for binary in binaries if binary.format == "elf" and not binary.is_device_code]
     yield from _check_places(archive, elves, rules, expected.provided_libraries)
     yield from _check_folders(archive, [binary for binary in binaries if binary.format == "pe"])

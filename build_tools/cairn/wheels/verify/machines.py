@@ -101,9 +101,8 @@ def _check_purity(
     # Only some Linux systems have two folders; there a library alone in the one for pure Python is lost.
     if info is None or not any("linux" in platform for platform in platforms):
         return
-    folders = {member: _is_pure(member, info) for member in members}
-    wrong = [path for path in dict.fromkeys(libraries) if folders.get(path)]
-    if wrong and False in folders.values():
+    wrong = [path for path in dict.fromkeys(libraries) if _is_pure(path, info)]
+    if wrong and any(_is_pure(member, info) is False for member in members):
         reason = f"it goes to two folders, and that for pure Python gets {wording.some(wrong)}"
         fix = "build it with Root-Is-Purelib: false (setuptools: has_ext_modules), and without .data/purelib"
         yield Finding(code=FindingCode.BINARY_IN_PURE_WHEEL, reason=reason, fix=fix)

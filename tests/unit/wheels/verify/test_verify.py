@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from cairn.formats.view import read_at_once
 from cairn.formats.zip.reader import Archive, Member
 from cairn.wheels.rewrite import wheel as rewrite_wheel
 from cairn.wheels.rewrite.wheel import Edit
-from cairn.wheels.verify import Expectation, verify
+from cairn.wheels.verify import Expectation, contents, verify
 from helpers.formats import make_bundle, make_code_object, make_dll, make_elf
 from helpers.wheels import LINUX, MakeWheel, altered, cairn_wheel
 
@@ -579,7 +580,13 @@ def test_a_wheel_alone_is_opened_once_and_each_of_its_binaries_unpacked_once(
         unpacked.append(member.name)
         return unpack(self, member)
 
+    def unpacking_at_once(archive: Archive, member: Member) -> bytes | None:
+        content = read_at_once(archive, member)
+        unpacked.extend([member.name] if content is not None else [])
+        return content
+
     monkeypatch.setattr(Archive, "open", classmethod(opening))
+    monkeypatch.setattr(contents, "read_at_once", unpacking_at_once)
     monkeypatch.setattr(Archive, "stream_unchecked", unpacking)
     assert cairn_wheel(*command, wheel) == 0
     assert opened == [wheel]
