@@ -103,10 +103,16 @@ for number in (signal.SIGTERM, signal.SIGKILL):
 
     def tell(self, sign: str, number: int) -> None:
         """Note a pipe of what begins (`?`) or has begun (`!`), a group that runs (`+`) or ended (`-`)."""
+        self.begin()
         with self._lock:
-            if self._left:
-                return
-            if self._process is None:
+            if not self._left and self._process is not None and self._process.stdin is not None:
+                with contextlib.suppress(OSError):  # someone has killed it: we do without
+                    self._process.stdin.write(f"{sign}{number}\n".encode())
+
+    def begin(self) -> None:
+        """Start the process, unless it runs: not in a thread that is confined, whose limits it would have."""
+        with self._lock:
+            if self._process is None and not self._left:
                 self._process = subprocess.Popen(
                     [sys.executable, "-I", "-S", "-c", self.program],
                     bufsize=0,
@@ -115,9 +121,6 @@ for number in (signal.SIGTERM, signal.SIGKILL):
                     stderr=subprocess.DEVNULL,
                     start_new_session=True,
                 )
-            if self._process.stdin is not None:
-                with contextlib.suppress(OSError):  # someone has killed it: we do without
-                    self._process.stdin.write(f"{sign}{number}\n".encode())
 
     def leave(self) -> None:
         """End it alone: programs that other threads started meanwhile, outside of any block, go on."""
@@ -179,6 +182,8 @@ def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
         return start()
     from cairn.platforms import landlock  # noqa: PLC0415 - ctypes, which takes a tenth of a start
 
+    for each in tuple(_guards):
+        each.begin()
     return landlock.start_confined(start, hidden)
 
 

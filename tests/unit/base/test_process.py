@@ -418,8 +418,9 @@ def guard(_child):
     while not pathlib.Path({str(tmp_path / "pid")!r}).exists():
         time.sleep(0.01)
     os.kill(os.getpid(), 9)
-platforms.here.guard = guard
 with platforms.here.guarding():
+    process.run({python("pass")!r}, confined={confined})  # the first has the guard started
+    platforms.here.guard = guard
     process.run({python(sleep)!r}, confined={confined})
 """
     subprocess.run(python(killed), check=False, timeout=120)
