@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 # Tensile writes library/TensileLibrary_…_gfx942.dat and library/gfx942/…, AOTriton …images/amd-gfx942/….
 # Debian has rocblas/4.4.1/library in place of rocblas/library.
@@ -16,6 +16,21 @@ PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+
 # MIOpen's are named after the processor and its count of compute units: `_60`, or for more than 64 of them in
 # hex without anything between, as in gfx90a68.kdb (MIOpen, `Handle::GetDbBasename`).
 _OF_MIOPEN = re.compile(r"(?:^|/)miopen/db/(?P<name>gfx[0-9a-f]+)(?:_[0-9]+)?\.[^/]+")
+
+# What shows that a wheel has a library whose data per target no rule knows, in lower case.
+_UNJUDGED = {
+    "AOTriton": ("libaotriton", "aotriton.images/"),
+    "hipBLASLt": ("libhipblaslt.", "/hipblaslt.dll", "hipblaslt/library/"),
+    "hipSPARSELt": ("libhipsparselt.", "hipsparselt/library/"),
+    "MIOpen": ("libmiopen.", "/miopen.dll", "miopen/db/"),
+    "RCCL": ("librccl.", "rccl/msccl-algorithms/"),
+}
+
+
+def unjudged(paths: Iterable[str]) -> list[str]:
+    """The libraries among the paths of a wheel whose data may lack a target: nobody lists what each needs."""
+    text = "\n".join(paths).lower()
+    return [name for name, marks in _UNJUDGED.items() if any(mark in text for mark in marks)]
 
 
 def folder_of(path: str) -> str:

@@ -23,7 +23,7 @@ from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive, RawFile
 
 _COPY_STEP = 1 << 30  # Linux copies at most 2 GiB in a call
-_COMPARED = 1 << 17  # bytes at once; from 256 KiB on glibc maps and clears memory for each read
+_COMPARED = 1 << 16  # bytes at once; from 128 KiB on glibc maps and clears memory for each read
 _EXECUTABLE = 0o111
 _ZIP_YEARS = (1980, 2107)  # the year has seven bits
 _ANY_SIZE = zip_limits.Limits(total_size=1 << 62)  # what we write ourselves is not a bomb

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.formats.offload import SPLIT_RECORD
+from cairn.formats.offload import SPLIT_RECORD, databases
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.output import wording
 from cairn.wheels.contents import system_libraries
@@ -183,7 +183,15 @@ def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
     formats = {binary.format for binary in read.binaries if not binary.is_device_code}
     for kind, paths in read.unread.items():
         yield f"what is in {len(paths)} {kind}: {wording.some(paths)}"
-    systems = {platform.split("_")[0] for platform in wheel_info.platforms_of(name.tags)}
+    data = databases.unjudged(read.members)
+    if data:
+        yield f"whether {wording.some(data)} have data for each target"
+    platforms = wheel_info.platforms_of(name.tags)
+    # An author may tag a wheel so by mistake that never had one, and stubs lead to different wheels.
+    native = "any" not in platforms and all(tag.split("-")[1] != "none" for tag in name.tags)
+    if native and not (read.binaries or read.archived or read.unread):
+        yield "whether it should have an extension module: its tag names an ABI of Python"
+    systems = {platform.split("_")[0] for platform in platforms}
     if other := sorted(system for system in systems if not system.startswith(machines.KNOWN)):
         yield f"the libraries of {wording.some(other)}, and the machines that they are for"
     needed = {library for binary in read.binaries for library in binary.needed}

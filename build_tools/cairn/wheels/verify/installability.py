@@ -85,6 +85,7 @@ _BINDS_UNSEEN = (
 
 def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """Breaches by file."""
+    yield from _check_content(archive, info)
     yield from _check_wheel_file(archive, info)
     yield from _check_scripts(info, name)
     yield from _check_licences(archive, info)
@@ -93,6 +94,18 @@ def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding
     yield from _check_twice(archive, info, name)
     yield from _check_strays(archive, name)
     yield from _check_required_packages(archive, info)
+
+
+def _check_content(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
+    """A wheel for a platform has a file, or requires something (TensorFlow's for Windows), or has scripts."""
+    folder = f"{info.dist_info}/"
+    pure = "any" in platforms_of(info.tags)  # which may hold a name
+    if not (pure or info.requires_dist or info.entry_points) and all(
+        member.name.startswith(folder) for member in archive.members
+    ):
+        reason = "it is for one platform, and installs nothing: it has no file, requirement or entry point"
+        fix = "look at what the build back end leaves out of the wheel"
+        yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
 
 
 def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:

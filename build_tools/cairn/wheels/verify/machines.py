@@ -18,7 +18,7 @@ from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, is_of_tests, p
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ANY = "any"
-KNOWN = ("any", "linux", "manylinux", "musllinux", "win", "macosx")
+KNOWN = ("any", "linux", "manylinux", "musllinux", "win", "macosx", "android")
 """How the platforms begin whose tags are known here."""
 # The tags of macOS that stand for several machines (packaging.tags, `_mac_binary_formats`).
 _UNIVERSAL = {
@@ -41,6 +41,8 @@ _WORDS = {
     "win_arm64": frozenset(("arm64", "aarch64")),
     "arm64": frozenset(("arm64", "aarch64")),
 }
+# What the tags of Android call some machines (PEP 738).
+_ANDROID = {"aarch64": "_arm64_v8a", "armv7l": "_armeabi_v7a", "i686": "_x86"}
 _OF_ONE_MACHINE = ("linux", "manylinux", "musllinux", "win")  # a file of macOS may be for several
 _SDK = "rocm-sdk-"  # how the names of the ROCm SDK's wheels begin
 _X86_64 = re.compile(r"x86[-_]64")
@@ -172,6 +174,8 @@ def _fits(binary: Binary, platform: str) -> bool:
         return True
     if platform.startswith("macosx") != (binary.format == "macho"):
         return False
+    if platform.startswith("android"):
+        return platform.endswith(_ANDROID.get(machine, f"_{machine}"))
     # e_machine is EM_ARM for both, and the tag of a Raspberry Pi 1 is linux_armv6l.
     ends = (f"_{machine}", "_armv6l") if machine == "armv7l" else (f"_{machine}",)
     return platform.endswith(ends) or machine in _UNIVERSAL.get(platform.rpartition("_")[2], ())

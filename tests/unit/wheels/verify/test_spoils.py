@@ -134,6 +134,7 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "a module of Linux for macOS": (MACOS, {DARWIN: ELF}),
         "no module for a second machine": ((*LINUX, ARM), {SO: ELF}),
         "no library for a second machine": ((*ANY_PYTHON, ANY_ARM), {"demo/libx.so": make_elf()}),
+        "a module of x86-64 for Android on ARM": (ANDROID, {"demo/m.abi3.so": elf(needed=("liblog.so",))}),
         "no module for a second machine of Windows": ((*WINDOWS, "cp312-cp312-win_arm64"), {PYD: DLL}),
     },
     "symbols-too-new": {"a processor that the tag does not ask for": (LINUX, {SO: elf(level=4)})},
@@ -717,6 +718,44 @@ def test_what_is_not_looked_at_is_said(make_wheel: MakeWheel, capsys: pytest.Cap
     assert "ios" in " ".join(judge(phone, Expectation()).not_checked)
     plain = make_wheel(files=INIT)
     assert judge(plain, Expectation()).not_checked == ()
+
+
+ROCM_DATA = "whether AOTriton, hipBLASLt, MIOpen have data for each target"
+
+
+@pytest.mark.parametrize(
+    ("tags", "files", "expected"),
+    [
+        (ANDROID, {"demo/m.cpython-313-aarch64-linux-android.so": elf(machine=183)}, ()),
+        (
+            LINUX,
+            {
+                SO: ELF,
+                "demo/lib/libMIOpen.so.1": make_elf(),
+                "demo/lib/aotriton.images/amd-gfx942/a.aks2": b"x",
+                "demo/lib/hipblaslt/library/gfx942.dat": b"x",
+            },
+            (ROCM_DATA,),
+        ),
+        # Header files of one platform, and a stub that leads to a different wheel, are as they should be.
+        (ANY_PYTHON, INIT, ()),
+        (LINUX, INIT, ("whether it should have an extension module: its tag names an ABI of Python",)),
+        (LINUX, {"demo/libx.a": b"!<arch>\n"}, ("what is in 1 static libraries: demo/libx.a",)),
+    ],
+)
+def test_what_is_not_judged_is_named(
+    make_wheel: MakeWheel, tags: tuple[str, ...], files: dict[str, bytes], expected: tuple[str, ...]
+) -> None:
+    verdict = judge(make_wheel(tags=tags, files=files), Expectation())
+    assert (verdict.findings, verdict.not_checked) == ((), expected)
+
+
+@pytest.mark.parametrize("needs", [(), ("filelock",)])
+def test_a_platform_wheel_installs_something(make_wheel: MakeWheel, needs: tuple[str, ...]) -> None:
+    built = make_wheel(tags=LINUX, files={}, requires=needs)
+    assert found(built) == []  # it has an entry point
+    empty = altered(built, {"demo-1.0.dist-info/entry_points.txt": None}, record=True)
+    assert found(empty) == ([] if needs else [("member-missing", "")])
 
 
 def test_notes_are_printed_once_for_each_reason(
