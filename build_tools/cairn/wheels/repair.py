@@ -100,8 +100,7 @@ def repair_linked(  # noqa: PLR0913 - each is an independent property of a repai
         sdk: the site-packages folder with the ROCm SDK that the wheel was linked with. Its libraries count as
             excluded, and each binary that needs one gets run paths to all of its folders.
         search: folders with libraries to bundle, before those of the system.
-        libc: the C library of the system that it was built on, `glibc` or `musl`, for modules that are linked
-            with none; None where that is unknown.
+        libc: `glibc` or `musl`, of the system that built it, for modules linked with none; None if unknown.
 
     Raises:
         UsageError: there is no SDK at `sdk`.
