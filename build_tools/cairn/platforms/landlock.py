@@ -19,6 +19,7 @@ import functools
 import os
 import queue
 import select
+import signal
 import stat
 import struct
 import subprocess
@@ -70,7 +71,14 @@ def start_confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
                 os.close(handle)
 
     threading.Thread(target=body, daemon=True).start()
-    child = answer.get()
+    try:
+        child = answer.get()
+    except BaseException:  # we are interrupted: the thread starts it all the same, and nobody else knows it
+        child = answer.get()
+        if not isinstance(child, BaseException):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+        raise
     if isinstance(child, BaseException):
         raise child
     return child

@@ -11,6 +11,7 @@ import pytest
 
 from cairn import platforms, process
 from cairn.errors import PrerequisiteError, ProcessError
+from cairn.platforms import landlock
 from cairn.process import run_program
 
 
@@ -425,6 +426,28 @@ with platforms.here.guarding():
 """
     subprocess.run(python(killed), check=False, timeout=120)
     assert gone(int((tmp_path / "pid").read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are confined on Linux alone")
+def test_a_confined_program_is_ended_where_we_are_interrupted_while_it_starts() -> None:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> subprocess.Popen[bytes]:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        time.sleep(0.2)
+        started.append(subprocess.Popen(python("import time; time.sleep(600)"), start_new_session=True))
+        return started[0]
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            landlock.start_confined(start, ())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert started[0].wait(timeout=30) == -signal.SIGKILL
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="the guard looks for it in /proc")
