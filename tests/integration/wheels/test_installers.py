@@ -156,7 +156,7 @@ STRICTER = {
     r"is not a wheel tag": "WHEEL must name the tags that the file name does",
     r"METADATA has two Requires-Python": "an index names neither, and installers the first",
     r"RECORD lists it, but it is not in the wheel": "what removes the project looks for it",
-    r"file type 0o40000": "what follows the mode makes a folder of it",
+    r"file type 0o": "what follows the mode makes a folder, or something worse, of it",
     r"needs a newer ZIP": "others than these three believe it",
     r"in which its readers differ": "an entry of one reader is two of another",
     r"the file name 1.0\+local": "uv takes a local part that METADATA do not have",
