@@ -193,6 +193,7 @@ def test_files_of_credentials_are_found_by_their_usual_names_and_by_variables(
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
+    monkeypatch.setattr(isolation, "_CONCEALED", {})  # keys that other tests have named
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("SOME_TOKEN", "no path at all\n" * 99)
