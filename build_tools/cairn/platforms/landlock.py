@@ -38,6 +38,7 @@ _READ_FILE, _REFER = 1 << 2, 1 << 13  # LANDLOCK_ACCESS_FS_…
 # In the first version, nothing may be moved between folders by who is in a domain at all.
 _OLDEST = 2
 _SET_DUMPABLE, _CAPBSET_READ, _CAPBSET_DROP, _SET_NO_NEW_PRIVS = 4, 23, 24, 38  # linux/prctl.h
+_LATE = 5.0  # seconds within which a thread that began to start a program has started it
 # CAP_SYS_PTRACE; CAP_SYS_ADMIN and CAP_PERFMON, which since Linux 6.15 do to read a process's memory map; and
 # CAP_MKNOD, which root has in containers where it lacks these.
 _CAPABILITIES = (19, 21, 38, 27)
@@ -70,14 +71,14 @@ def start_confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
             finally:
                 os.close(handle)
 
-    threading.Thread(target=body, daemon=True).start()
     try:
+        threading.Thread(target=body, daemon=True).start()
         child = answer.get()
     except BaseException:  # we are interrupted: the thread starts it all the same, and nobody else knows it
-        child = answer.get()
-        if not isinstance(child, BaseException):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(queue.Empty, ProcessLookupError):
+            late = answer.get(timeout=_LATE)
+            if not isinstance(late, BaseException):
+                os.killpg(late.pid, signal.SIGKILL)
         raise
     if isinstance(child, BaseException):
         raise child
