@@ -49,7 +49,6 @@ class Option:
         completer: says what there is for it to a shell.
         group: the options that exclude it.
         required: it must be given.
-        formerly: names that it had, which are taken for one release, with a hint.
     """
 
     kind: Kind
@@ -62,7 +61,6 @@ class Option:
     completer: Completer | None = None
     group: Exclusive | None = None
     required: bool = False
-    formerly: tuple[str, ...] = ()
 
 
 # What follows gives `Any`, as `dataclasses.field` does: a field is declared with its own type.

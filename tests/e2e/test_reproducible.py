@@ -64,7 +64,7 @@ def test_an_interrupted_challenge_leaves_no_verdict_and_the_next_one_finds_the_s
     assert (kept.rebuild.is_identical, problems) == (True, ())
     page = (place / "work" / "index" / "release" / "status.html").read_text("utf-8")
     assert f"rebuilt identically by {kept.by}" in page
-    audit = cairn("index", "audit", "--store", store.url, env=env)
+    audit = cairn("index", "check", "--store", store.url, env=env)
     assert audit.returncode == 0, audit.stdout + audit.stderr
 
 

@@ -613,7 +613,6 @@ NO_VERDICT = {
     "says what there is": (
         "patches report", "build cache", "build log", "wheel show", "test shards", "test skips list",
         "matrix", "release record list", "release log", "trust show", "config list", "config get",
-        "config debug",
     ),
     "makes something, which others judge": (
         "checkout", "manifest create", "patches export", "patches apply", "build run", "index publish",

@@ -160,8 +160,6 @@ def add_options(
             option = dataclasses.replace(option, required=False)  # noqa: PLW2901
         below = setting_values.BELOW if option.kind == "repeated" and field.name in inherited else ""
         action = _add(into, field.name, option, values.get(field.name, field.default), below=below)
-        if isinstance(parser, Parser):
-            parser.formerly.update(dict.fromkeys(option.formerly, action.option_strings[:1]))
         if field.name in inherited:
             setting_values.leave_to_parent(action)
     parser.set_defaults(**values)

@@ -23,7 +23,6 @@ class Group:
         module: the one below `cairn.cli` that has all of the commands.
         modules: those that have some of them; any other command has one of its own name, in the room of the
             group.
-        formerly: by a name that a command had: the words for it.
     """
 
     about: str
@@ -33,7 +32,6 @@ class Group:
     commands: Mapping[str, str | Group]
     module: str = ""
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    formerly: Mapping[str, str] = field(default_factory=dict)
 
     def module_of(self, name: str, room: str) -> str:
         """Return the module of a command of this group, whose modules are in the package `room`."""
@@ -90,7 +88,6 @@ _BUILD = Group(
         "cache": "show the cache of built wheels, and keep it small",
         "log": "show the log of a project, or what the last build did",
     },
-    formerly={"plan": "run --dry-run"},
 )
 
 _WHEEL = Group(
@@ -150,7 +147,6 @@ _INDEX_MIRROR = Group(
     example="cairn index mirror sync --stack pytorch --store ./store",
     default="sync",
     module="index.publish",
-    formerly={"fetch": "sync"},
     commands={
         "lock": "write what a stack needs of other indexes into mirror.lock.toml, to be reviewed",
         "sync": "fetch what a lock names, or distributions need, and an index lacks; or compare",
@@ -162,7 +158,6 @@ _INDEX = Group(
     description="Work with an index: static files that pip and uv install from.",
     example="cairn index serve ./store",
     modules={"index.upkeep": ("check", "repair", "gc")},
-    formerly={"audit": "check", "render": "repair", "recover": "repair"},
     commands={
         "serve": "serve a store over HTTP on this machine until interrupted",
         "publish": "offer wheels and sdists in a channel: staging or dev",
@@ -277,7 +272,6 @@ _CONFIG = Group(
         "list": "list the settings that hold here, and where each stands",
         "get": "print what an option is set to",
         "set": "set an option for every command, or for one",
-        "debug": "say where settings are looked for, what each place says, and what hides what",
     },
 )
 
@@ -293,23 +287,6 @@ _TRUST = Group(
         "refresh": "sign the timestamp again, so that it counts for another week; or an index as it is",
     },
 )
-
-MOVED = {
-    "wheel diff": "diff",
-    "manifest diff": "diff",
-    "test compat diff": "diff",
-    "test compat run": "test compat",
-    "test compat rows": "test compat --rows",
-    "build cache show": "build cache",
-    "build cache trim": "build cache --trim",
-    "test consumers": "diff --consumers",
-    "ci night watch": "ci night list --overdue",
-    "image print": "image build --dry-run",
-    "index mirror verify": "index mirror sync --check",
-    "config trust": "config set trusted-folders",
-    "release new-version": "wheel set-version --set",
-}
-"""Commands that are elsewhere now, which are taken for one release, with a hint."""
 
 PROGRAM = Group(
     about="build, test and promote PyTorch wheels for AMD GPUs (ROCm)",

@@ -227,7 +227,7 @@ def index(default: str, *, explicit: bool = False) -> Any:
     return option(
         f"a channel, or a channel and a family: staging, release/gfx110X-all (default: {default})",
         "--index",
-        formerly=("--channel",),
+        "--channel",
         default=None if explicit else default,
         completer=complete_indexes,
     )
@@ -383,7 +383,7 @@ class SdkOptions:
     stream: str | None = stream("pip's own index; with --gpu, stable", group=_SDK_INDEX)
     find_links: tuple[str, ...] = find_links()
     cache_dir: Path | None = option("pip's cache folder", "--pip-cache-dir", convert=converters.new_folder)
-    version: str | None = rocm_version(formerly=("--rocm-sdk-version",))
+    version: str | None = rocm_version()
     pre: bool = switch("take pre-releases too", default=True)
     extras: tuple[str, ...] = option(
         "extras of the rocm package in addition to libraries and devel, such as device-gfx1100",

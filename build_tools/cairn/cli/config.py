@@ -30,7 +30,7 @@ _KEY_HELP = "an option without its dashes, for all commands; or COMMAND.OPTION, 
 class List:
     """Options of `cairn config list`.
 
-    What a place sets that goes before hides what a later one does; `cairn config debug` shows both.
+    Variables hide the project's file, which hides your own.
 
         cairn config list
     """
@@ -39,11 +39,18 @@ class List:
 def _list(_request: List) -> Answer:
     from cairn import settings
 
-    in_force = [setting for setting, hidden_by in _all(settings.load()) if hidden_by is None]
+    here = settings.load()
+    in_force = list(_in_force(here))
     plain = {"schema": "cairn.settings/1", "settings": [_plain(setting) for setting in in_force]}
     rows = [(_key(s), _shown(s), s.origin) for s in in_force]
     empty = Note("nothing is set; `cairn config set NAME VALUE` sets an option of every command")
-    return Answer(plain, [Table(("option", "value", "where"), rows)] if rows else [empty])
+    pieces: list[Piece] = [Table(("option", "value", "where"), rows)] if rows else [empty]
+    if here.project is not None and not here.project.is_trusted:
+        refused = {s.name for s in in_force if s.place == "project"} - setting_names.FREE
+        tip = f"cairn config set trusted-folders {here.project.path.parent}"
+        text = f"{here.project.path} may not set {wording.some(sorted(refused))}: {tip}"
+        pieces += [Warn(text)] if refused else []
+    return Answer(plain, pieces)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,63 +121,6 @@ def _set(request: Set) -> Iterator[Piece]:
     variable = settings.variable_of(name)
     if os.environ.get(variable) and name not in settings.NOT_SETTINGS:
         yield Warn(f"the variable {variable} is set, and goes before it")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Debug:
-    """Options of `cairn config debug`.
-
-    The files that are looked for, every setting in the order in which they go, what hides it, and variables
-    that begin with CAIRN_ and set no option.
-
-        cairn config debug
-    """
-
-
-def _debug(_request: Debug) -> Answer:
-    from cairn import settings
-
-    here = settings.load()
-    files = [
-        {
-            "place": file.place,
-            "path": file.path,
-            "exists": file.table is not None,
-            "trusted": file.is_trusted,
-        }
-        for file in here.files()
-    ]
-    every = _all(here)
-    known = setting_names.FREE | setting_names.GUARDED
-    variables = {settings.variable_of(name) for name in known}
-    others = sorted(v for v in here.variables if v.startswith("CAIRN_") and v not in variables)
-    plain = {
-        "schema": "cairn.settings/1",
-        "files": files,
-        "settings": [{**_plain(s), "hidden_by": hider and hider.origin} for s, hider in every],
-        "other_variables": others,
-    }
-    return Answer(plain, _debug_text(here, every, others))
-
-
-def _debug_text(
-    here: Settings, every: list[tuple[Setting, Setting | None]], others: list[str]
-) -> Iterator[Piece]:
-    for file in here.files():
-        state = "not there" if file.table is None else "trusted" if file.is_trusted else "not trusted"
-        state = state if file.place == "project" or file.table is None else "read"
-        yield f"{file.place} file: {file.path} ({state})"
-    if here.project is None:
-        yield "project file: none in this folder or above it, up to the root of the repository"
-    rows = [(_key(s), _shown(s), s.origin, hider and f"hidden by {hider.origin}") for s, hider in every]
-    yield Table(("option", "value", "where", "state"), [(*row[:3], row[3] or "holds") for row in rows])
-    if others:
-        yield Note(f"variables that set no option: {wording.some(others)}")
-    if here.project is not None and not here.project.is_trusted:
-        refused = sorted({s.name for s, _ in every if s.place == "project"} - setting_names.FREE)
-        if refused:
-            tip = f"cairn config set trusted-folders {here.project.path.parent}"
-            yield Warn(f"{here.project.path} may not set {', '.join(refused)}: {tip}")
 
 
 def _trust(request: Set) -> Iterator[Piece]:
@@ -333,32 +283,23 @@ def _table(document: Any, keys: Sequence[str]) -> Any:
     return document
 
 
-def _all(here: Settings) -> list[tuple[Setting, Setting | None]]:
-    """Every setting in the order in which they go, each with what hides it.
+def _in_force(here: Settings) -> Iterator[Setting]:
+    """Every setting that no other one hides: variables first, then the project's file, then the user's.
 
     Raises:
         UsageError: a file names an option or a command that does not exist.
     """
     names = sorted(setting_names.FREE | setting_names.GUARDED)
-    every = [setting for name in names if (setting := here.of_variable(name)) is not None]
+    of_variables = {name: s for name in names if (s := here.of_variable(name)) is not None}
+    yield from of_variables.values()
+    hidden = {("", name) for name in of_variables}
     for file in here.files():
-        for section in ("", *file.sections()):
-            for setting in file.settings(section):
+        for section in ("", *sorted(file.sections())):
+            for setting in sorted(file.settings(section), key=lambda s: s.name):
                 _actions(section, setting.name)
-                every.append(setting)
-    places = ("environment", "project", "user")
-    every.sort(key=lambda s: (places.index(s.place), s.section, s.name))
-    pairs = []
-    for setting in every:
-        rivals = (s for s in every if s.name == setting.name and s is not setting)
-        above = (
-            s
-            for s in rivals
-            if places.index(s.place) < places.index(setting.place)
-            and (s.place == "environment" or s.section == setting.section)
-        )
-        pairs.append((setting, next(above, None)))
-    return pairs
+                if setting.name not in of_variables and (section, setting.name) not in hidden:
+                    yield setting
+                    hidden.add((section, setting.name))
 
 
 def _key(setting: Setting) -> str:
@@ -387,5 +328,4 @@ COMMANDS = {
     "list": command(List, _list),
     "get": command(Get, _get),
     "set": command(Set, _set),
-    "debug": command(Debug, _debug),
 }

@@ -51,7 +51,6 @@ class Install(signing.RootOptions):
         completer=common.complete_targets,
         group=_GPU,
         default="auto",
-        formerly=("--product", "--target"),
     )
     topology_dir: Path | None = common.topology_dir()
     line: str | None = common.line("the first that the index offers")
@@ -64,7 +63,6 @@ class Install(signing.RootOptions):
     installer: Installer | None = option(
         "what installs (default: pip, or uv where there is none)",
         choices=("pip", "uv"),
-        formerly=("--run",),
     )
     json: bool = False
     dry_run: bool = common.dry_run()

@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 from cairn import __version__
 from cairn.cli import binder, topics
-from cairn.cli.commands import MOVED, PROGRAM, Group
+from cairn.cli.commands import PROGRAM, Group
 from cairn.cli.guard import guarded
 from cairn.cli.parser import Parser
-from cairn.output import console
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -29,12 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _meant(words: Sequence[str]) -> Sequence[str]:
-    """Read `help build` as `build --help`, `version` as `--version`, and old names as those of today."""
-    for old, new in MOVED.items():
-        at = [place for place, word in enumerate(words) if not word.startswith("-")][: len(old.split())]
-        if [words[place] for place in at] == old.split():
-            console.current().warn(f"cairn: {old} is now {new}; the old name goes after 2027-06-01")
-            return [*new.split(), *(word for place, word in enumerate(words) if place not in at)]
+    """Read `help build` as `build --help`, and `version` as `--version`."""
     first, options = next((word for word in words if not word.startswith("-")), None), list(words)
     if first in ("help", "version"):
         options.remove(first)
@@ -72,7 +66,6 @@ def _add_commands(parser: Parser, group: Group, room: str) -> None:
     parser.description = group.description or f"{binder.sentence(group.about)}."
     parser.epilog = f"example: {group.example}"
     parser.default_command = group.default
-    parser.formerly.update({old: new.split() for old, new in group.formerly.items()})
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=Parser)
     for name, entry in group.commands.items():
         below = commands.add_parser(name, help=entry if isinstance(entry, str) else entry.about)

@@ -60,7 +60,6 @@ class Create(CheckoutPlaces):
         "exact version of the ROCm SDK, 7.10.0 or ==7.10.0 (default: the stack's)",
         metavar="VERSION",
         convert=converters.exact_version,
-        formerly=("--rocm-sdk-version",),
     )
     python: str | None = option("versions of Python, joined by commas (default: this one's)")
     output: Path = option("the manifest to write", required=True, convert=converters.new_file)

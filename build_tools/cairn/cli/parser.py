@@ -34,9 +34,6 @@ class Parser(argparse.ArgumentParser):
     takes_rest = False
     """What follows `--` is not ours to read: it becomes the list `rest`, wherever options stand before it."""
 
-    formerly: dict[str, Sequence[str]]
-    """By a name of an option or a command that is no longer its name: the words for it."""
-
     elsewhere: Mapping[str, Sequence[str]]
     """By a word that is no command here: what it is a command of, from here."""
 
@@ -48,7 +45,6 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, "formatter_class": _formatter, **kwargs})
-        self.formerly = {}
         self.elsewhere = {}
         self._values: dict[argparse.Action, list[str]] = {}
         group = self.add_argument_group("general options")
@@ -92,7 +88,7 @@ class Parser(argparse.ArgumentParser):
         words = list(sys.argv[1:] if args is None else args)
         if is_completion():  # a line that is not finished may still be wrong
             return super().parse_known_args(words, namespace)
-        words = self._with_command(self._renamed(words))
+        words = self._with_command(words)
         self._refuse_unknown(words)
         rest: list[str] = []
         if self.takes_rest and "--" in words:
@@ -155,12 +151,8 @@ class Parser(argparse.ArgumentParser):
         )
 
     def _command_meant(self, word: str, choices: list[str]) -> str:
-        known = [*choices, *self.formerly, *self.elsewhere]
-        close = (word,) if word in self.elsewhere else wording.nearest(word, known)
-        meant: dict[str, None] = {}
-        for name in close:
-            ways = self.elsewhere.get(name) or [" ".join(self.formerly.get(name, [name]))]
-            meant.update(dict.fromkeys(ways))
+        close = (word,) if word in self.elsewhere else wording.nearest(word, [*choices, *self.elsewhere])
+        meant = dict.fromkeys(way for name in close for way in self.elsewhere.get(name, [name]))
         names = [name if " " not in name else f"`{self.prog} {name}`" for name in meant]
         return (
             f"did you mean {' or '.join(names[:3])}?" if names else f"the commands are: {', '.join(choices)}"
@@ -182,19 +174,6 @@ class Parser(argparse.ArgumentParser):
         names = list(commands.choices)
         names_command = first is None or first in names or wording.nearest(first, names)
         return words if names_command else [self.default_command, *words]
-
-    def _renamed(self, words: list[str]) -> list[str]:
-        """Return the words with the names of today, and say which they are."""
-        new = list(words)
-        for at, word in enumerate(words):
-            name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
-            if now := self.formerly.get(name):
-                new[at : at + 1] = [*now[:-1], now[-1] + equals + value]
-                tip = f"{name} is now {' '.join(now)}; the old name goes after 2027-06-01"
-                console.current().warn(f"{self.prog}: {tip}")
-            if word == "--" or (self._commands() is not None and not word.startswith("-")):
-                break  # what follows is not ours
-        return new
 
     def _commands(self) -> Subparsers | None:
         actions = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001

@@ -125,7 +125,6 @@ class Fetch(Artifacts):
         "only what is for this family of targets and for all (default: everything)",
         metavar="FAMILY",
         convert=converters.nonempty,
-        formerly=("--family",),
     )
     targets: str | None = common.targets("everything")
     output_dir: Path = common.output_dir()
@@ -306,7 +305,6 @@ class Install(common.SdkOptions):
     family: str | None = option(
         "name of the family of the targets (default: that of the GPU, or the SDK's default)",
         "--families",
-        formerly=("--family",),
     )
     dry_run: bool = common.dry_run()
 
@@ -363,7 +361,6 @@ class Package:
         "name of the family of the targets (default: none)",
         "--families",
         default="",
-        formerly=("--family",),
     )
     libraries_for_all: bool = flag("put device code into wheels of its own, one for each target", "--split")
     trim: bool = flag("leave what is for other targets than these out of the libraries")

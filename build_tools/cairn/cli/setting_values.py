@@ -217,7 +217,7 @@ class SettingValues:
             )
 
     def _fail(self, error: Exception) -> NoReturn:
-        tip = getattr(error, "tip", None) or "`cairn config debug` shows every setting and where it stands"
+        tip = getattr(error, "tip", None) or "`cairn help settings` shows the files and variables"
         self._parser.fail(str(error), tip=tip)
 
 

@@ -32,9 +32,8 @@ def _settings() -> Iterable[str]:
     yield "                  [tool.cairn] in pyproject.toml"
     yield f"  your own file   {settings.user_file() or 'none here'}"
     yield ""
-    yield "cairn config list       what is set, and where"
     yield "cairn config set        set an option: cairn config set store s3://my-wheels"
-    yield "cairn config debug      where settings are looked for, and what hides what"
+    yield "cairn config list       the settings that hold here, and where each stands"
 
 
 def _options() -> Iterable[str]:

@@ -73,7 +73,6 @@ class FreezeOptions:
         metavar="VERSION",
         convert=converters.exact_version,
         default="",
-        formerly=("--rocm-sdk-version",),
     )
     rocm_index_url: str = rocm_index_url()
     image: str = option("the container that builds run in, by digest, or empty", metavar="REF", default="")

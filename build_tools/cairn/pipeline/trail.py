@@ -186,25 +186,15 @@ class Bar:
 
     Attributes:
         stage: what it stands for.
-        lane: its row, from 0; stages of one lane never overlap.
         left: percent of the width.
         width: likewise.
         at_right: whether its label belongs to the left of its end, for want of room to the right.
     """
 
     stage: StageSpan
-    lane: int
     left: float
     width: float
     at_right: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tick:
-    """A mark on the scale: its position in percent, and its seconds."""
-
-    left: float
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,41 +203,36 @@ class Chart:
 
     Attributes:
         bars: by start.
-        ticks: from 0 on.
-        lanes: how many rows there are.
+        ticks: the marks on the scale, from 0 on: percent of the width, and seconds.
         seconds: the whole width.
     """
 
     bars: tuple[Bar, ...]
-    ticks: tuple[Tick, ...]
-    lanes: int
+    ticks: tuple[tuple[float, float], ...]
     seconds: float
 
 
 def lay_out(stages: Iterable[StageSpan]) -> Chart:
     """Place stages on a scale that begins with the first and ends with the last.
 
-    Each gets a lane of its own, in order of their start: stages that ran in parallel are one below the other
-    over the same stretch of time, and every bar has room for its name.
+    In order of their start, each on its own row: stages that ran in parallel are one below the other over
+    the same stretch of time, and every bar has room for its name.
     """
     ordered = sorted(stages, key=lambda stage: (stage.start, stage.end, stage.name))
     if not ordered:
-        return Chart(bars=(), ticks=(), lanes=0, seconds=0.0)
+        return Chart(bars=(), ticks=(), seconds=0.0)
     zero = ordered[0].start
     whole = max(max(stage.end for stage in ordered) - zero, 1e-9)
     bars = []
-    for lane, stage in enumerate(ordered):
+    for stage in ordered:
         width = max((stage.end - stage.start) / whole * 100, _SHORTEST)
         left = min((stage.start - zero) / whole * 100, 100 - width)
         at_right = left > 50  # noqa: PLR2004 - in the right half
-        bars.append(
-            Bar(stage=stage, lane=lane, left=round(left, 3), width=round(width, 3), at_right=at_right)
-        )
+        bars.append(Bar(stage=stage, left=round(left, 3), width=round(width, 3), at_right=at_right))
     # The shortest round step that gives few enough ticks; outside of them, a fifth of the whole.
     fitting = next((step for step in _STEPS if whole / step <= _TICKS), None)
     step = fitting if fitting is not None and whole >= _STEPS[0] else whole / _TICKS
     ticks = [
-        Tick(left=round(number * step / whole * 100, 3), seconds=number * step)
-        for number in range(int(whole / step) + 1)
+        (round(number * step / whole * 100, 3), number * step) for number in range(int(whole / step) + 1)
     ]
-    return Chart(bars=tuple(bars), ticks=tuple(ticks), lanes=len(ordered), seconds=whole)
+    return Chart(bars=tuple(bars), ticks=tuple(ticks), seconds=whole)

@@ -34,7 +34,7 @@ WRONG = [
     ("-q help bulid", 2, "no command 'bulid'", "did you mean build?"),
     ("version --jsno", 2, "unknown option --jsno", "did you mean --json?"),
     ("wheel verfy a.whl", 2, "no command 'verfy'", "did you mean verify?"),
-    ("index audti --store s", 2, "no command 'audti'", "did you mean check?"),
+    ("index chekc --store s", 2, "no command 'chekc'", "did you mean check?"),
     ("release prmote x", 2, "no command 'prmote'", "did you mean promote?"),
     ("ci nihgt", 2, "no command 'nihgt'", "did you mean night?"),
     # Options.
@@ -172,7 +172,7 @@ WRONG = [
 WRONG_SETTINGS = [
     ("cairn.toml", "limit = ", "is not TOML", "correct the file"),
     ("cairn.toml", "limti = 3", "there is no option 'limti'", "did you mean limit?"),
-    ("cairn.toml", "limit = -1", "limit: '-1' is not a positive number", "`cairn config debug`"),
+    ("cairn.toml", "limit = -1", "limit: '-1' is not a positive number", "`cairn help settings`"),
     ("cairn.toml", "[tool.cairn]\nlimit = 3", "tool is a table", "[tool.cairn] is of pyproject.toml"),
     ("cairn.toml", "[release]\nlimit = 3", "release is a table", '[command."build run"]'),
     ("pyproject.toml", "[tool.cairn]\nlimti = 3", "there is no option 'limti'", "did you mean limit?"),
@@ -183,8 +183,8 @@ WRONG_SETTINGS = [
         "correct the",
     ),
     ("CAIRN_CONFIG", "~nobody-x/a", "CAIRN_CONFIG: ~nobody-x/a: the home folder is not known", "name a file"),
-    ("CAIRN_LIMIT", "many", "CAIRN_LIMIT: limit: 'many' is not a positive number", "`cairn config debug`"),
-    ("CAIRN_JSON", "maybe", "CAIRN_JSON: json is true or false", "`cairn config debug`"),
+    ("CAIRN_LIMIT", "many", "CAIRN_LIMIT: limit: 'many' is not a positive number", "`cairn help settings`"),
+    ("CAIRN_JSON", "maybe", "CAIRN_JSON: json is true or false", "`cairn help settings`"),
 ]
 
 

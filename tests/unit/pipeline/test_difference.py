@@ -125,16 +125,3 @@ def test_what_cannot_be_compared_is_refused(
     }
     assert main(["diff", *(places.get(word, word) for word in words)]) == 2
     assert reason in capsys.readouterr().err
-
-
-def test_the_older_names_say_what_they_are_called_now(
-    folders: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second = (str(next(folder.glob("torch-*.whl"))) for folder in folders)
-    assert main(["wheel", "diff", first, second]) == 0
-    shown = capsys.readouterr()
-    assert "version: 1.0 -> 1.1" in shown.out
-    assert "wheel diff is now diff" in shown.err
-    manifests = [str(folder / MANIFEST_FILE) for folder in folders]
-    assert main(["-v", "manifest", "diff", *manifests, "--no-commits"]) == 0
-    assert "manifest diff is now diff" in capsys.readouterr().err

@@ -82,7 +82,6 @@ class DevelopOptions:
 
     develop: str | None = option(
         "build this project in its checkout and install it from there, to be edited",
-        formerly=("--editable",),
         convert=converters.nonempty,
         metavar="PROJECT|DIR",
     )

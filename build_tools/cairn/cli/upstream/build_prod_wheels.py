@@ -78,7 +78,7 @@ class Common(common.StackOptions, common.SdkOptions):
 
     stack: Path = common.stack(required=False)
     line: str | None = common.line(common.LINE_OF_CHECKOUTS)
-    version: str | None = common.rocm_version("--rocm-sdk-version", formerly=("--rocm-version",))
+    version: str | None = common.rocm_version("--rocm-sdk-version")
 
 
 @dataclass(frozen=True, kw_only=True)

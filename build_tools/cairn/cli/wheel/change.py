@@ -246,7 +246,6 @@ class Split:
         "(default: the packages of the SDK have all their code)",
         metavar="VERSION",
         convert=converters.nonempty,
-        formerly=("--sdk-version",),
     )
     variants: bool = flag(
         "write wheel variants as well, each with the code of one target: uv takes the one for its GPU "
