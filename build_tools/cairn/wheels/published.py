@@ -77,9 +77,9 @@ class RemoteFile(RawFile):
         self._url, self._tag, self.size = part.url, part.tag, part.total
         self._keep(part)
 
-    def fileno(self) -> int:
-        """There is none: nothing of the file is on this machine."""
-        raise OSError("a file on a server has no descriptor")
+    def fill(self, buffer: memoryview, offset: int) -> None:
+        """The bytes from `offset` into memory of the caller's."""
+        buffer[:] = self.at(offset, len(buffer))
 
     def close(self) -> None:
         """Drop what was read."""

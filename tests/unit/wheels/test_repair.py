@@ -1,13 +1,13 @@
 from __future__ import annotations
 
+import io
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, TYPE_CHECKING, Any
 
 import pytest
 
 from cairn.errors import WheelError
-from cairn.formats.zip import writer
-from cairn.formats.zip.reader import RawFile
+from cairn.formats.zip.reader import Archive
 from cairn.wheels import repair
 from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary
@@ -25,6 +25,9 @@ from helpers.wheels import (
     members_of,
     validated,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 RECORD = "demo-1.0.dist-info/RECORD"
 
@@ -265,11 +268,20 @@ def test_a_worse_wheel_is_not_left(
 def test_what_is_copied_is_compared(
     make_wheel: MakeWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    def copy(raw: RawFile, out: BinaryIO, offset: int, size: int) -> None:
-        out.write(bytes(byte ^ 1 for byte in raw.at(offset, size)))
+    wheel = make_wheel(tags=("py3-none-linux_x86_64",), files={"demo/data.bin": bytes(range(256))})
+    with Archive.open(wheel) as archive:
+        member = archive.member("demo/data.bin")
+        content = archive.raw.at(member.data_offset, member.compressed_size)
 
-    wheel = make_wheel(tags=("py3-none-linux_x86_64",))
-    monkeypatch.setattr(writer, "_copy_range", copy)
+    class BadDisk(io.BufferedWriter):
+        def write(self, data: ReadableBuffer, /) -> int:
+            return super().write(bytes(data).replace(content, bytes(len(content))))
+
+    def open_badly(path: Path, mode: str = "r", **options: Any) -> IO[Any]:
+        return BadDisk(io.FileIO(path, "w")) if mode == "wb" else original(path, mode, **options)
+
+    original = Path.open
+    monkeypatch.setattr(Path, "open", open_badly)
     words = (verb, wheel, *(("--version", "2.0") if verb == "set-version" else ()))
     assert cairn_wheel(*words, "--output-dir", tmp_path / "out") == 7
     assert not (tmp_path / "out").exists()

@@ -15,13 +15,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import io
 import os
 import re
 import stat
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from cairn.formats.zip import deflate, layout
 from cairn.formats.zip import limits as zip_limits
@@ -51,12 +52,8 @@ class RawFile:
     def __init__(self, path: Path) -> None:
         try:
             # Opening a pipe waits for a writer unless told not to: O_NONBLOCK, which Windows does not have.
-            self._file: BinaryIO = open(  # noqa: SIM115
-                path,
-                "rb",
-                buffering=0,
-                opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0)),
-            )
+            flag = getattr(os, "O_NONBLOCK", 0)
+            self._file = io.FileIO(path, opener=lambda name, flags: os.open(name, flags | flag))
         except OSError as error:
             raise NotAnArchiveError(f"cannot read {path}: {error.strerror}") from error
         status = os.fstat(self._file.fileno())
@@ -84,6 +81,14 @@ class RawFile:
             )
         return data
 
+    def fill(self, buffer: memoryview, offset: int) -> None:
+        """The bytes from `offset` into the caller's memory, which saves new memory for each piece."""
+        with self._lock:
+            self._file.seek(offset)
+            count = self._file.readinto(buffer) or 0
+        if count < len(buffer):
+            buffer[count:] = self.at(offset + count, len(buffer) - count)
+
     def chunks(self, offset: int, size: int) -> Iterator[bytes]:
         """The same in pieces of at most 256 KiB."""
         end = offset + size
@@ -91,10 +96,6 @@ class RawFile:
             piece = self.at(offset, min(_CHUNK, end - offset))
             yield piece
             offset += len(piece)
-
-    def fileno(self) -> int:
-        """The file descriptor."""
-        return self._file.fileno()
 
     def close(self) -> None:
         """Close the file."""
