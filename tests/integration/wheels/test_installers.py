@@ -68,6 +68,7 @@ LINES = {
         "a = demo:main|"
         "A = demo:main|a : demo:main|a = demo:main [y, z]|a = demo:main []|a = demo:main [|"
         "a = demo : main|a = demo:a.b|"
+        "a = demo:main [.]|a = demo:main [y-z, x-y]|a = demo:main [y ,z]|a[ = demo:main|"
         "a = demo:.x|a = demo:x.|a = de-mo:main|a = demo::main|a = :main|a = demo:|a b = demo:main|"
         "a/b = demo:main|"
         "../a = demo:main|. = demo:main|.. = demo:main|python = demo:main|python3.11 = demo:main|"
@@ -149,10 +150,10 @@ STRICTER = {
     r"RECORD lists a path twice": "which of the two is right, nobody can say",
     r"which is not a header": "all that follows such a line is no header for some readers",
     r"has no single (?:Name|Version)": "an index reads another than an installer",
-    r"Wheel-Version says '1.0' and '1|Root-Is-Purelib says|Build says": "the format has one, or none",
+    r"Wheel-Version says '1.0' and '|Root-Is-Purelib says|Build says": "the format has one, or none",
     r"Wheel-Version says '1.[1-9]'": "nobody knows what that would be: installers warn, and go on",
     r"goes on after its end record": "readers look for that record in different ways",
-    r"'a:b' is absolute": "it is a drive on Windows",
+    r"'(?:a:b|C:/a)' is absolute": "it is a drive on Windows",
     r"is not a wheel tag": "WHEEL must name the tags that the file name does",
     r"METADATA has two Requires-Python": "an index names neither, and installers the first",
     r"RECORD lists it, but it is not in the wheel": "what removes the project looks for it",
@@ -160,6 +161,9 @@ STRICTER = {
     r"needs a newer ZIP": "others than these three believe it",
     r"in which its readers differ": "an entry of one reader is two of another",
     r"the file name 1.0\+local": "uv takes a local part that METADATA do not have",
+    r"is encrypted": "by a bit that these three do not look at",
+    r"is one part of several": "its bytes are on another disk, at which these three do not look",
+    r"it has version 2, the file name 1.0": "so says the folder's name, by which importlib.metadata finds it",
     r"the two headers of .* contradict each other": "readers believe the one or the other",
 }
 

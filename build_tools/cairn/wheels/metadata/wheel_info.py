@@ -355,7 +355,7 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     text = decoded(archive.read(path), "entry_points.txt")
     if ODD_LINE_END.search(text):
         raise WheelError("entry_points.txt has line ends in which its readers differ")
-    if _SEMICOLON.search(text):
+    if _SEMICOLON.search(text.partition("[")[2]):  # in a section
         raise WheelError("entry_points.txt has a comment behind a semicolon, which pip takes for an entry")
     try:
         parser.read_string(text)

@@ -39,8 +39,8 @@ from cairn.wheels.verify.findings import Finding, FindingCode
 # PyPA's binary distribution format, "The .data directory": where each folder of `{name}-{version}.data` goes.
 _SCHEMES = frozenset(("purelib", "platlib", "headers", "scripts", "data"))
 _SEPARATORS = frozenset("/\\")
-# `module:attr.attr`, and extras in brackets, which the entry points specification still lets readers accept.
-_FUNCTION = re.compile(r"([\w.]+)\s*:\s*([\w.]+)\s*(?:\[[^\]]*\])?")
+# `module:attr.attr`, and extras in brackets, of which pip reads fewer than there are (distlib, `ENTRY_RE`).
+_FUNCTION = re.compile(r"([\w.]+):([\w.]+)\s*(?:\[\s*[\w-]+(?:=\w+)?(?:,\s*\w+(?:=\w+)?)*\s*\])?")
 # Names of programs that uv reserves, with `.exe` behind them, too (astral-sh/uv,
 # crates/uv-install-wheel/src/wheel.rs at 26a9dd4, `reserved_script_name`).
 _PYTHON = re.compile(
@@ -147,7 +147,7 @@ def _check_scripts(info: WheelInfo, name: FileName) -> Iterator[Finding]:
             reason = f"the script {script!r} would take the place of the interpreter"
             problems.append((reason, "give it a name of its own"))
         if not _is_function(function):
-            reason = f"the script {script!r} names no function: {function!r}"
+            reason = f"the script {script!r} names no function that pip can read: {function!r}"
             problems.append((reason, "write it module:function"))
         for reason, fix in problems:
             yield Finding(code=FindingCode.ENTRY_POINT, member=path, reason=reason, fix=fix)
@@ -157,6 +157,8 @@ def _unwritable(script: str, *, on_windows: bool) -> str:
     """Why no program can be written for the name of a script; an empty text where one can."""
     if not script.strip(".") or _SEPARATORS.intersection(script):
         return f"the script {script!r} would be written outside of the folder for scripts"
+    if "[" in script or "]" in script:
+        return f"pip cannot read the name of the script {script!r}"
     if len(script.encode()) > _LONGEST_SCRIPT:
         return f"the name of the script {script[:50]!r}… is longer than file systems take"
     reason = windows.forbidden(script) if on_windows else ""

@@ -473,7 +473,7 @@ def test_scripts_that_lead_nowhere(
         ("demo.cli:main", {"demo/cli/__init__.py": b"main = 1\n"}),
         ("demo.cli:Main.run", {"demo/cli.py": b"class Main: ...\n"}),
         ("apart.cli:main", {"apart/other.py": b""}),  # parts of a namespace may be in other wheels
-        ("demo.x : run [fast]", {"demo/x.py": b"run = 1"}),
+        ("demo.x:run  [ fast,  very_fast=1 ]", {"demo/x.py": b"run = 1"}),
         ("timeit:main", {}),
         ("demo.x:main", {"demo-1.0.data/purelib/demo/x.py": b"main = 1\n"}),
         ("somewhere.x:main", {"demo.pth": b"src\n"}),
@@ -882,6 +882,15 @@ REFUSED: dict[str, dict[str, tuple[str, Change]]] = {
         "in other letters": ("entry_points.txt", points("[console_scripts]\nPython3.12 = timeit:main\n")),
         "with an ending": ("entry_points.txt", points("[console_scripts]\npypy3.py = timeit:main\n")),
         "of a free-threaded one": ("entry_points.txt", points("[gui_scripts]\npythonw3.13t = timeit:main\n")),
+        # What follows pip's reader of a script refuses (distlib, `get_export_entry`).
+        **{
+            f"spelt {line}": ("entry_points.txt", points(f"[console_scripts]\n{line}\n"))
+            for line in (
+                *("x = timeit : main", "x = timeit: main", "x = timeit:main []", "x = timeit:main [a.b]"),
+                *("x = timeit:main [a ,b]", "x = timeit:main [a-b, c-d]", "x = timeit:main [a,,b]"),
+                *("x = timeit:main [a,]", "x = timeit:main [a b]", "x[y = timeit:main", "x]y = timeit:main"),
+            )
+        },
     },
 }
 
@@ -891,6 +900,10 @@ def test_what_installers_refuse(make_wheel: MakeWheel, code: str, spoil: str) ->
     file, change = REFUSED[code][spoil]
     wheel = altered(make_wheel(requires=()), {f"{INFO}/{file}": change}, record=file != "RECORD")
     assert {found_code for found_code, _ in found(wheel)} == {code}
+
+
+def test_a_semicolon_before_the_first_section_is_no_entry(tmp_path: Path) -> None:
+    assert found(entry_points(tmp_path, "; of old\n[console_scripts]\nx = timeit:main\n", {})) == []
 
 
 @pytest.mark.parametrize("name", ["pythonic", "python4", "pip3.12", "ipython3", "python3.x", "py"])

@@ -215,7 +215,7 @@ def test_files_of_other_case_are_two_on_linux(make_wheel: MakeWheel) -> None:
 
 
 def test_entry_points_that_are_right(make_wheel: MakeWheel) -> None:
-    lines = b"[console_scripts]\na.b-c = demo.x : main.run [fast]\n[other]\nx/y = demo\n"
+    lines = b"[console_scripts]\na.b-c = demo.x:main.run [fast]\n[other]\nx/y = demo\n"
     wheel = make_wheel(files={"demo/__init__.py": b"", "demo/x.py": b"from os import path as main\n"})
     altered(wheel, {f"{INFO}/entry_points.txt": lines}, record=True)
     assert codes(wheel) == []
