@@ -52,7 +52,7 @@ class Doctor(common.OptionalStack):
 
 def _doctor(request: Doctor) -> Answer:
     from cairn import datafile, interpreters
-    from cairn.pipeline.doctor import diagnose, look
+    from cairn.pipeline.doctor import checks, look
     from cairn.pipeline.doctor.model import DoctorReport
 
     need = _need(request)
@@ -60,9 +60,9 @@ def _doctor(request: Doctor) -> Answer:
         machine = datafile.read(request.machine, DoctorReport).machine
     else:
         machine = look.here(request.root_checkout_dir, request.python or interpreters.own().path)
-    findings = diagnose.diagnose(machine, need)
+    findings = checks.diagnose(machine, need)
     if request.index_url:
-        findings = (*findings, *diagnose.index(request.index_url, machine, line=request.line))
+        findings = (*findings, *checks.index(request.index_url, machine, line=request.line))
     report = DoctorReport(purpose=request.purpose, machine=machine, findings=findings)
     missing = tuple(dict.fromkeys(finding.check for finding in findings if finding.level == "missing"))
     error = PrerequisiteError(
@@ -74,7 +74,7 @@ def _doctor(request: Doctor) -> Answer:
 
 def _need(request: Doctor) -> Need:
     from cairn import targets as gpu
-    from cairn.pipeline.doctor import diagnose
+    from cairn.pipeline.doctor import look
     from cairn.pipeline.doctor.model import Need
 
     stack = request.load_stack()
@@ -85,7 +85,7 @@ def _need(request: Doctor) -> Need:
         pythons=stack.pythons if stack else (),
         compiler=_compiler(stack, targets or (stack.targets if stack else ())),
         disk=stack.disk if stack else None,
-        offers=tuple(map(diagnose.wheel, request.wheel)),
+        offers=tuple(map(look.wheel, request.wheel)),
     )
 
 

@@ -16,12 +16,25 @@ import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
+from packaging.utils import parse_wheel_filename
+
 from cairn import extras, files, interpreters, platforms, process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
 from cairn.image_engines import ENGINES
-from cairn.pipeline.doctor.model import Device, Disk, GpuFacts, Machine, PythonFacts, System, WindowsFacts
+from cairn.pipeline.doctor.model import (
+    Device,
+    Disk,
+    GpuFacts,
+    Machine,
+    Offer,
+    PythonFacts,
+    System,
+    WindowsFacts,
+)
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
+from cairn.wheels.contents import summary
+from cairn.wheels.metadata.variants import split_label
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _MANAGERS = {
@@ -54,6 +67,14 @@ _HARMLESS = {
     "core.eol": ("lf",),
 }
 _GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
+
+_SYSTEMS = {
+    "linux": "linux",
+    "manylinux": "linux",
+    "musllinux": "linux",
+    "win": "windows",
+    "macosx": "darwin",
+}
 
 
 def here(
@@ -330,3 +351,28 @@ def git_settings(variables: Mapping[str, str]) -> dict[str, str]:
         if _CHANGING.fullmatch(name) and value.lower() not in _HARMLESS.get(name, ()):
             settings[name] = value
     return settings
+
+
+def wheel(path: Path) -> Offer:
+    """Return what a wheel requires of a machine.
+
+    Raises:
+        WheelError: it is not a wheel.
+    """
+    contents = summary.summarise(path)
+    tags = parse_wheel_filename(split_label(contents.file_name)[0])[3]
+    # A wheel for the stable ABI, or without extension modules, is for later Pythons too (PEP 384, PEP 425).
+    exact = {tag.interpreter for tag in tags if tag.abi.startswith(tag.interpreter)}
+    glibcs = [
+        (int(words[1]), int(words[2]))
+        for tag in tags
+        if (words := tag.platform.split("_"))[0] == "manylinux" and len(words) > 2  # noqa: PLR2004 - and a version
+    ]
+    systems = {_SYSTEMS.get(tag.platform.partition("_")[0].rstrip("0123456789")) for tag in tags}
+    return Offer(
+        name=path.name,
+        targets=contents.targets,
+        pythons=tuple(sorted(f"{name[2]}.{name[3:]}" for name in exact)),
+        glibc=min(glibcs, default=None),
+        system=next(iter(systems)) if len(systems) == 1 else None,
+    )

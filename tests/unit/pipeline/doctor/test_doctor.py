@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from cairn import datafile
-from cairn.pipeline.doctor import diagnose
+from cairn.pipeline.doctor import checks, look
 from cairn.pipeline.doctor.model import (
     Device,
     Disk,
@@ -119,7 +119,7 @@ def lines(found: Sequence[Finding], *levels: str) -> list[tuple[str, str | None]
 
 
 def wrong(machine: Machine, **need: object) -> list[tuple[str, str | None]]:
-    return lines(diagnose.diagnose(machine, Need(**need)), "warning", "missing")  # type: ignore[arg-type]
+    return lines(checks.diagnose(machine, Need(**need)), "warning", "missing")  # type: ignore[arg-type]
 
 
 def test_a_container_that_was_given_some_of_the_gpus() -> None:
@@ -452,7 +452,7 @@ def test_what_a_wheel_is_for(tmp_path: Path) -> None:
     }
     for tag, expected in offers.items():
         wheel = build_wheel(tmp_path, tags=(tag,), pure=tag.endswith("any"))
-        assert diagnose.wheel(wheel) == Offer(name=wheel.name, **expected), tag
+        assert look.wheel(wheel) == Offer(name=wheel.name, **expected), tag
 
 
 def test_a_wheel_s_targets_are_read_from_its_code(tmp_path: Path, doctor: Doctor, cairn: Cairn) -> None:
