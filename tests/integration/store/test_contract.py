@@ -7,10 +7,8 @@ import pytest
 
 from cairn.store.buckets.bucket import BucketStore
 from cairn.store.buckets.client import Bucket, connect
-from cairn.store.protocol import Store
 from helpers.buckets import Server
 from helpers.http_proxy import proxy
-from helpers.release import keys_of
 from helpers.store_contract import StoreContract
 
 
@@ -31,13 +29,6 @@ class TestVirtualHosts(StoreContract):
             monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "true")
             connection = connect(f"s3://{s3_server.new_bucket()}/wheels", endpoint_url="http://s3.lab.test")
             yield BucketStore(connection)
-
-    def test_a_name_that_obstore_does_not_read_is_listed(self, store: Store, s3_server: Server) -> None:
-        store.write("a/b", b"1")
-        name = store.url.split("/")[2]
-        s3_server.client.put_object(Bucket=name, Key="wheels/a//b", Body=b"")
-        assert keys_of(store) == ["a/b"]
-        assert [stray.name for stray in store.strays()] == ["a//b"]
 
 
 class TestPrefix(StoreContract):

@@ -14,7 +14,7 @@ import hashlib
 import io
 import secrets
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -26,7 +26,7 @@ from cairn.retry import retrying
 from cairn.store.buckets import download
 from cairn.store.buckets.client import Bucket
 from cairn.store.buckets.download import SHA256, Parts
-from cairn.store.buckets.errors import ChangedError, UnreadableNameError
+from cairn.store.buckets.errors import ChangedError
 from cairn.store.headers import headers
 from cairn.store.protocol import (
     DamagedObjectError,
@@ -117,15 +117,9 @@ class BucketStore:
         place = prefix.removesuffix("/")
         if place and not is_key(place):
             return
-        try:
-            answer = self.bucket.request(lambda: self.bucket.objects.list_with_delimiter(place or None), None)
-            paths: Iterable[str] = answer["common_prefixes"]
-        except UnreadableNameError:
-            if self.bucket.scheme != "s3":
-                raise
-            below = self.bucket.list_raw(place, delimiter="/")
-            paths = (item["path"][:-1] for item in below if item["path"].endswith("/"))
-        yield from sorted(name for path in paths if is_key(name := path.removeprefix(prefix)))
+        answer = self.bucket.request(lambda: self.bucket.objects.list_with_delimiter(place or None), None)
+        names = (path.removeprefix(prefix) for path in answer["common_prefixes"])
+        yield from sorted(filter(is_key, names))
 
     def write(self, key: str, data: bytes) -> None:
         """See `Store.write`."""
@@ -312,14 +306,9 @@ class BucketStore:
                 pages = None
                 raise
 
-        try:
-            while items := self.bucket.request(page, None):
-                yield from items
-                last = items[-1]["path"]
-        except UnreadableNameError:
-            if self.bucket.scheme != "s3":
-                raise
-            yield from self.bucket.list_raw(folder, after=last)
+        while items := self.bucket.request(page, None):
+            yield from items
+            last = items[-1]["path"]
 
     def _is_folder(self, item: ObjectMeta) -> bool:
         """Whether a console created it as a folder: an empty object, shown by obstore without its slash."""

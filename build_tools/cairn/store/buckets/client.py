@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import html
 import os
 import re
 import threading
 import urllib.parse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
-import obstore
 import requests
-from obstore.exceptions import BaseError, GenericError
+from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 
 from cairn import concurrency, retry
@@ -28,9 +26,6 @@ from cairn.retry import RetryPolicy
 from cairn.store.buckets.errors import Place, translated
 from cairn.store.buckets.github_role import GitHubRole
 from cairn.store.protocol import valid_key
-
-if TYPE_CHECKING:
-    from obstore import ObjectMeta
 
 T = TypeVar("T")
 
@@ -52,15 +47,6 @@ _KEYS = {
     "gs": ("GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY", "GOOGLE_APPLICATION_CREDENTIALS"),
     "az": ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_KEY", "AZURE_CLIENT_ID", "AZURE_STORAGE_TOKEN"),
 }
-
-
-# Of an answer to ListObjectsV2, in Amazon's S3 API reference.
-_ENTRY = re.compile(r"<(?:Contents|CommonPrefixes)>(.*?)</(?:Contents|CommonPrefixes)>", re.DOTALL)
-_FIELD = re.compile(r"<(Key|Prefix|Size|LastModified)>([^<]*)<")
-_NEXT = re.compile(r"<NextContinuationToken>([^<]+)<")
-_END = "</ListBucketResult>"
-_REFUSAL = re.compile(r"<(?:Code|Message)>[^<]*</(?:Code|Message)>")
-_NO_TIME = "1970-01-01T00:00:00Z"  # of a folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,80 +130,6 @@ class Bucket:
             )
             # A traceback shows the cause too, and obstore writes the whole address into it.
             raise translated(error, place) from type(error)(safe_text.mask(str(error)))
-
-    def list_raw(self, folder: str, *, after: str | None = None, delimiter: str = "") -> Iterator[ObjectMeta]:
-        """List a folder of S3, including names that obstore does not read, such as `a//b`.
-
-        Args:
-            folder: where; empty for all.
-            after: the name to begin behind.
-            delimiter: `/` gives one entry for all that lies in a folder below, with a slash at its end.
-
-        Raises:
-            NetworkError: no answer came in time, several times.
-            StoreError: the server refuses.
-        """
-        query = {
-            "list-type": "2",
-            "encoding-type": "url",
-            "prefix": f"{self.prefix}{folder}/" if folder else self.prefix,
-            "delimiter": delimiter,
-        }
-        if after is not None:
-            query["start-after"] = self.prefix + after
-        while True:
-            page = self.request(lambda: self._raw_page(query), None)
-            # Older servers pay no attention to `encoding-type`.
-            is_encoded = "<EncodingType>url</EncodingType>" in page
-            for entry in _ENTRY.findall(page):
-                fields = dict(_FIELD.findall(entry))
-                name = fields.get("Key") or fields.get("Prefix", "")
-                name = urllib.parse.unquote_plus(name) if is_encoded else html.unescape(name)
-                yield {
-                    "path": name.removeprefix(self.prefix),
-                    "size": int(fields.get("Size", 0)),
-                    "last_modified": datetime.fromisoformat(fields.get("LastModified", _NO_TIME)),
-                    "e_tag": None,
-                    "version": None,
-                }
-            token = _NEXT.search(page)
-            if token is None:
-                return
-            query["continuation-token"] = html.unescape(token[1])
-
-    def _raw_page(self, query: Mapping[str, str]) -> str:
-        # obstore signs requests for objects alone. So what it takes for the address of the bucket ends in a
-        # parameter that no server knows, and whose value is the object.
-        url = f"{self._address}?{urllib.parse.urlencode(query, quote_via=urllib.parse.quote)}&x-unused="
-        if "skip_signature" not in self.settings:
-            settings = {
-                **self.settings,
-                _ENDPOINTS["s3"]: url,
-                "virtual_hosted_style_request": True,
-                "region": self._region,
-                "client_options": dict(self.options),
-            }
-            url = obstore.sign(S3Store(self.name, **settings), "GET", "x", timedelta(minutes=15))
-        try:
-            answer = requests.get(
-                url,
-                auth=lambda request: request,  # and nothing of ~/.netrc
-                headers={"User-Agent": "cairn"},
-                timeout=(_CONNECT_TIMEOUT, _READ_TIMEOUT),
-                verify=os.environ.get("AWS_CA_BUNDLE") or True,
-            )
-        except requests.RequestException as error:
-            # It has the address, whose signature lets anyone list the bucket for as long as it holds.
-            text = re.sub(r"\?\S*", "", str(error))
-            raise GenericError(f"HTTP error: {text}") from None
-        page = answer.content.decode("utf-8", "surrogateescape")
-        if not answer.ok:
-            # A server that refuses a signature repeats what was signed.
-            raise GenericError(f"status code: {answer.status_code} {''.join(_REFUSAL.findall(page))}")
-        # What is taken for the whole list and is not would have what is left out collected, or made anew.
-        if _END not in page or ("<IsTruncated>true<" in page and not _NEXT.search(page)):
-            raise GenericError("the server does not list all of it")
-        return page
 
     def _client(self, options: Mapping[str, Any], tries: int) -> ObjectStore:
         wait = {"init_backoff": timedelta(seconds=self.policy.wait), "base": self.policy.factor}

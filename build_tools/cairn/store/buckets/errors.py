@@ -35,10 +35,6 @@ class PastEndError(StoreError):
     """The part that was asked for begins after the end."""
 
 
-class UnreadableNameError(StoreError):
-    """A listing has a name that obstore does not read, such as `a//b`."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Place:
     """The object of a request, and its server.
@@ -161,7 +157,8 @@ def _without_answer(text: str, source: str, place: Place) -> CairnError:
         return PastEndError(f"{place.url} is shorter than that")
     message = f"{place.url}: {_in_one_line(text)}"
     if "invalid path" in text:
-        return UnreadableNameError(message, tip="remove that object, which no store can name")
+        # A key such as `a//b`, which is never one of ours.
+        return StoreError(message, tip="remove that object, which no store can name")
     return StoreError(message, tip=_CREDENTIALS if "credential" in text else _ENDPOINT)
 
 
