@@ -16,9 +16,7 @@ import io
 import logging
 import re
 import socket
-import threading
 import urllib.parse
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeAlias
@@ -43,7 +41,7 @@ _WEIGHT = re.compile(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?")  # RFC 9110, section 12.4
 _NAME = 255  # bytes; no file system has longer names
 _ABSOLUTE = re.compile(r"\Ahttps?://[^/?#]*", re.IGNORECASE)  # the form for proxies: RFC 9112, section 3.2.2
 _PATH = re.compile('/([!"$&-~]|%(?![01]|7[Ff])[0-9A-Fa-f]{2})*')  # no control characters
-_CACHE = 64 << 20  # bytes of compressed pages
+_CACHE = 256  # compressed pages that are kept
 _SMALL = 512  # bytes; what is smaller goes in one packet, compressed or not
 _LEVEL = 6  # of gzip, as other servers have it: beyond, a tenth smaller for twice the time
 _AT_ONCE = 256 << 10  # bytes of a body that are read with its answer, which saves a turn
@@ -53,7 +51,6 @@ Answer: TypeAlias = tuple[web.StreamResponse, BinaryIO | None]
 
 _METHODS = ("GET", "HEAD")
 _READERS = 32  # threads that read the store
-_CONNECTIONS = 400  # each may have a file open too, and many systems give a process 1,024 of both together
 _IDLE = 60.0  # seconds until a connection has to have sent its next request, the first too
 _CHUNK = 512 << 10  # bytes that are read, and then sent, at a time
 _END = 0.05  # seconds that clients have to take their answers when the server ends
@@ -107,31 +104,20 @@ class _Clients(web.Server):
         self.readers = ThreadPoolExecutor(_READERS, thread_name_prefix="serve")
         self.open: dict[web.RequestHandler, asyncio.Transport] = {}
         self._site = site
-        self._idle: dict[web.RequestHandler, None] = {}  # without a request; whoever waits longest is first
-        self._busy: set[web.RequestHandler] = set()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Add a client; above the limit, drop the one that has been idle longest."""
+        """Add a client."""
         super().connection_made(handler, transport)
         self.open[handler] = transport
-        if self._idle and len(self._idle) + len(self._busy) >= _CONNECTIONS:
-            longest = next(iter(self._idle))
-            del self._idle[longest]
-            longest.force_close()
-        self._idle[handler] = None
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         """Forget a client."""
         super().connection_lost(handler, exc)
-        self._idle.pop(handler, None)
         self.open.pop(handler, None)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        handler = request.protocol
-        self._idle.pop(handler, None)
-        self._busy.add(handler)
         try:
-            self._refuse(request)
+            _refuse(request)
             response, stream = await self._answer(request)
             if stream is not None:
                 with stream:
@@ -143,23 +129,7 @@ class _Clients(web.Server):
             reason = str(error) if known else f"{type(error).__name__}: {error}"
             console.current().warn(f"{request.raw_path} could not be answered: {reason}")
             raise web.HTTPInternalServerError from error
-        finally:
-            self._busy.discard(handler)
-            if handler.transport is not None:
-                self._idle[handler] = None
         return response
-
-    def _refuse(self, request: web.BaseRequest) -> None:
-        refusal: web.HTTPException | None = None
-        if len(self._idle) + len(self._busy) > _CONNECTIONS:
-            refusal = web.HTTPServiceUnavailable(headers={"Retry-After": "1"})
-        elif request.method not in _METHODS:
-            refusal = web.HTTPMethodNotAllowed(request.method, _METHODS)
-        elif request.body_exists:
-            refusal = web.HTTPRequestEntityTooLarge(0)
-        if refusal is not None:
-            refusal.force_close()
-            raise refusal
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
         answer = self.readers.submit(self._site.answer, request)
@@ -199,6 +169,17 @@ class _Clients(web.Server):
             left -= sent
 
 
+def _refuse(request: web.BaseRequest) -> None:
+    refusal: web.HTTPException | None = None
+    if request.method not in _METHODS:
+        refusal = web.HTTPMethodNotAllowed(request.method, _METHODS)
+    elif request.body_exists:
+        refusal = web.HTTPRequestEntityTooLarge(0)
+    if refusal is not None:
+        refusal.force_close()
+        raise refusal
+
+
 def _close(answer: Future[Answer]) -> None:
     if not answer.cancelled() and answer.exception() is None and (stream := answer.result()[1]):
         stream.close()
@@ -215,9 +196,6 @@ class Site:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._gzip: OrderedDict[str, bytes] = OrderedDict()  # by etag; the ones used last are at the end
-        self._gzip_size = 0
-        self._lock = threading.Lock()
 
     def answer(self, request: web.BaseRequest) -> Answer:
         """The answer to a GET or HEAD.
@@ -275,27 +253,16 @@ class Site:
         etag, body = stored.etag.strip('"'), stored.data
         # A part is of what was not compressed: nobody wants the middle of what gzip made.
         if "Range" not in request.headers and len(body) > _SMALL and _accepts_gzip(request):
-            body = self._compress(etag, body)
+            body = _compressed(body)
             etag += "-gzip"  # other bytes, so another name (RFC 9110, section 8.8.3.3)
             headers["Content-Encoding"] = "gzip"
         headers["ETag"] = f'"{etag}"'
         return _part(request, headers, len(body), lambda *, start, count: io.BytesIO(body[start:][:count]))
 
-    def _compress(self, etag: str, data: bytes) -> bytes:
-        with self._lock:
-            if etag in self._gzip:
-                self._gzip.move_to_end(etag)
-                return self._gzip[etag]
-        # Outside the lock, so that no page waits for another one. Without a time in it, the same page is the
-        # same bytes.
-        page = gzip.compress(data, _LEVEL, mtime=0)
-        with self._lock:
-            if etag not in self._gzip:
-                self._gzip[etag] = page
-                self._gzip_size += len(page)
-            while self._gzip_size > _CACHE:
-                self._gzip_size -= len(self._gzip.popitem(last=False)[1])
-        return page
+
+@functools.lru_cache(_CACHE)
+def _compressed(page: bytes) -> bytes:
+    return gzip.compress(page, _LEVEL, mtime=0)  # without a time in it, the same page is the same bytes
 
 
 def _part(

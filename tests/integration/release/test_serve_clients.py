@@ -176,37 +176,6 @@ def test_whoever_does_not_take_what_was_asked_for_is_let_go(
         assert 0 < got < len(DATA) * 10
 
 
-def test_beyond_the_most_clients_one_that_asks_for_nothing_makes_room(
-    anywhere: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(serve_http, "_CONNECTIONS", 3)
-    with serving(anywhere) as running, contextlib.ExitStack() as opened:
-        first, *others = [opened.enter_context(connect(running.port)) for _ in range(3)]
-        for connection in (first, *others):
-            connection.sendall(GET)
-            assert connection.recv(1 << 16).endswith(STATE)
-        assert answered(running.port)
-        assert everything(first) == b""
-        for connection in others:
-            connection.sendall(GET)
-            assert connection.recv(1 << 16).endswith(STATE)
-
-
-def test_where_all_are_busy_the_next_is_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serve_http, "_CONNECTIONS", 1)
-    store = Waiting()
-    with serving(store) as running, connect(running.port) as first:
-        first.sendall(GET)
-        assert store.asked.acquire(timeout=60)
-        with connect(running.port) as second:
-            second.sendall(GET)
-            answer = everything(second)
-        store.go.set()
-        assert answer.startswith(b"HTTP/1.1 503 ")
-        assert b"\r\nRetry-After: 1\r\n" in answer
-        assert first.recv(1 << 16).endswith(STATE)
-
-
 @pytest.mark.parametrize(
     ("head", "status"), [("Content-Length: 44", 413), ("Transfer-Encoding: chunked", 400), ("X : 1", 400)]
 )
