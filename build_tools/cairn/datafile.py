@@ -181,9 +181,14 @@ def decode(data: bytes, kind: type[T]) -> T:
     """Parse JSON faster than `loads`; of a repeated name the last one counts.
 
     Raises:
-        msgspec.DecodeError: it is not JSON, or does not fit the type.
+        msgspec.DecodeError: it is not JSON, is nested too deep, or does not fit the type.
     """
-    return typing.cast("T", _decoder(kind).decode(data))
+    try:
+        return typing.cast("T", _decoder(kind).decode(data))
+    except RecursionError as error:
+        raise msgspec.DecodeError("it is nested too deep") from error
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from error
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:  # noqa: ANN401, TID251 - any type hint

@@ -330,7 +330,13 @@ def _answer(request: Request, url: str, *, timeout: float, tip: str) -> Iterator
             why = f"to {shown(end)}, which is not read" if is_far else "in a circle, or too often"
             message = f"cannot read {name}: it redirects {why}"
         raise RefusalError(message, tip=tip, status=error.code, headers=dict(error.headers)) from error
-    except (urllib.error.URLError, TimeoutError, ConnectionError, http.client.HTTPException) as error:
+    except (
+        urllib.error.URLError,
+        TimeoutError,
+        ConnectionError,
+        http.client.HTTPException,
+        UnicodeError,  # of the name of a host, or of a header
+    ) as error:
         reason = getattr(error, "reason", error)
         if url.startswith("file:") and isinstance(reason, FileNotFoundError):
             raise MissingFileError(f"there is no {name}", tip=tip) from error

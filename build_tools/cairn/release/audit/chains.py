@@ -255,7 +255,7 @@ def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Pr
 
 
 def _unsigned(current: Snapshot, signed: SignedMetadata, role: Targets | None) -> Iterator[str]:
-    vouch = vouched(role, current.index.name) if role else None
+    vouch = vouched(role.targets, current.index.name) if role else None
     if (current.digest if current.generation.number else None) != (vouch.digest if vouch else None):
         yield (
             f"{current.index.name} is at generation {current.generation.number}, and "

@@ -362,7 +362,7 @@ class Index:
 
     def _decoded(self, data: bytes, kinds: tuple[type[Part], ...], name: str) -> Part:
         if not self.strict:
-            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+            with contextlib.suppress(msgspec.DecodeError):
                 return datafile.decode(data, functools.reduce(operator.or_, kinds))
         try:
             plain = datafile.parse_json(data, name=name)

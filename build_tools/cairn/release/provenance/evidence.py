@@ -96,10 +96,10 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
 
 def _signed_offer(reader: Reader, index: str, file_name: str, signed: File) -> Offer:
     """What a promoter signed of a file, as `offer` has it: a few kilobytes, however large the index is."""
-    custom = signed.custom
-    marks: dict[str, Any] = {name: custom.get(name) for name in ("yanked", "failed", "untested")}
+    about = signed.about
+    marks: dict[str, Any] = {name: getattr(about, name) for name in ("yanked", "failed", "untested")}
     sets, wheel = {}, None
-    for set_id in custom["sets"]:
+    for set_id in about.sets:
         wheel_set = read_set(cast("Store", reader), set_id)  # it reads no more than a reader can
         wheel = next((one for one in wheel_set.wheels if one.file_name == file_name), wheel)
         sets[set_id] = msgspec.structs.replace(index_set(wheel_set), added="", **marks)
@@ -112,15 +112,15 @@ def _signed_offer(reader: Reader, index: str, file_name: str, signed: File) -> O
         requires_python=wheel.requires_python if wheel else None,
         metadata_sha256=wheel.metadata_sha256 if wheel else None,
         build=next(iter(sets.values())).manifest_sha256 if sets else "",
-        provenance=custom["provenance"],
-        provenance_kind=custom["kind"],
+        provenance=about.provenance,
+        provenance_kind=about.kind,
         sets=tuple(sets),
         **marks,
     )
     return Offer(
         state=f"{index}, as its promoter signed it",
         file=file,
-        warning=custom.get("status"),
+        warning=about.status,
         sets=sets,
         signed=True,
     )

@@ -18,7 +18,7 @@ from cairn.release.index import keys
 from cairn.release.index.generation import Pointer, decode_pointer, encode
 from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.trust.anchor import Anchor
-from cairn.release.trust.current import STATE
+from cairn.release.trust.current import STATE, vouched
 from cairn.release.trust.metadata import (
     TIMESTAMP,
     File,
@@ -71,11 +71,17 @@ class SignedStore:
             MetadataError: nobody has signed a state of this index, or the metadata cannot be believed.
         """
         if match := _STATE_KEY.fullmatch(key):
-            target = self.target(f"{match[1]}/{STATE}")
+            target_name = f"{match[1]}/{STATE}"
+            target = self.target(target_name)
             if target is None:
                 raise MetadataError(f"nobody has signed {match[1]} of {self.url}", tip=_HINT)
-            number, digest = _custom(target)["number"], target.hashes["sha256"]
-            pointer = Pointer(generation=number, digest=digest, rendered=number, rendered_digest=digest)
+            made = vouched({target_name: target}, match[1])
+            pointer = Pointer(
+                generation=made.number,
+                digest=made.digest,
+                rendered=made.number,
+                rendered_digest=made.digest,
+            )
             data = encode(pointer)
             return StoredObject(data=data)
         return self._reader.read(key)
@@ -104,17 +110,23 @@ class SignedStore:
     def signed_file(self, index: str, file_name: str) -> File | None:
         """What was signed of a file; None where the whole state has to be read (`evidence.SignedFiles`)."""
         target = self.target(f"{index}/{file_name}")
-        if target is None or "provenance" not in _custom(target):
-            return None
-        return File(length=target.length, hashes=target.hashes, custom=_custom(target))
+        return target if target is not None and target.about.provenance is not None else None
 
-    def target(self, path: str) -> TargetFile | None:
+    def target(self, path: str) -> File | None:
         """What a promoter signed of a path, such as `release/NAME.whl`; None where there is no such target.
 
         Raises:
             MetadataError: the metadata cannot be believed.
             NetworkError: it could not be read.
         """
+        found = self._found(path)
+        try:
+            custom: Mapping[str, Any] = found.unrecognized_fields.get("custom", {}) if found else {}
+            return File(length=found.length, hashes=found.hashes, custom=custom) if found else None
+        except ValueError as error:
+            raise MetadataError(f"{self.url}: what is signed of {path} cannot be read: {error}") from error
+
+    def _found(self, path: str) -> TargetFile | None:
         try:
             if self._updater is None:
                 self._updater = Updater(
@@ -151,11 +163,6 @@ class SignedStore:
             raise MetadataError(
                 f"{self.url}: what its promoter signed does not hold: {error}", tip=_HINT
             ) from error
-
-
-def _custom(target: TargetFile) -> Mapping[str, Any]:
-    custom: Mapping[str, Any] = target.unrecognized_fields.get("custom", {})
-    return custom
 
 
 class _Fetcher(FetcherInterface):

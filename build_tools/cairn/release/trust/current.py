@@ -251,7 +251,7 @@ class Decisions:
         entry = now.meta.get(f"{LEDGER}.json")
         if entry is not None and entry.version != self._version:
             role = self._signed.read(LEDGER, entry.version, Targets)
-            self._signed.require_entry(ledger_of(role.targets[_DECISIONS]))
+            self._signed.require_entry(role.targets[_DECISIONS].about.ledger)
             self._events, self._version = decisions_of(role), entry.version
         self._stamp = blob.data if blob else b""
         return self._events
@@ -277,26 +277,20 @@ def decisions_of(role: Targets) -> tuple[Event, ...]:
         raise StoreError(f"the decisions that were signed cannot be read: {error}") from error
 
 
-def ledger_of(target: File) -> tuple[int, str] | None:
-    """The number and the digest of the last entry that the ledger had when this was signed."""
-    last = target.custom.get("ledger")
-    return (last[0], last[1]) if last else None
-
-
-def vouched(role: Targets, index: str) -> Vouched:
-    """What a role says of its index.
+def vouched(targets: Mapping[str, File], index: str) -> Vouched:
+    """What the targets of a role say of its index.
 
     Raises:
         MetadataError: nothing.
     """
-    target = role.targets.get(f"{index}/{STATE}")
-    if target is None:
+    target = targets.get(f"{index}/{STATE}")
+    if target is None or target.about.number < 1:
         raise MetadataError(f"the metadata of {index} names no generation")
     return Vouched(
-        number=target.custom["number"],
+        number=target.about.number,
         digest=target.hashes["sha256"],
-        files=target.custom["files"],
-        ledger=ledger_of(target),
+        files=target.about.files,
+        ledger=target.about.ledger,
     )
 
 

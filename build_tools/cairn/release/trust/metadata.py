@@ -14,6 +14,7 @@ an index of 100,000 wheels reads and writes 100 KB of it, which msgspec does in 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ import msgspec
 
 from cairn import datafile
 from cairn.errors import StoreError
+from cairn.release.index.generation import ProvenanceKind
 
 if TYPE_CHECKING:  # a store that nobody signs needs no cryptography
     from cairn.release.trust.signers import PublicKey, Signer, Trust
@@ -36,6 +38,13 @@ SOON = timedelta(days=30)
 """Whoever signs is warned, or signs again what is below the root, so long before it counts no more."""
 
 _RESTORE = "restore metadata/ from a copy of the store"
+_MOMENT = "%Y-%m-%dT%H:%M:%SZ"
+_PUBLIC = re.compile("[0-9a-f]{64}")
+
+
+def _require(values: Mapping[str, object], name: str) -> None:
+    if name not in values:
+        raise ValueError(f"it has no {name}")
 
 
 class _OfStore(msgspec.Struct):
@@ -46,12 +55,41 @@ class MetadataError(StoreError):
     """Metadata that nobody who may has signed, or that is not what it should be."""
 
 
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What is signed of a target besides its bytes: of a generation its number, of a file its marks.
+
+    Attributes:
+        ledger: number and digest of the last entry that the ledger had when this was signed.
+    """
+
+    number: int = 0
+    files: int = 0
+    ledger: tuple[int, str] | None = None
+    provenance: str | None = None
+    kind: ProvenanceKind | None = None
+    sets: tuple[str, ...] = ()
+    yanked: str | None = None
+    failed: str | None = None
+    untested: str | None = None
+    status: str | None = None
+
+
 class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A target: a file of an index."""
 
     length: int
     hashes: Mapping[str, str]
     custom: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if "sha256" not in self.hashes:
+            raise ValueError("a target has no sha256")
+        _ = self.about
+
+    @property
+    def about(self) -> About:
+        """The fields of `custom` by their types."""
+        return datafile.convert(self.custom, About)
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +119,10 @@ class Bins(Keyed, frozen=True, kw_only=True):
     bit_length: int
     name_prefix: str
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.bit_length <= 32:  # noqa: PLR2004 - TAP 15
+            raise ValueError(f"names of {self.bit_length} bits are no names of bins")
+
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
     """A public key, as securesystemslib writes those of Ed25519."""
@@ -88,6 +130,10 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     keytype: str
     scheme: str
     keyval: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if self.keytype != "ed25519" or not _PUBLIC.fullmatch(self.keyval.get("public", "")):
+            raise ValueError(f"a key of type {self.keytype!r} is not one of Ed25519")
 
 
 class Delegations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -111,17 +157,31 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True, tag_field="_type", omit_
     expires: str
     spec_version: str = msgspec.field(default_factory=lambda: SPEC_VERSION)  # written, though a default
 
+    def __post_init__(self) -> None:
+        if f"{datetime.fromisoformat(self.expires):{_MOMENT}}" != self.expires:
+            raise ValueError(f"{self.expires!r} is no time of TUF's")
+        if self.version < 0 or not self.spec_version.startswith("1."):
+            raise ValueError(f"version {self.version} of specification {self.spec_version!r} is unknown")
+
 
 class Timestamp(Signed, frozen=True, kw_only=True, tag="timestamp"):
     """Which snapshot is current."""
 
     meta: Mapping[str, Version]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.meta, "snapshot.json")
+
 
 class Snapshot(Signed, frozen=True, kw_only=True, tag="snapshot"):
     """The version of each role's metadata."""
 
     meta: Mapping[str, Version]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.meta, "targets.json")
 
 
 class Targets(Signed, frozen=True, kw_only=True, tag="targets"):
@@ -147,6 +207,11 @@ class Root(Signed, frozen=True, kw_only=True, tag="root"):
     keys: Mapping[str, Key]
     roles: Mapping[str, Keyed]
     cairn: Mapping[str, Keyed] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for role in ("root", "targets", "snapshot", "timestamp"):
+            _require(self.roles, role)
 
     def of(self, role: str) -> dict[str, PublicKey]:
         """The keys of a role, by id: one of TUF's, `builder` or `tester`."""
@@ -257,7 +322,7 @@ def role_of(index: str) -> str:
 
 def expiry(after: timedelta) -> str:
     """The time after which metadata signed now does not count."""
-    return f"{datetime.now(UTC) + after:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{datetime.now(UTC) + after:{_MOMENT}}"
 
 
 def expired(value: Signed, after: timedelta = timedelta()) -> bool:

@@ -110,7 +110,7 @@ class Promoter(SignedMetadata):
         for _ in attempts_at(TIMESTAMP):
             now = self.current()
             role = self.role(now, current.index.name)
-            signed = vouched(role, current.index.name) if role else None
+            signed = vouched(role.targets, current.index.name) if role else None
             self.require_entry(signed.ledger if signed else None)
             if (signed.digest if signed else None) == (current.digest if current.generation.number else None):
                 return True
@@ -132,7 +132,7 @@ class Promoter(SignedMetadata):
         """Sign that a generation is meant to be current, before it is (step 1)."""
         now = self._to_sign()
         role = self.role(now, made.index)
-        signed = vouched(role, made.index) if role else None
+        signed = vouched(role.targets, made.index) if role else None
         more = sum(
             (len(project.files) if project else 0) - len(before.project(name).files)
             for name, project in change.projects.items()
@@ -225,7 +225,7 @@ class Promoter(SignedMetadata):
         for one in states:
             made, name = one.generation, one.index.name
             role = self._signed_today(now, name)
-            if made.number and (role is None or vouched(role, name).digest != one.digest):
+            if made.number and (role is None or vouched(role.targets, name).digest != one.digest):
                 unsigned[name] = (
                     f"{made.number}-{one.digest}",
                     f"{made.action} by {made.who}, {made.when[:16]}",
@@ -285,7 +285,7 @@ class Promoter(SignedMetadata):
                 if not self.store.exists(key_of(role_of(index), version)):
                     break
                 continue  # somebody's litter
-            if (vouched(meant, index).digest, current.generation.parent) == links:
+            if (vouched(meant.targets, index).digest, current.generation.parent) == links:
                 return meant
         raise MetadataError(
             f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
@@ -316,7 +316,7 @@ class Promoter(SignedMetadata):
 
     def _write_index(self, now: Current, state: Targets, old: Snapshot, new: Snapshot) -> dict[str, Version]:
         """Step 3; return the version of everything that the snapshot must lead to."""
-        index, count = new.index.name, vouched(state, new.index.name).files
+        index, count = new.index.name, vouched(state.targets, new.index.name).files
         bins = state.delegations.succinct_roles if state.delegations else None
         if bins is None or _bits(count) > bins.bit_length:
             more = msgspec.structs.replace(state, delegations=self._bins(index, _bits(count)))

@@ -214,10 +214,12 @@ def require_ready(store: Store, trusted: Anchor, new: Root, named: Mapping[str, 
     """Refuse a root after which nobody could sign anew what lost its keys: see `sign_again`.
 
     Raises:
+        MetadataError: what is signed now cannot be read.
         UsageError: a key is not here, the machine has not seen the store, or something is not named.
     """
     changed = [key_ids(trusted.root, role) != key_ids(new, role) for role in ("promoter", "timestamp")]
     promoter = Promoter(store, dataclasses.replace(trusted, root=new), former=True)
+    promoter.current(late=True)
     if any(changed):
         promoter.require_key("targets" if changed[0] else "timestamp")
     if changed[0]:

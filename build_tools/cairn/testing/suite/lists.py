@@ -98,6 +98,6 @@ def _as_read(data: bytes, form: ListFormat, *, name: str) -> dict[str, Any]:
     """Return a list as the tests read it."""
     try:
         tests: dict[str, Any] = datafile.decode(data, _FORMS[form])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except msgspec.DecodeError as error:
         raise UsageError(f"{name} is not of the format {form}: {error}", tip=_TIP) from error
     return {test: why[1:] for test, why in tests.items()} if form == "condensed" else tests

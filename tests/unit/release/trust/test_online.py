@@ -437,7 +437,7 @@ def test_a_mark_with_control_characters_is_signed_as_others_encode_it(
         publish(store, (odd,))
     file = somebody_new(store, trusted, tmp_path / "client", monkeypatch).target(f"release/{odd.filename}")
     assert file is not None
-    assert file.unrecognized_fields["custom"] == {"yanked": 'it "eats"  data \\ é \x7f'}
+    assert file.custom == {"yanked": 'it "eats"  data \\ é \x7f'}
 
 
 def test_a_store_may_lie_in_a_folder_whose_name_is_not_utf_8(
