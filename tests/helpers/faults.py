@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -88,6 +89,9 @@ class FaultyStore:
 
     def read(self, key: str) -> StoredObject:
         return self._asked("read", key, lambda: self.inner.read(key))
+
+    def clock_ahead(self) -> timedelta | None:
+        return self.inner.clock_ahead()
 
     def stat(self, key: str) -> ObjectInfo | None:
         return self._asked("stat", key, lambda: self.inner.stat(key))

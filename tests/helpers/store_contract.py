@@ -41,6 +41,11 @@ class StoreContract:
         assert first.etag != second.etag
         assert store.read("a/b").etag == second.etag
 
+    def test_its_clock_is_compared_with_ours(self, store: Store) -> None:
+        ahead = store.clock_ahead()
+        assert ahead is None or abs(ahead) < timedelta(minutes=1)
+        assert not list(store.strays())
+
     def test_an_object_may_be_empty(self, store: Store) -> None:
         store.write("a", b"")
         assert store.read("a").data == b""

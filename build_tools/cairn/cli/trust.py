@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -53,7 +54,8 @@ def _versions(text: str) -> Seen:
 def _adopt() -> Any:
     return repeated(
         "sign what no promoter of today has signed, however it came to be: a generation of an index, or all "
-        "decisions (ledger=N-DIGEST), named as whoever looked at it names it",
+        "decisions (ledger=N-DIGEST), named as whoever looked at it names it; clock=DATE: sign by a clock "
+        "that is right, and looks wrong",
         metavar="INDEX=GENERATION",
         convert=_of_index,
     )
@@ -151,17 +153,19 @@ class Change(signing.RootOptions, common.StoreOptions):
     )
     sign_key: Path | None = _promoters_key()
 
-    def acting(self) -> AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def acting(self) -> Iterator[None]:
         """Sign as the promoter."""
-        return _acting(self.sign_key, self.root_key, self.root)
+        with _acting(self.sign_key, self.root_key, self.root), _clock(self.adopt):
+            yield
 
 
 def _change(request: Change) -> Answer:
     from cairn import files
     from cairn.release.trust import metadata, root, signers
 
-    store = request.open_existing_store()
-    trusted, named = _trusted(store), dict(request.adopt)
+    store, named = request.open_existing_store(), _looked_at(request.adopt)
+    trusted = _trusted(store)
     keys = [signers.signer(path) for path in request.root_key]
     if request.draft is not None and request.draft.is_file():
         data = metadata.more_signed(request.draft.read_bytes(), keys)
@@ -239,6 +243,12 @@ class Refresh(signing.SignOptions, common.StoreOptions):
         convert=converters.private_key,
     )
 
+    @contextlib.contextmanager
+    def acting(self) -> Iterator[None]:
+        """Sign by this key and clock."""
+        with super().acting(), _clock(self.adopt):
+            yield
+
 
 def _refresh(request: Refresh) -> Answer:
     from cairn.release import records
@@ -247,8 +257,8 @@ def _refresh(request: Refresh) -> Answer:
 
     store = request.open_existing_store()
     trusted = _trusted(store)
-    if request.adopt:
-        states = root.sign_all(store, trusted, dict(request.adopt), whole=False)
+    if named := _looked_at(request.adopt):
+        states = root.sign_all(store, trusted, named, whole=False)
         own = (request.signer(), *map(signers.signer, request.builder_key))
         late = root.sign_late(store, trusted, states, [one for one in own if one is not None])
         return _answer(store, trusted, states, late)
@@ -271,6 +281,16 @@ def _acting(
     named = os.environ.get(signers.VARIABLE) or os.environ.get(signers.TEXT_VARIABLE)
     other = root_keys[0] if root_keys and not named else None
     return anchor.acting(root=root, key=sign_key or other)
+
+
+def _clock(adopted: Sequence[tuple[str, str]]) -> AbstractContextManager[None]:
+    from cairn.release.trust import clock
+
+    return clock.confirmed(dict(adopted).get("clock"))
+
+
+def _looked_at(adopted: Sequence[tuple[str, str]]) -> dict[str, str]:
+    return {name: label for name, label in adopted if name != "clock"}
 
 
 def _trusted(store: Store) -> Anchor:

@@ -59,6 +59,9 @@ class LocalStore:
             data = stream.read()
         return StoredObject(data=data)
 
+    def clock_ahead(self) -> None:
+        """See `Store.clock_ahead`."""
+
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""
         path = self._path(key)

@@ -8,7 +8,7 @@ import io
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
@@ -49,6 +49,9 @@ class MemoryStore:
         except KeyError as error:
             raise MissingKeyError(f"{self.url} holds no {key}") from error
         return StoredObject(data=data)
+
+    def clock_ahead(self) -> None:
+        """See `Store.clock_ahead`."""
 
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""
@@ -166,6 +169,10 @@ class OverlayStore:
     def read(self, key: str) -> StoredObject:
         """See `Store.read`."""
         return self._of(key).read(key)
+
+    def clock_ahead(self) -> timedelta | None:
+        """See `Store.clock_ahead`."""
+        return self.below.clock_ahead()
 
     def stat(self, key: str) -> ObjectInfo | None:
         """See `Store.stat`."""

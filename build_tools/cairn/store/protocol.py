@@ -163,6 +163,9 @@ class Store(Protocol):
             DamagedObjectError: a bucket has other bytes than were put there.
         """
 
+    def clock_ahead(self) -> timedelta | None:
+        """By how much the clock of the store is ahead of this machine's; None where it is no other clock."""
+
     def stat(self, key: str) -> ObjectInfo | None:
         """The object under `key` without its data; None where there is none."""
 

@@ -119,14 +119,14 @@ class SignedStore:
             MetadataError: the metadata cannot be believed.
             NetworkError: it could not be read.
         """
-        found = self._found(path)
+        target = self._target(path)
         try:
-            custom: Mapping[str, Any] = found.unrecognized_fields.get("custom", {}) if found else {}
-            return File(length=found.length, hashes=found.hashes, custom=custom) if found else None
+            custom: Mapping[str, Any] = target.unrecognized_fields.get("custom", {}) if target else {}
+            return File(length=target.length, hashes=target.hashes, custom=custom) if target else None
         except ValueError as error:
             raise MetadataError(f"{self.url}: what is signed of {path} cannot be read: {error}") from error
 
-    def _found(self, path: str) -> TargetFile | None:
+    def _target(self, path: str) -> TargetFile | None:
         try:
             if self._updater is None:
                 self._updater = Updater(

@@ -34,6 +34,9 @@ TIMESTAMP = "metadata/timestamp.json"
 FRESH, SLOW, BINS = timedelta(days=7), timedelta(days=90), timedelta(days=365)
 """For how long a timestamp counts; the snapshot, and which index is in which state; the files of an index."""
 
+YEAR = timedelta(days=365)
+"""For how long a root counts."""
+
 SOON = timedelta(days=30)
 """Whoever signs is warned, or signs again what is below the root, so long before it counts no more."""
 
@@ -158,7 +161,7 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True, tag_field="_type", omit_
     spec_version: str = msgspec.field(default_factory=lambda: SPEC_VERSION)  # written, though a default
 
     def __post_init__(self) -> None:
-        if f"{datetime.fromisoformat(self.expires):{_MOMENT}}" != self.expires:
+        if f"{moment(self.expires):{_MOMENT}}" != self.expires:
             raise ValueError(f"{self.expires!r} is no time of TUF's")
         if self.version < 0 or not self.spec_version.startswith("1."):
             raise ValueError(f"version {self.version} of specification {self.spec_version!r} is unknown")
@@ -322,9 +325,19 @@ def role_of(index: str) -> str:
 
 def expiry(after: timedelta) -> str:
     """The time after which metadata signed now does not count."""
-    return f"{datetime.now(UTC) + after:{_MOMENT}}"
+    return f"{now() + after:{_MOMENT}}"
 
 
 def expired(value: Signed, after: timedelta = timedelta()) -> bool:
     """Whether metadata does not count any more, now or after so long."""
-    return datetime.fromisoformat(value.expires) <= datetime.now(UTC) + after
+    return moment(value.expires) <= now() + after
+
+
+def now() -> datetime:
+    """The time by the clock of this machine, with which all that is signed is dated and judged."""
+    return datetime.now(UTC)
+
+
+def moment(text: str) -> datetime:
+    """A time as metadata has it."""
+    return datetime.fromisoformat(text)

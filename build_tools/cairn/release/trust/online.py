@@ -32,8 +32,8 @@ from cairn.release.index.snapshot import Change, Snapshot, empty
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event
 from cairn.release.trust import anchor as anchors
+from cairn.release.trust import clock, metadata, signers
 from cairn.release.trust import current as signed_now
-from cairn.release.trust import metadata, signers
 from cairn.release.trust.anchor import Anchor, Seen, sign_key
 from cairn.release.trust.current import (
     DECISIONS,
@@ -106,7 +106,7 @@ class Promoter(SignedMetadata):
             UsageError: something is to be signed, and there is no key to do it.
         """
         if self._is_promoters(self._key):  # before anything is judged, or written
-            self._require_seen()
+            self.require_key()
         for _ in attempts_at(TIMESTAMP):
             now = self.current()
             role = self.role(now, current.index.name)
@@ -415,9 +415,11 @@ class Promoter(SignedMetadata):
 
         Raises:
             UsageError: there is none, or the machine has not seen the store.
+            StoreError: the clock is wrong.
         """
         self._signer(role)
         self._require_seen()
+        clock.require(self.store, self.anchor.root)
 
     def _is_promoters(self, signer: Signer | None) -> bool:
         return signer is not None and signer.key_id in self._own

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import timedelta
 
 import msgspec
 
@@ -14,17 +13,15 @@ from cairn.release.index import keys
 from cairn.release.index.snapshot import Index, Snapshot, existing, read_set
 from cairn.release.provenance import evidence
 from cairn.release.provenance.dsse import SignatureError
-from cairn.release.trust import anchor, metadata
+from cairn.release.trust import anchor, clock, metadata
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import LEDGER
-from cairn.release.trust.metadata import Key, Keyed, MetadataError, Root, expiry, key_of, opened, sealed
+from cairn.release.trust.metadata import YEAR, Key, Keyed, MetadataError, Root, expiry, key_of, opened, sealed
 from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import PublicKey, Signer
 from cairn.store.protocol import Store
 
 _Change = Callable[[tuple[str, ...]], tuple[str, ...]]
-
-YEAR = timedelta(days=365)
 
 ROLES = ("root", "promoter", "timestamp", "builder", "tester")
 """Who can have keys: TUF's `targets` and `snapshot` are the promoter's."""
@@ -153,10 +150,12 @@ def publish(store: Store, data: bytes) -> Anchor:
     """Put a root into a store, and sign every index by it.
 
     Raises:
-        StoreError: there is another root of that version.
+        StoreError: there is another root of that version, or the clock is wrong.
         MetadataError: it does not follow from the one that is trusted here.
     """
-    version = anchor.version_of(data)
+    new = opened(data, Root, {}, name="the root", threshold=0)
+    version, before = new.version, anchor.anchor(store) if new.version > 1 else None
+    clock.require(store, before.root if before else new, new)
     key = key_of("root", version)
     is_new = store.write_if(key, data, etag=None)
     if not is_new and store.read(key).data != data:
