@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -95,6 +96,15 @@ def neutral(text: str) -> str:
     parsed.name = canonicalize_name(parsed.name)
     parsed.extras = set(map(canonicalize_name, parsed.extras))
     return str(parsed)
+
+
+def extras_lacking(requirement: Requirement, declared: Iterable[str]) -> list[str]:
+    """Return the extras that a requirement asks for and its project does not declare, normalised (PEP 685).
+
+    pip and uv warn of them, and install nothing for them.
+    """
+    wanted = set(map(canonicalize_name, requirement.extras))
+    return sorted(wanted.difference(map(canonicalize_name, declared)))
 
 
 def is_project_name(text: str) -> bool:

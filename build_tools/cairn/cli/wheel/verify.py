@@ -109,7 +109,13 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
         libraries = (*request.provided, *supply.libraries)
         try:
             verdicts[path] = judge_alone(
-                path, replace(expectation, provided_libraries=libraries, beside=supply.versions)
+                path,
+                replace(
+                    expectation,
+                    provided_libraries=libraries,
+                    beside=supply.versions,
+                    extras=supply.extras,
+                ),
             )
         except PrerequisiteError as error:  # for Windows, without the extra for it
             unjudged[texts[path]] = error

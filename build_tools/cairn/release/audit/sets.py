@@ -7,8 +7,6 @@ import hashlib
 from collections.abc import Collection, Iterator
 from datetime import datetime
 
-from packaging.utils import canonicalize_name
-
 from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
@@ -17,11 +15,10 @@ from cairn.output.wording import short_id
 from cairn.release.audit.inventory import Code, Inventory, Problem
 from cairn.release.audit.offered import differences, readable_projects
 from cairn.release.index import keys, write
-from cairn.release.index.generation import FileEntry, FileRef, IndexSet, project_of, version_of
+from cairn.release.index.generation import FileEntry, FileRef, IndexSet
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
 from cairn.release.provenance import chain, evidence, judged
-from cairn.release.publish import distribution, locks
-from cairn.release.publish.compatibility import Platform
+from cairn.release.publish import locks
 from cairn.release.trust.signers import Trust
 from cairn.store.protocol import MissingKeyError
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
@@ -100,7 +97,7 @@ def _problems(
         for extra in inventory.below(keys.set_key(set_id, "locks/")):
             if extra not in expected:
                 yield "set", f"{extra} is no lock of the set"
-        yield from (("requirement", text) for text in _unmet(wheel_set, metadata))
+        yield from (("requirement", text) for text in locks.unmet(wheel_set, metadata))
     except (CairnError, OSError) as error:
         yield "set", str(error)
     if trust is not None:
@@ -245,36 +242,6 @@ def _signature(inventory: Inventory, key: str, subject: str | None) -> Iterator[
         yield f"{key} is the signature of something that is missing"
     except (CairnError, OSError) as error:
         yield f"{key} cannot be read: {error}"
-
-
-def _unmet(wheel_set: WheelSet, metadata: dict[str, bytes]) -> Iterator[str]:
-    """The requirements, extras for its own targets included, that no file of the set satisfies."""
-    versions: dict[str, set[str]] = {}
-    needs = {}
-    for file in wheel_set.files:
-        project = project_of(file.file_name)
-        versions.setdefault(project, set()).add(version_of(file.file_name))
-        if file.file_name in metadata:
-            needs[project] = distribution.needs_of(metadata[file.file_name], filename=file.file_name)
-    markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
-    own = [wheel.distribution for wheel in wheel_set.wheels]
-    extras = {
-        name: distribution.extras_beside(needs[name], name, own) if name in needs else () for name in own
-    }
-    todo = [(name, extra) for name in own for extra in ("", *extras[name])]
-    seen = set(todo)
-    while todo:
-        name, extra = todo.pop()
-        for requirement in needs[name].requires if name in needs else ():
-            if requirement.marker is not None and not requirement.marker.evaluate(markers | {"extra": extra}):
-                continue
-            project = str(canonicalize_name(requirement.name))
-            present = versions.get(project, set())
-            if not any(requirement.specifier.contains(v, prereleases=True) for v in present):
-                yield f"{name} needs {requirement}, and the set has {', '.join(sorted(present)) or 'none'}"
-            more = {(project, str(canonicalize_name(one))) for one in ("", *requirement.extras)} - seen
-            seen |= more
-            todo += sorted(more)
 
 
 def _signatures(snapshot: Snapshot, wheel_set: WheelSet, trust: Trust) -> Iterator[str]:

@@ -27,7 +27,7 @@ from cairn.release.index.generation import MIRRORED, PUBLISHED, project_of, vers
 from cairn.release.index.snapshot import MANIFEST_FILE
 from cairn.release.index.write import set_objects
 from cairn.release.provenance import evidence
-from cairn.release.publish import distribution, mirror_lock, rules
+from cairn.release.publish import distribution, locks, mirror_lock, rules
 from cairn.targets import CPU
 from cairn.wheels import wheels_to_set
 from cairn.wheels.contents import providers
@@ -66,6 +66,8 @@ def findings(case: Case, files: Files) -> Iterator[str]:
         except CairnError as error:
             yield f"{name}: {error}"
     yield from files.missing.values()
+    if not files.missing:
+        yield from locks.unmet(case.wheel_set, locks.metadata_of(case.store, case.wheel_set))
 
 
 def _judged(case: Case, wheels: Mapping[str, Path]) -> tuple[dict[Path, tuple[Finding, ...]], dict[str, str]]:

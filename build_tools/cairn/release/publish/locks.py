@@ -101,6 +101,49 @@ def metadata_of(store: Store, wheel_set: WheelSet) -> dict[str, bytes]:
     return by_name
 
 
+def unmet(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> Iterator[str]:
+    """The requirements that no file of a set meets, and the extras that none of its files declares.
+
+    What the set's own extras ask for counts, but for those of other targets. Of which extras a mirrored
+    package asks is its authors' to know: pip warns of those that there are not.
+
+    Args:
+        wheel_set: the set.
+        metadata: as for `of_set`.
+    """
+    versions: dict[str, set[str]] = {}
+    needs: dict[str, Needs] = {}
+    for file in wheel_set.files:
+        project = project_of(file.file_name)
+        versions.setdefault(project, set()).add(version_of(file.file_name))
+        if file.file_name in metadata:
+            needs[project] = distribution.needs_of(metadata[file.file_name], filename=file.file_name)
+    mirrored = {project_of(file.file_name) for file in wheel_set.closure if file.origin == "mirrored"}
+    markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
+    own = [wheel.distribution for wheel in wheel_set.wheels]
+    extras = {
+        name: distribution.extras_beside(needs[name], name, own) if name in needs else () for name in own
+    }
+    todo = [(name, extra) for name in own for extra in ("", *extras[name])]
+    seen = set(todo)
+    while todo:
+        name, extra = todo.pop()
+        for requirement in needs[name].requires if name in needs else ():
+            if requirement.marker is not None and not requirement.marker.evaluate(markers | {"extra": extra}):
+                continue
+            project = str(canonicalize_name(requirement.name))
+            present = versions.get(project, set())
+            if not any(requirement.specifier.contains(v, prereleases=True) for v in present):
+                yield f"{name} needs {requirement}, and the set has {', '.join(sorted(present)) or 'none'}"
+            elif project in needs and needs[project].reliable and name not in mirrored:
+                if lacking := requirements.extras_lacking(requirement, needs[project].extras):
+                    of = f"{project} {', '.join(sorted(present))}"
+                    yield f"{name} needs {requirement}, and {of} has no extra {', '.join(lacking)}"
+            more = {(project, str(canonicalize_name(one))) for one in ("", *requirement.extras)} - seen
+            seen |= more
+            todo += sorted(more)
+
+
 def absolute(lock: bytes, url: str) -> bytes:
     """Rewrite a pylock.toml of ours that was fetched from `url`, with absolute URLs in place of paths.
 

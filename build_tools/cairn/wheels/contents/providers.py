@@ -7,7 +7,7 @@ unpacked; ROCm's packages store each library under its SONAME.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -17,6 +17,7 @@ from packaging.version import InvalidVersion
 from cairn.errors import CairnError, UsageError
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.wheel_info import FileName
 
 
@@ -27,11 +28,13 @@ class Supply:
     Attributes:
         libraries: names of the libraries that come from those it requires, sorted.
         versions: distribution to the versions of it that are there.
+        extras: distribution to the extras that they declare.
         wheels: those that it requires, among the wheels that were named.
     """
 
     libraries: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]]
+    extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
     wheels: tuple[Path, ...] = ()
 
 
@@ -44,6 +47,7 @@ class _Supplier:
         name: of its distribution, normalised.
         version: its version.
         requires: what it always requires, not what its extras do.
+        extras: those that it declares.
         libraries: file names of the shared libraries in it.
     """
 
@@ -51,6 +55,7 @@ class _Supplier:
     name: str
     version: str
     requires: tuple[Requirement, ...]
+    extras: frozenset[str]
     libraries: frozenset[str]
 
 
@@ -77,11 +82,15 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
     for supplier in filter(None, read.values()):
         known.setdefault(supplier.name, []).append(supplier)
     pairs = [(supplier.name, supplier.version) for those in known.values() for supplier in those]
-    pairs += [(name.distribution, name.version) for name, _ in everywhere]
+    pairs += [(name.distribution, name.version) for name, _, _ in everywhere]
     # One wheel of each Python and platform may be named at once, so a version comes several times.
     versions: dict[str, tuple[str, ...]] = {}
     for name, version in dict.fromkeys(pairs):
         versions[name] = (*versions.get(name, ()), version)
+    extras: dict[str, frozenset[str]] = {}
+    declared = [(supplier.name, supplier.extras) for those in known.values() for supplier in those]
+    for distribution, names in (*declared, *((name.distribution, names) for name, _, names in everywhere)):
+        extras[distribution] = extras.get(distribution, frozenset()) | names
     supplies: dict[Path, Supply] = {}
     for path, one in read.items():
         requires = one.requires if one else ()
@@ -90,6 +99,7 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
         supplies[path] = Supply(
             libraries=tuple(sorted(libraries)),
             versions=versions,
+            extras=extras,
             wheels=tuple(supplier.path for supplier in suppliers),
         )
     return supplies
@@ -108,13 +118,22 @@ def library_names(archive: Archive) -> frozenset[str]:
     )
 
 
-def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[FileName, frozenset[str]]]:
+def declared_extras(archive: Archive) -> frozenset[str]:
+    """The extras that a wheel declares; of its dist-info folder METADATA alone is read."""
+    name = wheel_info.parse_file_name(archive.path.name, variants_too=True)
+    metadata = archive.read(f"{wheel_info.find_dist_info(archive, name.distribution)}/METADATA")
+    return frozenset(core_metadata(metadata, name="METADATA").get("provides_extra", ()))
+
+
+def _in_folders(folders: Iterable[Path]) -> Iterator[tuple[FileName, frozenset[str], frozenset[str]]]:
+    """The wheels of folders, each with the libraries in it and the extras that it declares."""
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"there is no folder {folder}", tip="name the folder of the wheels it requires")
         for wheel in sorted(folder.glob("*.whl")):
             with Archive.open(wheel) as archive:
-                yield wheel_info.parse_file_name(wheel.name, variants_too=True), library_names(archive)
+                name = wheel_info.parse_file_name(wheel.name, variants_too=True)
+                yield name, library_names(archive), declared_extras(archive)
 
 
 def _read_if_whole(wheel: Path) -> _Supplier | None:
@@ -131,18 +150,20 @@ def _read_if_whole(wheel: Path) -> _Supplier | None:
         version=info.version,
         # What an extra requires is installed only where the extra is asked for.
         requires=tuple(r for r in required if "extra" not in str(r.marker or "")),
+        extras=frozenset(info.extras),
         libraries=libraries,
     )
 
 
 def _from_folders(
-    requires: Iterable[Requirement], everywhere: Iterable[tuple[FileName, frozenset[str]]]
+    requires: Iterable[Requirement],
+    everywhere: Iterable[tuple[FileName, frozenset[str], frozenset[str]]],
 ) -> set[str]:
     requirements: dict[str, list[Requirement]] = {}
     for requirement in requires:
         requirements.setdefault(canonicalize_name(requirement.name), []).append(requirement)
     names: set[str] = set()
-    for name, libraries in everywhere:
+    for name, libraries, _ in everywhere:
         required = requirements.get(name.distribution)
         if required is None or any(meets(name.version, requirement) for requirement in required):
             names |= libraries

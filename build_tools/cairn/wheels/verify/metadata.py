@@ -20,6 +20,7 @@ from packaging.version import Version
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
+from cairn.requirements import extras_lacking
 from cairn.targets import in_order, parse_target_id
 from cairn.wheels.contents import providers
 from cairn.wheels.metadata import variants, wheel_info
@@ -202,6 +203,12 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
             reason = f"it requires {requirement}, but is installed with {', '.join(versions)}"
             fix = "build both in one run, or name the wheel that it requires"
             yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, fix)
+        lacking = extras_lacking(requirement, expected.extras.get(required, requirement.extras))
+        if met and lacking and required != info.distribution:
+            if any(_applies(requirement, name, expected.python, extra) for extra in ("", *info.extras)):
+                reason = f"it requires {requirement}, which has no extra {', '.join(lacking)}"
+                fix = f"declare it in {required} (Provides-Extra): installers only warn, and install nothing"
+                yield _of_metadata(info, FindingCode.EXTRA_UNDECLARED, reason, fix)
 
 
 def _check_alone(requirement: Requirement, info: WheelInfo, *, is_of_itself: bool) -> Iterator[Finding]:
@@ -218,10 +225,11 @@ def _check_alone(requirement: Requirement, info: WheelInfo, *, is_of_itself: boo
         yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, "correct the range")
 
 
-def _applies(requirement: Requirement, name: FileName, python: str | None) -> bool:
-    """Whether the marker of a requirement holds where the wheel is installed."""
+def _applies(requirement: Requirement, name: FileName, python: str | None, extra: str = "") -> bool:
+    """Whether the marker of a requirement holds where the wheel is installed with an extra."""
+    environment = _environment(name, python) | {"extra": extra}
     try:
-        return requirement.marker is None or requirement.marker.evaluate(_environment(name, python))
+        return requirement.marker is None or requirement.marker.evaluate(environment)
     except UndefinedEnvironmentName:
         return False
 
@@ -229,7 +237,7 @@ def _applies(requirement: Requirement, name: FileName, python: str | None) -> bo
 def _environment(name: FileName, python: str | None) -> dict[str, str]:
     """The values of markers where the wheel is installed; what its tag leaves open is as on this machine."""
     interpreter, _, platform = name.tags[0].split("-")
-    environment = {"extra": ""}
+    environment: dict[str, str] = {}
     for prefix, values in _SYSTEMS.items():
         if platform.startswith(prefix):
             environment |= values

@@ -22,7 +22,7 @@ from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.formats import make_elf
 from helpers.gate import AWAY, case_of, judge, record_of
-from helpers.release import make_sdist, make_set, make_wheel, stage_set, with_bill
+from helpers.release import audit, make_sdist, make_set, make_wheel, put, stage_set, with_bill
 from helpers.wheels import build_wheel
 
 
@@ -163,3 +163,29 @@ def test_an_sdist_that_requires_itself_is_refused(store: MemoryStore, tmp_path: 
 
     assert found("7.13") == found("7.13.1", "rocm[libraries]==7.13.1") == []
     assert found("7.14", "rocm==7.14") == ["rocm-7.14.tar.gz: it requires itself: rocm==7.14"]
+
+
+@pytest.mark.parametrize(
+    ("requirement", "lacking"),
+    [("rocm[libraries]==7.10", ""), ("rocm[DEVEL,Lib.raries]==7.10", "lib-raries"), ("late[any]==1", "")],
+)
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_the_extras_that_the_set_asks_for_are_declared(
+    store: MemoryStore, tmp_path: Path, requirement: str, lacking: str, *, mirrored: bool
+) -> None:
+    """pip installs without a package of an extra that is not declared; a mirrored package may ask for any."""
+    rocm = make_wheel(tmp_path, "rocm", "7.10", extras=["libraries", "devel"])
+    between = make_wheel(tmp_path, "between", "1", requires=[requirement])
+    late = make_sdist(tmp_path, "late", "1")  # which declares its extras when it is built
+    torch = make_wheel(tmp_path, "torch", "2.9", requires=["between"], extras=["all"])
+    put(store, "staging", [rocm, late])
+    build = MIRRORED if mirrored else "published"
+    publish_dists(Index(store, "staging"), [distribution.read(between)], "mirror", build=build)
+    made = stage_set(store, "staging", make_set([torch], **AWAY), [torch])
+    said = f"between needs {requirement}, and rocm 7.10 has no extra {lacking}" if lacking else ""
+    expected = [said] if said and not mirrored else []
+    told = [text.partition(": ")[2] for text in audit(store, "staging", hashes=False)]
+    assert [text for text in told if "extra" in text] == expected
+    case = case_of(store, made)
+    with opened(case) as files:
+        assert [text for text in files_of_set.findings(case, files) if "extra" in text] == expected
