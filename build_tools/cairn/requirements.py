@@ -103,8 +103,8 @@ def extras_lacking(requirement: Requirement, declared: Iterable[str]) -> list[st
 
     pip and uv warn of them, and install nothing for them.
     """
-    wanted = set(map(canonicalize_name, requirement.extras))
-    return sorted(wanted.difference(map(canonicalize_name, declared)))
+    extras = set(map(canonicalize_name, requirement.extras))
+    return sorted(extras.difference(map(canonicalize_name, declared)))
 
 
 def is_project_name(text: str) -> bool:

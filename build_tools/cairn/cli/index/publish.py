@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,7 +66,12 @@ def _publish(request: Publish) -> Answer:
             raise UsageError(f"{name} is about a set", tip="give --set set.json as well")
     with console.current().stage(f"publish into {request.index}") as stage:
         result = publish(store, request.index, request.files, dry_run=request.dry_run, on_step=stage.update)
-    return publish_answer((entry.filename for entry in result.added), result.already)
+    lacking = (
+        Warn(f"{extra} cannot be installed from {request.index} without {wording.some(names)}")
+        for extra, names in result.unserved.items()
+    )
+    answer = publish_answer((entry.filename for entry in result.added), result.already)
+    return replace(answer, text=(*answer.text, *lacking), more={"unserved": result.unserved})
 
 
 def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
@@ -173,7 +178,7 @@ def _lock(request: Lock) -> Answer:
     import msgspec
 
     from cairn import package_index, shipped
-    from cairn.release.publish import distribution, mirror_lock
+    from cairn.release.publish import distribution, mirror_lock, sdk_index
 
     stack, path = request.load()
     if shipped.is_unpacked(path) and not request.dry_run:
@@ -212,18 +217,21 @@ def _lock(request: Lock) -> Answer:
             sdk=sdk,
         )
     lock = msgspec.structs.replace(lock, unverified=unverified)
+    unserved = sdk_index.unserved(lock, dists)
     if not request.dry_run:
         mirror_lock.write(path, lock)
     changes = mirror_lock.changes(before, lock)
     total = sum(file.size or 0 for file in lock.files)
     counts = f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
     text: list[Piece] = [*changes, *map(Warn, offered.remarks), Note(counts)]
+    text += [Note(f"left out, with what they name: {wording.some(list(unserved))}")] if unserved else []
     if unverified:
         names = wording.some(unverified, shown=3)
         text.append(
             Warn(f"unverified, since the index gives no sha256: {names}; a store with a root refuses them")
         )
-    return Answer({"changes": changes, "files": len(lock.files), "unverified": unverified}, text)
+    answer = {"changes": changes, "files": len(lock.files), "unverified": unverified, "unserved": unserved}
+    return Answer(answer, text)
 
 
 def _offered_sdk(request: Lock, stack: Stack, before: MirrorLock | None, folder: Path) -> SdkToLock:

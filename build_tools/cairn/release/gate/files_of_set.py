@@ -66,8 +66,11 @@ def findings(case: Case, files: Files) -> Iterator[str]:
         except CairnError as error:
             yield f"{name}: {error}"
     yield from files.missing.values()
-    if not files.missing:
-        yield from locks.unmet(case.wheel_set, locks.metadata_of(case.store, case.wheel_set))
+
+
+def unmet(case: Case) -> Iterator[str]:
+    """The requirements that the set does not meet, by the metadata that its index gives installers."""
+    yield from locks.unmet(case.wheel_set, locks.metadata_of(case.store, case.wheel_set))
 
 
 def _judged(case: Case, wheels: Mapping[str, Path]) -> tuple[dict[Path, tuple[Finding, ...]], dict[str, str]]:

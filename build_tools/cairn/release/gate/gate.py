@@ -189,7 +189,9 @@ def _ran_otherwise(stack: Stack, kind: RecordKind, ran: TestPolicy) -> str | Non
 
 def _demands(case: Case, files: Files, tested: Demand, installed: Installation) -> Iterator[Demand]:
     yield _demand(BUILT, _problems(_not_as_built(case, files)), "every wheel is as it was built")
-    verified = _problems(files_of_set.findings(case, files), files_of_set.unreviewed(case))
+    verified = _problems(
+        files_of_set.findings(case, files), files_of_set.unreviewed(case), files_of_set.unmet(case)
+    )
     yield _demand(VERIFIED, verified, f"no finding in {files_of_set.counted(files)}")
     yield tested
     yield _demand(INSTALLS, installed.problems, installed.note)

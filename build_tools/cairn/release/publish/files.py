@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import collections
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn import datafile
@@ -51,10 +52,12 @@ class Published:
     Attributes:
         added: the files that are new in the index.
         already: names of those that were there, with the same bytes.
+        unserved: extras for GPUs of new files that cannot be installed, each with the wheels that it lacks.
     """
 
     added: tuple[FileEntry, ...]
     already: tuple[str, ...] = ()
+    unserved: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def publish(
@@ -194,7 +197,8 @@ class Offer:
 
         Raises:
             NameTakenError: a name is taken by other bytes, or a version by a different build.
-            StoreError: wheel variants of one version contradict each other.
+            StoreError: wheel variants of one version contradict each other, or a wheel comes without those
+                that its extras for GPUs name.
         """
         fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
         already, taken_names, entry = [], [], self.entry
@@ -229,7 +233,28 @@ class Offer:
             sets={entry.set_id: entry} if entry is not None and entry.set_id not in snapshot.set_ids else {},
         )
         added = tuple(file for name in sorted(fresh) for file in fresh[name])
-        return change, Published(added=added, already=tuple(already)), objects
+        unserved = self._unserved(snapshot, {file.filename for file in added})
+        return change, Published(added=added, already=tuple(already), unserved=unserved), objects
+
+    def _unserved(self, snapshot: Snapshot, added: Collection[str]) -> Mapping[str, Sequence[str]]:
+        """The extras that cannot be installed; of sets the gate asks, and of mirrored files the lock."""
+
+        def has(requirement: Requirement) -> bool:
+            name = canonicalize_name(requirement.name)
+            versions = [item.version for item in self.dists if item.name == name]
+            versions += [file.version for file in snapshot.project(name).files if file.yanked is None]
+            return any(requirement.specifier.contains(version, prereleases=True) for version in versions)
+
+        if self.entry is not None or self.build != PUBLISHED:
+            return {}
+        unserved, problems = rules.unserved((item for item in self.dists if item.path.name in added), has)
+        if problems:
+            raise StoreError(
+                f"not published: {'; '.join(problems)}",
+                tip="give the wheels that it lacks to the same command, or publish them first: cairn index "
+                f"publish FILE … --index {snapshot.index.name}",
+            )
+        return unserved
 
     def _refuse_remembered(self, index: Index) -> None:
         """Refuse the offer if the ledger bans it, before the commit would.

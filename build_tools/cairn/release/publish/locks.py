@@ -34,6 +34,8 @@ from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Needs
 from cairn.store.protocol import Store, read_named
+from cairn.targets import CPU, parse_target_id
+from cairn.wheels.metadata import device_names
 from cairn.wheels.wheelset import ClosureFile, SetWheel, WheelSet
 
 _PATH = re.compile(r'\bpath = ("[^"\\]*")')
@@ -112,36 +114,33 @@ def unmet(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> Iterator[str]:
         metadata: as for `of_set`.
     """
     versions: dict[str, set[str]] = {}
-    needs: dict[str, Needs] = {}
     for file in wheel_set.files:
-        project = project_of(file.file_name)
-        versions.setdefault(project, set()).add(version_of(file.file_name))
-        if file.file_name in metadata:
-            needs[project] = distribution.needs_of(metadata[file.file_name], filename=file.file_name)
+        versions.setdefault(project_of(file.file_name), set()).add(version_of(file.file_name))
+    needs = {project_of(name): distribution.needs_of(data, filename=name) for name, data in metadata.items()}
     mirrored = {project_of(file.file_name) for file in wheel_set.closure if file.origin == "mirrored"}
     markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
+    processors = {parse_target_id(target).processor for target in wheel_set.targets if target != CPU}
     own = [wheel.distribution for wheel in wheel_set.wheels]
-    extras = {
-        name: distribution.extras_beside(needs[name], name, own) if name in needs else () for name in own
-    }
-    todo = [(name, extra) for name in own for extra in ("", *extras[name])]
-    seen = set(todo)
-    while todo:
-        name, extra = todo.pop()
-        for requirement in needs[name].requires if name in needs else ():
-            if requirement.marker is not None and not requirement.marker.evaluate(markers | {"extra": extra}):
-                continue
-            project = str(canonicalize_name(requirement.name))
-            present = versions.get(project, set())
-            if not any(requirement.specifier.contains(v, prereleases=True) for v in present):
-                yield f"{name} needs {requirement}, and the set has {', '.join(sorted(present)) or 'none'}"
-            elif project in needs and needs[project].reliable and name not in mirrored:
-                if lacking := requirements.extras_lacking(requirement, needs[project].extras):
-                    of = f"{project} {', '.join(sorted(present))}"
-                    yield f"{name} needs {requirement}, and {of} has no extra {', '.join(lacking)}"
-            more = {(project, str(canonicalize_name(one))) for one in ("", *requirement.extras)} - seen
-            seen |= more
-            todo += sorted(more)
+    extras: dict[str, tuple[str, ...]] = {}
+    for name in own:
+        extras[name] = distribution.extras_beside(needs[name], name, own)
+        devices = [each for each in needs[name].requires if device_names.processor_of(each.name, name)]
+        for wheel, extra in device_names.missing(devices, processors, versions, markers):
+            yield f"{name}[{extra}] needs {wheel}, and the set has none"
+    graph = _Graph(needs=needs, environment=markers)
+    roots = [(name, extra) for name in own for extra in ("", *extras[name])]
+    for name, requirement in graph.edges(roots):
+        project = canonicalize_name(requirement.name)
+        shown = ", ".join(sorted(present := versions.get(project, set())))
+        if not any(requirement.specifier.contains(version, prereleases=True) for version in present):
+            yield f"{name} needs {requirement}, and the set has {shown or 'none'}"
+        elif name not in mirrored and (lacking := _undeclared(requirement, needs.get(project))):
+            yield f"{name} needs {requirement}, and {project} {shown} has no extra {', '.join(lacking)}"
+
+
+def _undeclared(requirement: Requirement, needs: Needs | None) -> list[str]:
+    """The extras that a project does not declare; none where it decides that when it is built."""
+    return requirements.extras_lacking(requirement, needs.extras) if needs and needs.reliable else []
 
 
 def absolute(lock: bytes, url: str) -> bytes:
@@ -225,14 +224,21 @@ class _Graph:
 
     def reached(self, requested: Iterable[Requirement]) -> set[str]:
         """Every project that these requirements need, directly or indirectly."""
-        seen: set[tuple[str, str]] = set()
-        todo = [item for requirement in requested for item in _nodes(requirement)]
+        nodes = [node for requirement in requested for node in _nodes(requirement)]
+        needed = {str(canonicalize_name(requirement.name)) for _, requirement in self.edges(nodes)}
+        return {name for name, _ in nodes} | needed
+
+    def edges(self, nodes: Iterable[tuple[str, str]]) -> Iterator[tuple[str, Requirement]]:
+        """Every requirement of these projects with extras, and of those that they need, by who has it."""
+        todo = list(nodes)
+        seen = set(todo)
         while todo:
             node = todo.pop()
-            if node not in seen:
-                seen.add(node)
-                todo += [item for requirement in self._of(*node) for item in _nodes(requirement)]
-        return {name for name, _ in seen}
+            for requirement in self._of(*node):
+                yield node[0], requirement
+                more = {*_nodes(requirement)} - seen
+                seen |= more
+                todo += sorted(more)
 
     def _of(self, name: str, extra: str) -> Iterator[Requirement]:
         needs = self.needs.get(name)

@@ -31,6 +31,7 @@ from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.distribution import Dist
 from cairn.stack import Stack
+from cairn.wheels.metadata import device_names
 from cairn.wheels.metadata.wheel_info import parse_file_name
 from cairn.wheels.wheelset import ClosureFile
 
@@ -40,14 +41,12 @@ FILE = "mirror.lock.toml"
 LOCK_SDK = "cairn index mirror lock --stack STACK --rocm-index-url URL"
 """What makes its [sdk]."""
 
-
 _HEADER = """\
 # What the sets of this stack need of other indexes, for each Python and platform: bytes, by their sha256.
 # `cairn index mirror lock` writes this file; review a change of it like one of the code.
 """
 
 _SHA256 = re.compile("[0-9a-f]{64}")
-# The ROCm SDK comes from ROCm alone: who registers one of its names elsewhere must not get into a lock.
 _TIMEOUT = 600.0  # seconds; hundreds of projects take a few
 _PYLOCK = "pylock.toml"  # uv takes the format of its output from this name (PEP 751)
 
@@ -350,10 +349,12 @@ def required_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) 
         dists: wheels of one or several Pythons and platforms, and sdists; what any of them requires, or takes
             to be built, counts for all.
         further: requirements of the user.
-        stack: its own projects, and the ROCm SDK, come from nowhere else.
+        stack: its own projects with their device wheels, and the ROCm SDK, come from nowhere else.
     """
     dists = tuple(dists)
     own = {str(canonicalize_name(p.distribution)) for p in stack.projects} | {dist.name for dist in dists}
+    pairs = ((canonicalize_name(r.name), dist.name) for dist in dists for r in dist.needs.requires)
+    own |= {name for name, host in pairs if device_names.processor_of(name, host)}  # some are not given
     by_name: dict[str, tuple[dict[str, None], set[str]]] = {}
     for dist in dists:
         requires, extras = by_name.setdefault(dist.name, ({}, set()))

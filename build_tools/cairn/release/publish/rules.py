@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from packaging.metadata import RawMetadata
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, is_normalized_name
 from packaging.version import Version
 
 from cairn import requirements, targets
 from cairn.errors import GateError, StoreError, WheelError
+from cairn.output import wording
 from cairn.release.index import keys
 from cairn.release.index.generation import (
     MIRRORED,
@@ -29,8 +31,9 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish import compatibility
-from cairn.release.publish.compatibility import overlap
-from cairn.wheels.metadata import wheel_info
+from cairn.release.publish.compatibility import Platform, overlap
+from cairn.release.publish.distribution import Dist
+from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.rocm_version import sorts_above
 from cairn.wheels.metadata.wheel_info import parse_file_name
@@ -268,6 +271,39 @@ def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...
     return tuple(problems)
 
 
+def unserved(
+    dists: Iterable[Dist], has: Callable[[Requirement], bool]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """The extras for GPUs that cannot be installed, each with what it lacks; and what is wrong with that.
+
+    A host wheel may serve only some of the GPUs that it was built for: the device wheels of the others may
+    come later, or never. What the extra of one GPU names belongs together, though, and a wheel none of whose
+    extras can be installed serves nobody.
+
+    Args:
+        dists: the distributions whose extras count; an sdist that decides its own late is passed over.
+        has: whether what is there meets a requirement.
+    """
+    absent: dict[str, list[str]] = {}
+    problems = []
+    for dist in dists:
+        named = device_names.named_by_extras(dist.needs.requires, {}) if dist.needs.reliable else {}
+        unserved: dict[str, list[str]] = {}
+        torn = []
+        for extra, wheels in named.items():
+            lacking = [wheel for wheel in wheels if not has(wheel)]
+            if lacking:
+                unserved[extra] = [f"{wheel.name}{wheel.specifier}" for wheel in lacking]
+            if device_names.is_torn(extra, wheels, lacking):
+                torn.append(f"{dist.name}[{extra}] lacks {wording.some(unserved[extra])}, and has the rest")
+        if named and len(unserved) == len(named) and not torn:
+            every = list(dict.fromkeys(name for names in unserved.values() for name in names))
+            torn = [f"{dist.path.name} serves no GPU without one of {wording.some(every)}"]
+        problems += torn
+        absent |= {f"{dist.name}[{extra}]": names for extra, names in unserved.items()}
+    return absent, problems
+
+
 def refuse_incomplete_split(wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
     """Refuse a set whose device wheels are not all those that were split from its wheels.
 
@@ -278,7 +314,7 @@ def refuse_incomplete_split(wheel_set: WheelSet, wheels: Sequence[Path]) -> None
     if problems := split_problems(wheel_set, wheels):
         raise StoreError(
             f"the device code of the set is not whole: {'; '.join(problems)}",
-            tip="split the whole wheels again, and give all that comes of it",
+            tip="give every wheel of the split with the set, or make a set of the targets that have theirs",
         )
 
 
@@ -311,5 +347,6 @@ def split_problems(
         rocm=rocm,
         floor=floor,
         all_recorded=all_recorded,
+        markers=Platform(python=wheel_set.python, tag=wheel_set.platform).markers(),
     )
     return tuple(sentences)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -20,8 +21,9 @@ from cairn.errors import CairnError, NetworkError, UsageError
 from cairn.output import Progress, silent
 from cairn.package_index import TIP
 from cairn.release.index.generation import project_of, version_of
-from cairn.release.publish import mirror, mirror_lock, sdk_packages
+from cairn.release.publish import mirror, mirror_lock, rules, sdk_packages
 from cairn.release.publish.compatibility import Platform
+from cairn.release.publish.distribution import Dist
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.simple_index import IndexFile
 from cairn.venv import PackageSource
@@ -138,6 +140,32 @@ def to_lock(
         sdists=sdists,
         remarks=(*remarks, *_gone(before, dict(zip(by_url, by_index, strict=True)))),
     )
+
+
+def unserved(lock: MirrorLock, dists: Iterable[Dist]) -> dict[str, list[str]]:
+    """The extras for GPUs of files of an SDK that a lock does not serve, each with what it lacks.
+
+    A stack may be for some families only.
+
+    Raises:
+        UsageError: an extra is served in part, or none of a file's is.
+    """
+    locked = [(project_of(name), version_of(name)) for name in mirror_lock.known(lock)]
+
+    def has(requirement: Requirement) -> bool:
+        name = canonicalize_name(requirement.name)
+        return any(
+            project == name and requirement.specifier.contains(version, prereleases=True)
+            for project, version in locked
+        )
+
+    extras, problems = rules.unserved((dist for dist in dists if mirror_lock.is_of_sdk(dist.name)), has)
+    if problems:
+        raise UsageError(
+            f"not locked: {'; '.join(problems)}",
+            tip="name the files that it lacks, too: cairn index mirror lock --stack STACK FILE …",
+        )
+    return extras
 
 
 def _gone(before: MirrorLock | None, by_index: Mapping[str, Collection[Version]]) -> Iterator[str]:

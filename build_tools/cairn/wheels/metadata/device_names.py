@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 EVERY = "device-all"
 """The extra that asks for all device wheels of a host wheel."""
+
+_OF_GPUS = re.compile(r"-gfx\d")  # in the names of device wheels, and of the libraries of a family
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([^"']+)["']""")
 
 
 def processor_of(project: str, host: str) -> str | None:
@@ -30,6 +38,63 @@ def extra_of(name: str) -> str:
     from cairn import targets  # noqa: PLC0415 - a new version of a wheel needs no table of GPUs
 
     return f"device-{targets.package_owner(name)}".lower()
+
+
+def named_by_extras(
+    requires: Iterable[Requirement], markers: Mapping[str, str]
+) -> dict[str, list[Requirement]]:
+    """Each extra of a wheel that names wheels for GPUs, with these: device wheels, a family's libraries.
+
+    An extra of AMD's torch may name two: that of the target, and a family's (ROCm/TheRock#6223).
+
+    Args:
+        requires: what the wheel requires.
+        markers: where it is installed; of what it leaves out, this machine's values count.
+    """
+    named: dict[str, list[Requirement]] = {}
+    for requirement in requires:
+        marker = requirement.marker
+        if marker is not None and _OF_GPUS.search(canonicalize_name(requirement.name)):
+            for extra in _EXTRA.findall(str(marker)):
+                if marker.evaluate({**markers, "extra": extra}):
+                    named.setdefault(canonicalize_name(extra), []).append(requirement)
+    return named
+
+
+def is_torn(extra: str, wheels: Iterable[Requirement], absent: Collection[Requirement]) -> bool:
+    """Whether the wheel of an extra's processor is there, and other wheels that the extra names are not.
+
+    Where only a family's wheel is there, it is for those of the family that have their own.
+
+    Args:
+        extra: such as `device-gfx1100`; that of a family, or of all, names what need not come together.
+        wheels: those that it names.
+        absent: those of them that are not there.
+    """
+    processor = extra.removeprefix("device-")
+    names = (canonicalize_name(wheel.name) for wheel in wheels if wheel not in absent)
+    return bool(absent) and processor != extra and any(name.endswith(f"-{processor}") for name in names)
+
+
+def missing(
+    requires: Iterable[Requirement],
+    processors: Collection[str],
+    beside: Collection[str],
+    markers: Mapping[str, str],
+) -> Iterator[tuple[str, str]]:
+    """The wheels that the extras of these processors name and that are not there, each with the extra.
+
+    Args:
+        requires: what a host wheel requires.
+        processors: those that a set is for: it need not have the device wheels of others.
+        beside: the projects that are there, normalised.
+        markers: as for `named_by_extras`.
+    """
+    extras = {extra_of(name) for name in processors}
+    for extra, wheels in named_by_extras(requires, markers).items():
+        for wheel in wheels if extra in extras else ():
+            if canonicalize_name(wheel.name) not in beside:
+                yield wheel.name, extra
 
 
 def extras_of(processors: Iterable[str]) -> dict[str, tuple[str, ...]]:

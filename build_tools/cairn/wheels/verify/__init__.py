@@ -153,7 +153,7 @@ def judge_archive(
     findings += device_code.check_databases(archive, read.binaries, read.archived, expected)
     if info is not None:
         findings += archives.check_host(read.binaries, info.extras)
-        of_extras, absent = archives.check_extras(info.requires_dist, expected)
+        of_extras, absent = archives.check_extras(info, name, expected)
         findings += of_extras
         elsewhere = (*elsewhere, *absent)
         findings += metadata.check_variant(archive, info, name, read.archived)

@@ -8,21 +8,23 @@ wrapper of a library finds its code under its own number (ROCm/rocm-systems#6943
 
 from __future__ import annotations
 
-import re
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.utils import canonicalize_name
 
+from cairn.errors import WheelError
 from cairn.formats import kpack
 from cairn.formats.offload.wrappers import LAYOUT, SECTION
 from cairn.output import wording
 from cairn.targets import parse_target_id
 from cairn.wheels.contents import providers
 from cairn.wheels.contents.binaries import Binary
-from cairn.wheels.metadata import wheel_info
+from cairn.wheels.metadata import device_names, wheel_info
+from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
+from cairn.wheels.verify.metadata import environment
 
-_EXTRA = re.compile(r"""extra\s*==\s*["'](device-gfx[\w-]+)["']""")
 _AGAIN = "split the whole wheel again, for all of its targets at once"
 _WITH = "build, publish and install the device wheels of one split together"
 
@@ -100,27 +102,32 @@ def check_with_host(
     return findings, without
 
 
-def check_extras(requires: Sequence[str], expected: Expectation) -> tuple[list[Finding], tuple[str, ...]]:
+def check_extras(
+    info: WheelInfo, name: FileName, expected: Expectation
+) -> tuple[list[Finding], tuple[str, ...]]:
     """All wheels that an extra for a GPU names are there, where one of them or its target is asked for.
-
-    An extra of torch may name two: that of the target, and a family's (ROCm/TheRock#6223).
 
     Returns:
         The breaches, and the extras whose wheels are not there.
     """
-    named: dict[str, dict[str, bool]] = {}
-    for text in requires:
-        for extra in _EXTRA.findall(text):
-            requirement = wheel_info.requirement(text)
-            versions = expected.beside.get(canonicalize_name(requirement.name), ())
-            met = any(providers.meets(version, requirement) for version in versions)
-            named.setdefault(extra, {})[f"{requirement.name}{requirement.specifier}"] = met
+    requires = []
+    for text in info.requires_dist:
+        with contextlib.suppress(WheelError):  # which `metadata` reports
+            requires.append(wheel_info.requirement(text))
     findings, without = [], []
-    for extra, wheels in named.items():
-        absent = [name for name, met in wheels.items() if not met]
-        if absent and any(wheels.values()):
-            reason = f"its extra {extra} names {wording.some(absent)}, which is not there, beside what is"
+    for extra, wheels in device_names.named_by_extras(requires, environment(name, expected.python)).items():
+        absent = [
+            wheel
+            for wheel in wheels
+            if not any(
+                providers.meets(version, wheel)
+                for version in expected.beside.get(canonicalize_name(wheel.name), ())
+            )
+        ]
+        if device_names.is_torn(extra, wheels, absent):
+            names = wording.some([f"{wheel.name}{wheel.specifier}" for wheel in absent])
+            reason = f"its extra {extra} names {names}, which is not there, beside what is"
             findings.append(Finding(code=FindingCode.REQUIREMENT_UNMET, reason=reason, fix=_WITH))
-        elif absent:
+        elif absent and extra != device_names.EVERY:
             without.append(extra)
     return findings, (f"the wheels that its extras name: {wording.some(without)}",) if without else ()

@@ -203,12 +203,23 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
             reason = f"it requires {requirement}, but is installed with {', '.join(versions)}"
             fix = "build both in one run, or name the wheel that it requires"
             yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, fix)
-        lacking = extras_lacking(requirement, expected.extras.get(required, requirement.extras))
-        if met and lacking and required != info.distribution:
-            if any(_applies(requirement, name, expected.python, extra) for extra in ("", *info.extras)):
-                reason = f"it requires {requirement}, which has no extra {', '.join(lacking)}"
-                fix = f"declare it in {required} (Provides-Extra): installers only warn, and install nothing"
-                yield _of_metadata(info, FindingCode.EXTRA_UNDECLARED, reason, fix)
+        else:
+            yield from _check_extras_beside(requirement, info, name, expected)
+
+
+def _check_extras_beside(
+    requirement: Requirement, info: WheelInfo, name: FileName, expected: Expectation
+) -> Iterator[Finding]:
+    """A breach where none of the wheels beside declares an extra that a requirement asks of them."""
+    required = canonicalize_name(requirement.name)
+    lacking = extras_lacking(requirement, expected.extras.get(required, requirement.extras))
+    if required == info.distribution or not lacking:
+        return
+    met = any(providers.meets(version, requirement) for version in expected.beside.get(required, ()))
+    if met and any(_applies(requirement, name, expected.python, extra) for extra in ("", *info.extras)):
+        reason = f"it requires {requirement}, which has no extra {', '.join(lacking)}"
+        fix = f"declare it in {required} (Provides-Extra): installers only warn, and install nothing"
+        yield _of_metadata(info, FindingCode.EXTRA_UNDECLARED, reason, fix)
 
 
 def _check_alone(requirement: Requirement, info: WheelInfo, *, is_of_itself: bool) -> Iterator[Finding]:
@@ -227,28 +238,28 @@ def _check_alone(requirement: Requirement, info: WheelInfo, *, is_of_itself: boo
 
 def _applies(requirement: Requirement, name: FileName, python: str | None, extra: str = "") -> bool:
     """Whether the marker of a requirement holds where the wheel is installed with an extra."""
-    environment = _environment(name, python) | {"extra": extra}
+    markers = environment(name, python) | {"extra": extra}
     try:
-        return requirement.marker is None or requirement.marker.evaluate(environment)
+        return requirement.marker is None or requirement.marker.evaluate(markers)
     except UndefinedEnvironmentName:
         return False
 
 
-def _environment(name: FileName, python: str | None) -> dict[str, str]:
+def environment(name: FileName, python: str | None) -> dict[str, str]:
     """The values of markers where the wheel is installed; what its tag leaves open is as on this machine."""
     interpreter, _, platform = name.tags[0].split("-")
-    environment: dict[str, str] = {}
+    markers: dict[str, str] = {}
     for prefix, values in _SYSTEMS.items():
         if platform.startswith(prefix):
-            environment |= values
+            markers |= values
     for tag, machine in _MACHINES.items():
         if platform.endswith(tag):
-            environment["platform_machine"] = machine or tag
+            markers["platform_machine"] = machine or tag
     known = _ONE_PYTHON.fullmatch(interpreter)
     version = (python or (f"{known[1]}.{known[2]}" if known else "")).removesuffix("t")
     if version:
-        environment |= {"python_version": version, "python_full_version": f"{version}.0"}
-    return environment
+        markers |= {"python_version": version, "python_full_version": f"{version}.0"}
+    return markers
 
 
 def _is_exactly(requirement: Requirement, version: str) -> bool:

@@ -140,6 +140,14 @@ def test_what_the_stack_makes_itself_is_asked_of_no_other_index(tmp_path: Path) 
         Asked(by="torch", requires=("numpy",), extras=("x",)),
         Asked(by="sample", requires=("pillow>=5",)),
     )
+    # Device wheels of its own are not either, those of other families not given.
+    split = [f'amd-torch-device-{name}==2.9.0; extra == "device-{name}"' for name in ("gfx942", "gfx1100")]
+    host = make_wheel(
+        tmp_path / "host", "torch", "2.9.0", requires=[*split, "numpy"], extras=["device-gfx942"]
+    )
+    device = make_wheel(tmp_path, "amd-torch-device-gfx942", "2.9.0", requires=["torch==2.9.0"])
+    found = mirror_lock.required_by(map(distribution.read, (host, device)), [], stack=sample)
+    assert found == (Asked(by="torch", requires=("numpy",), extras=("device-gfx942",)),)
     # What an sdist takes to be built is asked too.
     found = mirror_lock.required_by([distribution.read(sdist)], [], stack=sample)
     assert found == (Asked(by="rocm", requires=("builder>=3",)),)
