@@ -1,4 +1,4 @@
-"""`cairn wheel show`: the contents of a wheel; and `diff`, the older name of `cairn diff`."""
+"""`cairn wheel show`: the contents of a wheel."""
 
 from __future__ import annotations
 
@@ -92,6 +92,7 @@ def _text(summary: Summary) -> Iterator[Piece]:
         rows.append(("device code", _KINDS[summary.kind]))
     rows += [("build of the code", name) for name in summary.builds]
     rows += [("requires", text) for text in _requirements(summary.requires_dist)]
+    rows += [("runs at each start of Python", text) for text in summary.start_up]
     rows += [("link", f"{text} (verify refuses it)") for text in summary.links]
     if summary.unread is not None:
         rows.append(("libraries", f"not read (--binaries would fetch {size(summary.size)})"))

@@ -12,18 +12,25 @@ from typing import Any, Literal, TypeAlias
 from cairn.formats import kpack
 from cairn.formats.offload import SPLIT_RECORD
 from cairn.formats.zip.reader import Archive, Limits, Member
+from cairn.output import safe_text
 from cairn.targets import in_order
 from cairn.wheels.contents import binaries, system_libraries
 from cairn.wheels.contents.binaries import Binary, Format
 from cairn.wheels.contents.code_archives import CodeArchive, named_targets, read_archives
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.metadata.wheel_info import WheelInfo, installed_path
 
 _LONGEST_LINK = 4096
 _VERSION_MODULE = re.compile(r"[^/]+/_?version\.py")
 _LONGEST_MODULE = 65_536
 # As the setup.py of torch, vision and audio write it; some annotate it.
 _GIT_VERSION = re.compile(rb"^git_version\s*(?::[^=\n]*)?=\s*[\"']([0-9a-f]{7,64})[\"']", re.MULTILINE)
+# In site-packages; where that lies below a prefix, too.
+_OF_SITE = re.compile(
+    r"(?:.*/(?:site|dist)-packages/)?(?:[^/]+(?P<pth>\.pth)|(?:site|user)customize(?:\.[^/]+|/__init__\.[^/]+))"
+)
+_PTH_CODE = re.compile(rb"^(?:\xef\xbb\xbf)?(import[ \t].*)", re.MULTILINE)
+_LONGEST_SHOWN = 199
 Kind: TypeAlias = Literal["host", "device", "variant"]
 
 
@@ -31,7 +38,8 @@ Kind: TypeAlias = Literal["host", "device", "variant"]
 _SHOWN = (
     *("file_name", "distribution", "version", "build", "variant", "tags", "requires_python", "requires_dist"),
     *("extras", "entry_points", "size", "unpacked_size", "members", "metadata_sha256", "targets", "binaries"),
-    *("kind", "archives", "builds", "links", "git_version", "named_targets", "record_problems", "unread"),
+    *("kind", "archives", "builds", "links", "start_up", "git_version", "named_targets", "record_problems"),
+    "unread",
 )
 
 
@@ -49,6 +57,7 @@ class Summary(WheelInfo):
         archives: those that it brings for libraries of its host wheel.
         builds: what must be the same of a host wheel and its device wheels; none where it was not split.
         links: its symbolic links and where they lead, as `a -> b`; no wheel may be published that has any.
+        start_up: what Python runs of it at each start: code in `.pth` files, and modules that `site` imports.
         git_version: the commit that its version module names (`torch/version.py`); None where there is none.
         named_targets: the targets that file names tell.
         record_problems: where RECORD and the directory of the archive disagree; hashes are not looked at.
@@ -64,6 +73,7 @@ class Summary(WheelInfo):
     archives: tuple[CodeArchive, ...]
     builds: tuple[str, ...]
     links: tuple[str, ...]
+    start_up: tuple[str, ...]
     git_version: str | None
     named_targets: tuple[str, ...]
     record_problems: tuple[str, ...]
@@ -122,6 +132,7 @@ def summarise_archive(archive: Archive) -> Summary:
         archives=archives,
         builds=tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)})),
         links=tuple(_link(archive, member) for member in archive.members if member.is_link),
+        start_up=tuple(_start_up(archive)),
         git_version=next(_git_versions(archive), None),
         named_targets=named_targets(member.name for member in archive.members),
         record_problems=tuple(_record_problems(archive, info)),
@@ -144,6 +155,19 @@ def _git_versions(archive: Archive) -> Iterator[str]:
         if _VERSION_MODULE.fullmatch(member.name) and member.size <= _LONGEST_MODULE and not member.is_link:
             for match in _GIT_VERSION.finditer(archive.read(member.name, limit=_LONGEST_MODULE)):
                 yield match[1].decode()
+
+
+def _start_up(archive: Archive) -> Iterator[str]:
+    """What CPython's `site` runs (`addpackage`, `execsitecustomize`): by member, of `.pth` files by line."""
+    for member in archive.members:
+        if (match := _OF_SITE.fullmatch(installed_path(member.name))) is None or member.is_link:
+            continue
+        if match["pth"] is None or member.size > _LONGEST_MODULE:
+            yield member.name
+            continue
+        for line in _PTH_CODE.findall(archive.read(member.name, limit=_LONGEST_MODULE)):
+            text = safe_text.visible(line.decode("utf-8", "backslashreplace").rstrip())
+            yield f"{member.name}: {text[:_LONGEST_SHOWN]}{'…' * (len(text) > _LONGEST_SHOWN)}"
 
 
 def _kind(libraries: Sequence[Binary], archives: Sequence[CodeArchive], *, has_record: bool) -> Kind | None:

@@ -146,8 +146,7 @@ def judge_archive(
     findings += of_modules
     findings += machines.check(archive, info, read.binaries, name, expected)
     findings += linking.check(archive, info, read.binaries, name, expected)
-    extras = info.extras if info else ()
-    findings += device_code.check_targets(read.binaries, read.archived, extras, expected)
+    findings += device_code.check_targets(read.binaries, read.archived, info.extras if info else (), expected)
     findings += archives.check(read.archived)
     findings += _undelivered(archive, expected)
     findings += device_code.check_databases(archive, read.binaries, read.archived, expected)
@@ -158,11 +157,12 @@ def judge_archive(
         elsewhere = (*elsewhere, *absent)
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
+        findings += installability.check_absent_modules(archive, info) if _lacks_modules(read, name) else ()
     ordered = _sorted(findings)
     verdict = Verdict(
         findings=tuple(finding for finding in ordered if finding.code not in NOTES),
         notes=tuple(finding for finding in ordered if finding.code in NOTES),
-        not_checked=(*elsewhere, *unknown, *_not_checked(read, name)),
+        not_checked=(*elsewhere, *unknown, *_not_checked(read, name, findings)),
         split=any(member.name.endswith(f".dist-info/{SPLIT_RECORD}") for member in archive.members),
         binaries=read.binaries,
         archived=read.archived,
@@ -178,7 +178,13 @@ def _undelivered(archive: Archive, expected: Expectation) -> Iterator[Finding]:
         yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
 
 
-def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
+def _lacks_modules(read: contents.Contents, name: FileName) -> bool:
+    """Whether the tag names a platform and an ABI of Python, and nothing in the wheel would need them."""
+    native = all(abi != "none" and on != "any" for _, abi, on in (tag.split("-") for tag in name.tags))
+    return native and not (read.binaries or read.archived or read.unread)
+
+
+def _not_checked(read: contents.Contents, name: FileName, findings: Iterable[Finding]) -> Iterator[str]:
     """The contents of this wheel that no rule checks."""
     formats = {binary.format for binary in read.binaries if not binary.is_device_code}
     for kind, paths in read.unread.items():
@@ -186,12 +192,10 @@ def _not_checked(read: contents.Contents, name: FileName) -> Iterator[str]:
     data = databases.unjudged(read.members)
     if data:
         yield f"whether {wording.some(data)} have data for each target"
-    platforms = wheel_info.platforms_of(name.tags)
     # An author may tag a wheel so by mistake that never had one, and stubs lead to different wheels.
-    native = "any" not in platforms and all(tag.split("-")[1] != "none" for tag in name.tags)
-    if native and not (read.binaries or read.archived or read.unread):
+    if _lacks_modules(read, name) and all(f.code is not FindingCode.MEMBER_MISSING for f in findings):
         yield "whether it should have an extension module: its tag names an ABI of Python"
-    systems = {platform.split("_")[0] for platform in platforms}
+    systems = {platform.split("_")[0] for platform in wheel_info.platforms_of(name.tags)}
     if other := sorted(system for system in systems if not system.startswith(machines.KNOWN)):
         yield f"the libraries of {wording.some(other)}, and the machines that they are for"
     needed = {library for binary in read.binaries for library in binary.needed}

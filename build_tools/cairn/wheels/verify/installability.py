@@ -17,7 +17,7 @@ import re
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
@@ -32,6 +32,7 @@ from cairn.wheels.metadata.wheel_info import (
     WheelInfo,
     decoded,
     installed_path,
+    is_of_tests,
     platforms_of,
 )
 from cairn.wheels.verify.findings import Finding, FindingCode
@@ -294,6 +295,42 @@ def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding
     return tuple(findings), tuple(unknown)
 
 
+def check_absent_modules(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
+    """The modules that Python files of a wheel without any binary import, and that it does not have."""
+    files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
+    own, left, absent = _Modules(archive, files), _MOST, dict[str, str]()
+    for path, member in files.items():
+        if path.endswith(".py") and not is_of_tests(path) and archive.member(member).size <= _LARGEST:
+            left -= archive.member(member).size
+            tree = _parsed(archive.read(member)) if left >= 0 else None
+            for module, name in _imports(tree, path.split("/")[:-1]) if tree else ():
+                if module.partition(".")[0] in own and _problem(own, info, module, name):
+                    absent.setdefault(f"{module}.{name}" if name else module, member)
+    for module, member in absent.items():
+        reason = f"it imports {module}, which the wheel lacks, though its tag names an ABI of Python"
+        fix = "build the wheel with its extension modules, or tag it as one of Python alone"
+        yield Finding(code=FindingCode.MEMBER_MISSING, member=member, reason=reason, fix=fix)
+
+
+def _imports(tree: ast.AST, package: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """The modules that a file imports when it runs; for `from . import name` the package and the name."""
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            if node.module:
+                yield ".".join((*above, node.module)), None
+            elif above:
+                yield from ((".".join(above), alias.name) for alias in node.names if alias.name != "*")
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            nodes += node.orelse
+        else:
+            nodes += ast.iter_child_nodes(node)
+
+
 class _Modules:
     """The modules of a wheel: looked up once, since it may have thousands of files and of entry points."""
 
@@ -354,13 +391,18 @@ def _names_of(text: bytes) -> frozenset[str]:
     """All names that a module may have, `*` among them where it may have any."""
     if any(mark in text for mark in _BINDS_UNSEEN):
         return frozenset("*")
+    tree = _parsed(text)
+    return frozenset("*" if tree is None else (name for node in ast.walk(tree) for name in _bound(node)))
+
+
+def _parsed(text: bytes) -> ast.Module | None:
+    """The tree of a Python file; None where it is for another Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of old syntax, which is theirs
-            tree = ast.parse(text)
+            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return frozenset("*")  # for another Python
-    return frozenset(name for bound in map(_bound, ast.walk(tree)) for name in bound)
+        return None
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.cli.main import main
 from cairn.errors import WheelError
 from cairn.wheels.contents.summary import needed_tree, summarise
 from cairn.wheels.interface.difference import Delta, diff
@@ -267,11 +268,11 @@ def test_promotion_and_diff_on_the_command_line(
     assert cairn_wheel("set-version", "--promote", "final", "--output-dir", tmp_path / "out", wheel) == 0
     path = Path(capsys.readouterr().out.strip())
     assert path.name == "demo-1.0+rocm7.10.0-py3-none-any.whl"
-    assert cairn_wheel("diff", wheel, path) == 0
+    assert main(["diff", str(wheel), str(path)]) == 0
     assert "version: 1.0+rocm7.10.0a20260501 -> 1.0+rocm7.10.0\n" in capsys.readouterr().out
-    assert cairn_wheel("diff", "--json", wheel, wheel) == 0
+    assert main(["diff", "--json", str(wheel), str(wheel)]) == 0
     assert json.loads(capsys.readouterr().out)["changed"] == []
-    assert cairn_wheel("diff", wheel, wheel) == 0
+    assert main(["diff", str(wheel), str(wheel)]) == 0
     assert capsys.readouterr().out == "no difference\n"
 
 
@@ -330,3 +331,35 @@ def test_the_commit_of_a_version_module_is_shown(
     assert cairn_wheel("show", wheel) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [line[1] for line in lines if line[:1] == ["git_version"]] == ([commit] if commit else [])
+
+
+def test_what_runs_whenever_python_starts_is_shown(
+    make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside = "demo-1.0.data/data/lib/python3.12/site-packages"
+    files = {
+        "demo/__init__.py": b"",
+        "a.pth": b"# import x\nsrc\nimport os; os.putenv('A', '1')\r\nimport\tsys\nimports\n",
+        "paths.pth": b"src\n import x\n",
+        "demo/inner.pth": b"import x\n",
+        "sitecustomize.py": b"",
+        "usercustomize/__init__.py": b"",
+        "usercustomize/other.py": b"",
+        "demo-1.0.data/purelib/b.pth": b"import " + b"b" * 500,
+        f"{inside}/c.pth": b"\xef\xbb\xbfimport \xff\n",
+    }
+    wheel = make_wheel(files=files)
+    assert cairn_wheel("verify", wheel) == 0
+    capsys.readouterr()
+    assert cairn_wheel("show", wheel, "--json") == 0
+    expected = [
+        "a.pth: import os; os.putenv('A', '1')",
+        "a.pth: import\tsys",
+        f"demo-1.0.data/purelib/b.pth: import {'b' * 192}…",
+        f"{inside}/c.pth: import \\xff",
+        "sitecustomize.py",
+        "usercustomize/__init__.py",
+    ]
+    assert sorted(json.loads(capsys.readouterr().out)[0]["start_up"]) == sorted(expected)
+    assert cairn_wheel("show", wheel) == 0
+    assert capsys.readouterr().out.count("runs at each start of Python") == len(expected)

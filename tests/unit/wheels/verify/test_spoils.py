@@ -750,6 +750,43 @@ def test_what_is_not_judged_is_named(
     assert (verdict.findings, verdict.not_checked) == ((), expected)
 
 
+@pytest.mark.parametrize(
+    ("path", "source", "module"),
+    [
+        (
+            "demo/__init__.py",
+            "try:\n    from ._speed import run\nexcept ImportError:\n    run = None\n",
+            "_speed",
+        ),
+        ("demo/x.py", "from demo._speed import run\n", "_speed"),
+        ("demo/x.py", "def f():\n    import demo._speed\n", "_speed"),
+        ("demo/x/y.py", "from .._speed import run\n", "_speed"),
+        ("demo/x.py", "from . import _speed\n", "_speed"),
+        # It has these, or nobody knows.
+        (
+            "demo/x.py",
+            "if TYPE_CHECKING:\n    from ._types import Run\nelse:\n    from .y import run\n",
+            None,
+        ),
+        ("demo/x.py", "from .y import run\nfrom .stubs.z import a\n", None),
+        ("demo/tests/x.py", "from ._speed import run\n", None),
+        ("demo/__init__.py", "__path__ = []\nfrom ._speed import run\n", None),
+        ("demo/x.py", "from other._speed import run\nfrom .......demo import run\nprint 1\n", None),
+    ],
+)
+def test_an_extension_module_that_was_left_out(
+    make_wheel: MakeWheel, path: str, source: str, module: str | None
+) -> None:
+    files = {**INIT, "demo/y.py": b"run = 1\n", "demo/stubs/z.py": b"", path: source.encode()}
+    verdict = judge(make_wheel(tags=LINUX, files=files), Expectation())
+    assert [(f.code, f.member) for f in verdict.findings] == ([("member-missing", path)] if module else [])
+    assert all(f"demo.{module}" in finding.reason for finding in verdict.findings)
+    assert bool(verdict.not_checked) == (module is None)
+    # A wheel of Python alone may look for what a faster one has, and one with a module for what another has.
+    assert found(make_wheel(tags=ANY_PYTHON, files=files)) == []
+    assert found(make_wheel(tags=LINUX, files={**files, SO: ELF})) == []
+
+
 @pytest.mark.parametrize("needs", [(), ("filelock",)])
 def test_a_platform_wheel_installs_something(make_wheel: MakeWheel, needs: tuple[str, ...]) -> None:
     built = make_wheel(tags=LINUX, files={}, requires=needs)
