@@ -7,7 +7,7 @@ engine, the executors and what starts a step's commands are Cairn's; in place of
 sleeps, so that a machine with two cores has room for six steps at once. `bound` is the longer of the critical
 path and all work over all places; `simulated` gives each free place to the step with the longest path behind
 it, both with the seconds that each step took where it ran. `programs` is what all these are above what was
-slept: the start of three or four programs a step, which takes long on a busy machine.
+slept: the start of a program a step, which takes long on a busy machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -42,7 +42,8 @@ SECONDS = {"build": 60.0, "stage": 3.0, "test": 15.0, "suite": 25.0, "merge": 1.
 # In place of the package `cairn`: sleeps, and has staged whatever it was asked to.
 STAND_IN = """
 import json, os, sys, time
-kind, words, known = sys.argv[3], sys.argv[4:], json.load(open(os.environ["NIGHT_SECONDS"]))
+kind, *words = sys.argv[4 if sys.argv[3] == "step" else 3 :]
+known = json.load(open(os.environ["NIGHT_SECONDS"]))
 time.sleep(known.get(kind, 0))
 if kind == "stage":
     legs = {word for before, word in zip(words, words[1:]) if before == "--leg"}
@@ -137,6 +138,7 @@ def _night(folder: Path, executor: Executor, seconds: Mapping[str, float], *, on
         stack=STACK, store="none", work_dir=folder / "work", cores=cores, on_one_machine=on_one_machine
     )
     every = steps.steps_of(plan, stack, settings, builds={one.id for one in plan.builds}, legs=placed)
+    every = tuple(replace(one, phases=None) for one in every)  # nothing is fetched or kept
     tests = [{"id": one.step.name.split()[1]} for one in every if one.step.kind == "test"]
     parts = [one.step.name.split()[1:] for one in every if one.step.kind == "suite"]
     suites = [

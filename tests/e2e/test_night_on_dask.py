@@ -157,7 +157,7 @@ def test_a_test_whose_worker_has_no_gpu_that_answers_goes_to_another(tmp_path: P
     (tmp_path / "cairn/__main__.py").write_text(hangs)
     job = StepJob(
         name="test leg",
-        commands=(Command(arguments=("test",)),),
+        command=Command(arguments=("test",)),
         folder=tmp_path / "step",
         cores=1,
         variables={"PYTHONPATH": str(tmp_path)},
@@ -187,7 +187,7 @@ def test_a_scheduler_that_goes_while_a_result_is_fetched_is_gone(
         raise asyncio.CancelledError
 
     monkeypatch.setattr(distributed.Future, "result", lambda future: future.client.sync(ended))
-    job = StepJob(name="test leg", commands=(), folder=tmp_path / "step", cores=1)
+    job = StepJob(name="test leg", command=Command(arguments=("version",)), folder=tmp_path / "step", cores=1)
     with DaskCluster(tmp_path / "dask", clean_environment(tmp_path / "cache"), workers=1) as cluster:
         where = dask_executor.Where(scheduler=cluster.address)
         with dask_executor.connect(where) as executor, pytest.raises(ExecutorGoneError):

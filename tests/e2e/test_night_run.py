@@ -68,5 +68,5 @@ def test_the_page(project: Path, cache_of_nights: Path) -> None:
     assert "build" not in again.stderr
     assert not list(store.list("nights/first/built/"))
     log = next((project / "night/work/night-first").glob("build-*.log")).read_text("utf-8")
-    assert "cairn ci night build" in log
+    assert "cairn ci night step build --phase run" in log
     assert not [path for path in (project / "night/work/night-first").iterdir() if path.is_dir()]

@@ -211,13 +211,16 @@ class Place:
 
     def build(self, leg: str) -> Ended:
         """Build a leg of it."""
-        where = (
-            "--output-dir",
-            self.folder / f"artifacts/wheels-{leg}-1",
-            "--work-dir",
-            self.folder / "work",
-        )
-        return self.night("build", "--leg", leg, *where)
+        folder = self.folder / "step"
+        words = ("--leg", leg, "--output-dir", folder, "--work-dir", self.folder / "work")
+        shutil.rmtree(folder, ignore_errors=True)
+        fetched = self.night("step", "build", "--phase", "fetch", *words)
+        ended = fetched if fetched.code else self.night("step", "build", "--phase", "run", *words)
+        if (folder / "wheels").is_dir():
+            artifact = self.folder / f"artifacts/wheels-{leg}-1"
+            shutil.rmtree(artifact, ignore_errors=True)
+            shutil.copytree(folder / "wheels", artifact)
+        return ended
 
     def stage(self) -> Ended:
         """Stage what was built."""

@@ -23,7 +23,9 @@ from helpers.trail import ROOT
 GITHUB = ROOT / ".github"
 ROLE = {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}
 SIGN_KEY = "CAIRN_SIGN_PRIVATE_KEY"
-SIGNS = re.compile(r"cairn ci night (stage|keep|merge|promote)\b")  # no foreign code, or confined as ever
+SIGNS = re.compile(
+    r"cairn ci night (stage|promote|step merge|step \w+ --phase keep)\b"
+)  # no foreign code, or confined as ever
 _HELD = re.compile(rf"{'|'.join(ROLE)}|outputs\.aws-|\bsecrets\.")
 _OUTAGE = 15  # minutes: the ten of `--patience`, and what the step does besides
 OUTCOMES = ("success", "failure", "cancelled", "skipped")
@@ -164,6 +166,8 @@ def credentials(workflows: Workflows) -> Iterator[str]:  # noqa: C901 - a rule i
                 cache and not all(env[key].startswith(WHERE_CACHED) for key in given)
             ):
                 yield f"{name}: {step.get('run')} has {sorted(given)}"
+            if "--phase run" in run and "--store" in run.replace("--cache-store", ""):
+                yield f"{name}: what runs foreign code reaches the store"
             if (SIGN_KEY in env) != bool(SIGNS.search(run)):
                 yield f"{name}: {step.get('run')} has the key that signs, or lacks it"
             uses = str(step.get("uses"))
@@ -334,7 +338,9 @@ def containers(workflows: Workflows) -> Iterator[str]:
     """What builds does so in the container of the manifest, and nothing else does."""
     for name, job in workflows.jobs():
         commands = (str(step.get("run")) for step in workflows.steps(job))
-        builds = any(re.search(r"cairn (ci night )?build\b", command) for command in commands)
+        builds = any(
+            re.search(r"cairn (build|ci night step build --phase run)\b", command) for command in commands
+        )
         if ("needs.freeze.outputs.image" in str(job.get("container"))) != builds:
             yield f"{name}: container"
 

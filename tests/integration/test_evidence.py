@@ -617,8 +617,8 @@ NO_VERDICT = {
     "makes something, which others judge": (
         "checkout", "manifest create", "patches export", "patches apply", "build run", "index publish",
         "index mirror lock", "image build", "release key create", "trust init", "trust change",
-        "trust refresh", "config set", "ci init", "ci night freeze", "ci night build", "ci night fetch",
-        "ci night keep", "ci night stage", "release record answer",
+        "trust refresh", "config set", "ci init", "ci night freeze", "ci night stage",
+        "release record answer",
     ),
     "verifies the wheel that it writes: tests/unit/wheels/verify": (
         "wheel repair", "wheel fat", "wheel split", "wheel join",
@@ -627,7 +627,7 @@ NO_VERDICT = {
         "rocm package", "rocm install", "ci check",
     ),
     "is made of commands of this table": (
-        "ci run", "ci night run", "ci night test", "ci night suite", "ci night merge", "test skips retry",
+        "ci run", "ci night run", "ci night step", "test skips retry",
     ),
     "goes on until it is ended": ("index serve", "image run"),
 }  # fmt: skip

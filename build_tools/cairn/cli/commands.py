@@ -222,29 +222,23 @@ _IMAGE = Group(
 )
 
 _CI_NIGHT = Group(
-    about="the nightly, job by job: freeze, build, stage, test, suite, merge, promote, report",
-    description="The nightly, job by job: freeze, build, stage, test, suite, merge, promote, report. What "
-    "the jobs agree on lies in the store, and nothing is promoted but by what lies there.",
+    about="run a night: freeze, build, stage, test, promote, report",
+    description="Run a night whole, or job by job as workflows do: freeze, step build, stage, step test, "
+    "step suite, step merge, promote, report. What the jobs agree on lies in the store, and nothing is "
+    "promoted but by what lies there.",
     example="cairn ci night freeze --night 2026-01-31 --stack sample --store ./store --matrix matrix.json",
     modules={
-        "ci.night_wheels": ("freeze", "build", "stage", "promote"),
-        "ci.night_tests": ("fetch", "test", "suite", "keep", "merge"),
+        "ci.night_wheels": ("freeze", "stage", "promote"),
+        "ci.night_step": ("step",),
         "ci.night_report": ("report", "list"),
         "ci.night_run": ("run",),
     },
     commands={
         "run": "run a whole night from this process, on this machine or on a cluster",
         "freeze": "begin a night: freeze its sources in one manifest, and write down what is expected of it",
-        "build": "build the wheels of one leg from what the night froze",
-        "fetch": "bring what `build`, `test` or `suite` reads of a night into a folder, which is a store, "
-        "too",
-        "keep": "put into the store what `test --later` or `suite --later` has left in the work folder",
+        "step": "build or test one leg of a night: fetch from the store, run, keep the results",
         "stage": "publish what the legs of a night have built into staging",
-        "test": "smoke-test the staged set of one leg on this machine, and keep the record in the store",
         "promote": "bring each leg of a night that is ready through the gate",
-        "suite": "run a shard of the project's own tests on the staged set of one leg, and keep its results",
-        "merge": "judge the shards of a night's suites together, and keep a record of each suite in the "
-        "store",
         "report": "say how a night ended: on the status pages, in the run's summary, to whoever is to know",
         "list": "list the nights that a store knows, the last one first; or find those that did not happen",
     },

@@ -45,7 +45,7 @@ windows-amdgpu-families work-dir workers
 _GUARDED = """
 accept-loss add adopt again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
 allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
-bad base baseline begun-within binaries build-arg build-env builder builder-key built-by built-dir bundle
+bad base baseline begun-within binaries build-arg build-env builder builder-key built-by bundle
 bypass cache cache-store cairn check checkout clean cluster collection collection-timeout consumer consumers
 commit credentials
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
@@ -58,11 +58,11 @@ hashes host
 image include index index-url install install-rocm installer
 jump
 keep keep-last
-later latest leg library library-path like lock
+latest leg library library-path like lock
 machine manifest manifest-url max-size mirror-lock mount-dir
 new-record night no-extract no-hipify notify num-shards
 offline older-than only only-skipped overdue
-patience pip-cache-dir pip-config port prefix promote promoter provided push python pythons
+patience phase pip-cache-dir pip-config port prefix promote promoter provided push python pythons
 reason record region release remove repo-hashtag repository require require-device-code
 require-related-commit results resume retries reviewer rocm-index-url root root-key
 run-github-repo run-id runner runs-on

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from types import MappingProxyType
 
 from cairn.errors import UsageError
 
@@ -18,27 +21,44 @@ SUMMARY_LIMIT = 1024 * 1024
 _CUT = "\n\n*The rest is left out: GitHub shows 1 MiB of a step's summary.*\n"
 
 
+_OF_RUN: ContextVar[Mapping[str, str]] = ContextVar("_OF_RUN", default=MappingProxyType({}))
+
+
+@contextmanager
+def running_as(variables: Mapping[str, str]) -> Iterator[None]:
+    """Count as another run while a block runs, for the thread that began it: that of its step of a night."""
+    token = _OF_RUN.set(variables)
+    try:
+        yield
+    finally:
+        _OF_RUN.reset(token)
+
+
+def _variable(name: str, default: str = "") -> str:
+    return _OF_RUN.get().get(name) or os.environ.get(name, default)
+
+
 def attempt() -> int:
     """Which attempt of the run this is; the first where nobody says."""
-    text = os.environ.get("GITHUB_RUN_ATTEMPT", "1")
+    text = _variable("GITHUB_RUN_ATTEMPT", "1")
     return int(text) if text.isdecimal() else 1
 
 
 def run_id() -> str:
     """Which run this is; `0` where nobody says."""
-    text = os.environ.get("GITHUB_RUN_ID", "")
+    text = _variable("GITHUB_RUN_ID")
     return text if text.isdecimal() and text.isascii() else "0"
 
 
 def is_to_come(number: int) -> bool:
     """Whether this run has not come to that attempt yet; False where nobody says which one it is at."""
-    return os.environ.get("GITHUB_RUN_ATTEMPT", "").isdecimal() and number > attempt()
+    return _variable("GITHUB_RUN_ATTEMPT").isdecimal() and number > attempt()
 
 
 def run_url() -> str | None:
     """The URL of this run, or None."""
     names = ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_RUN_ID")
-    server, repository, run = (os.environ.get(name, "") for name in names)
+    server, repository, run = map(_variable, names)
     return f"{server}/{repository}/actions/runs/{run}" if server and repository and run else None
 
 

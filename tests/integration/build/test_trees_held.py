@@ -38,15 +38,33 @@ class Nights:
         return self.builds.folder / "work" / LEG / "src" / "upper"
 
     def output(self, night: str) -> Path:
-        return self.builds.folder / f"wheels-{night}"
+        return self.builds.folder / f"step-{night}" / "wheels"
 
     def start(self, night: str) -> subprocess.Popen[str]:
         """Build the leg of a night, all in one work folder."""
         folder = self.builds.folder
         places = ("--store", folder / "store", "--stack", folder / "stack", "--work-dir", folder / "work")
-        asked = ("--leg", LEG, "--night", night, "--output-dir", self.output(night))
+        asked = ("--leg", LEG, "--night", night, "--output-dir", self.output(night).parent)
+        command = [
+            sys.executable,
+            "-m",
+            "cairn",
+            "ci",
+            "night",
+            "step",
+            "build",
+            *map(str, (*asked, *places)),
+        ]
+        fetched = subprocess.run(
+            [*command, "--phase", "fetch"],
+            env=self.builds.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert fetched.returncode == 0, fetched.stderr
         return subprocess.Popen(
-            [sys.executable, "-m", "cairn", "ci", "night", "build", *map(str, (*asked, *places))],
+            [*command, "--phase", "run"],
             env=self.builds.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

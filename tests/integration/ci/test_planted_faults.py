@@ -172,7 +172,9 @@ FAULTS = (
         "        timeout-minutes: 100\n        continue-on-error: true\n",
         "promotions",
     ),
-    Fault(action("night-test"), "", "--store night --later", "--store night --later || true", "promotions"),
+    Fault(
+        action("night-test"), "", '"$LEG"\n    # The first', '"$LEG" || true\n    # The first', "promotions"
+    ),
     Fault(action("night-promote"), "", '--store "$STORE"', '--store "$STORE"; exit 0', "promotions"),
     Fault(action("night-freeze"), "", "      run: |\n", "      run: |\n        set +e\n", "promotions"),
     Fault(NIGHTLY, "test", "      fail-fast: false\n", "", "matrices"),
@@ -229,14 +231,12 @@ FAULTS = (
     Fault(
         action("night-test"),
         "",
-        " --later",
+        "--phase run",
         "",
         "",
         "unit/pipeline/night/test_report.py: test_an_untested_set_stays_where_it_is_and_is_no_error",
     ),
-    Fault(
-        action("night-test"), "", "cairn ci night keep", "cairn ci night list", "command_lines credentials"
-    ),
+    Fault(action("night-test"), "", "step test --phase keep", "list", "command_lines credentials"),
     # Wheels of another job.
     Fault(
         action("night-stage"),
@@ -293,9 +293,16 @@ FAULTS = (
     Fault(
         action("night-test"),
         "",
-        "        STACK: ${{ inputs.stack }}\n      run: cairn ci night test",
+        "        STACK: ${{ inputs.stack }}\n      run: cairn ci night step test --phase run",
         "        AWS_SESSION_TOKEN: ${{ steps.role.outputs.aws-session-token }}\n"
-        "      run: cairn ci night test",
+        "      run: cairn ci night step test --phase run",
+        "credentials",
+    ),
+    Fault(
+        action("night-test"),
+        "",
+        '--phase run --stack "$STACK"',
+        '--phase run --store "$STORE" --stack "$STACK"',
         "credentials",
     ),
     Fault(

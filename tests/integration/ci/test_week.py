@@ -227,7 +227,7 @@ class Week:
             reason=failing or "passed", finished=now(), log=self._log(night),
         )  # fmt: skip
         datafile.write(work / "smoke" / "step.json", note)
-        self.job("keep", "--leg", leg.id, "--work-dir", work, night=night)
+        self.job("step", "test", "--phase", "keep", "--leg", leg.id, "--output-dir", work, night=night)
         Clock.moment = start
 
     def promote(self, night: str, code: int = 0) -> None:

@@ -115,22 +115,27 @@ class Jobs:
             self.named, self.leg = ended.answer["named"], ended.answer["legs"][0]["id"]
         return ended
 
-    def fetch(self, folder: Path, *words: object) -> Ended:
-        return self.night("fetch", *words, "--output-dir", folder, root=not words)
+    def step(self, kind: str, phase: str, folder: Path, *words: object, **how: Any) -> Ended:
+        where = ("--leg", self.leg, "--output-dir", folder, "--work-dir", self.folder / "work")
+        return self.night("step", kind, "--phase", phase, *where, *words, **how)
+
+    def fetch(self, kind: str, folder: Path) -> Ended:
+        return self.step(kind, "fetch", folder, root=kind == "build")
 
     def build(self, folder: Path, *words: object, key: str = "") -> Ended:
-        self.artifacts = folder / "artifacts"
-        where = ("--output-dir", self.artifacts / f"wheels-{self.leg}-1", "--work-dir", self.folder / "work")
-        place = {"store": folder / "night", "key": key, "root": True}
-        return self.night("build", "--leg", self.leg, *where, *words, **place)
+        self.artifacts, left = folder / "artifacts", folder / "wheels"
+        ended = self.step("build", "run", folder, *words, key=key, root=True)
+        if left.is_dir():
+            self.artifacts.mkdir(exist_ok=True)
+            left.rename(self.artifacts / f"wheels-{self.leg}-1")
+        return ended
 
     def stage(self) -> Ended:
         return self.night("stage", "--artifacts", self.artifacts, "--json", key="builder", root=True)
 
     def test(self, folder: Path) -> Ended:
-        work = ("--leg", self.leg, "--work-dir", folder / "tests")
-        ended = self.night("test", *work, "--later", store=folder / "night")
-        kept = self.night("keep", *work, key="tester")
+        ended = self.step("test", "run", folder)
+        kept = self.step("test", "keep", folder, key="tester")
         return ended if ended.code else kept
 
     def promote(self) -> Ended:
@@ -227,13 +232,13 @@ def whole(jobs: Jobs) -> Iterator[str]:
     """Run the jobs of a night; yield the name of each that has ended well."""
     good(jobs.freeze())
     yield "freeze"
-    good(jobs.fetch(jobs.folder / "build/night"))
+    good(jobs.fetch("build", jobs.folder / "build"))
     good(jobs.build(jobs.folder / "build"))
     yield "build"
     (staged,) = good(jobs.stage()).answer
     assert staged["set"], staged
     yield "stage"
-    good(jobs.fetch(jobs.folder / "test/night", "--leg", jobs.leg))
+    good(jobs.fetch("test", jobs.folder / "test"))
     good(jobs.test(jobs.folder / "test"))
     yield "test"
     good(jobs.promote())
@@ -321,15 +326,15 @@ def refused(ended: Ended) -> bool:
     return True
 
 
-def fetches(jobs: Jobs, folder: Path, before: Objects, *words: object) -> str:
-    if refused(jobs.fetch(folder / "night", *words)):
+def fetches(jobs: Jobs, kind: str, folder: Path, before: Objects) -> str:
+    if refused(jobs.fetch(kind, folder)):
         return "refused"
     return "as before" if contents(folder / "night") == before else ""
 
 
 def to_build(night: Night, jobs: Jobs) -> str:
     folder = jobs.folder / "build"
-    outcome = fetches(jobs, folder, night.fetched["build"])
+    outcome = fetches(jobs, "build", folder, night.fetched["build"])
     return outcome or ("refused" if refused(jobs.build(folder)) else "")
 
 
@@ -344,7 +349,7 @@ def to_stage(night: Night, jobs: Jobs) -> str:
 
 def to_test(night: Night, jobs: Jobs) -> str:
     folder = jobs.folder / "test"
-    outcome = fetches(jobs, folder, night.fetched["test"], "--leg", jobs.leg)
+    outcome = fetches(jobs, "test", folder, night.fetched["test"])
     return outcome or ("refused" if refused(jobs.test(folder)) else "")
 
 
@@ -405,7 +410,7 @@ def test_a_wheel_that_he_puts_into_the_cache_of_builds_counts_only_where_nobody_
 
     def built(name: str, *, key: str = "builder") -> tuple[str, str]:
         """Build on a new machine: the sha256 of the wheel, and what is said."""
-        good(jobs.fetch(tmp_path / name / "night"))
+        good(jobs.fetch("build", tmp_path / name))
         jobs.folder = tmp_path / name  # an earlier build has left its own in its tree
         ended = good(jobs.build(tmp_path / name, *cache, "--json", key=key))
         return ended.answer[0]["sha256"], ended.err
@@ -452,16 +457,17 @@ def test_a_night_that_lies_there_under_its_name_is_not_frozen_again(
     assert without.freeze().code != 0
 
 
-COMMANDS = {
-    "fetch": ("--output-dir", "OUT"),
-    "build": ("--leg", "LEG", "--output-dir", "OUT"),
-    "stage": ("--artifacts", "OUT"),
-    "keep": ("--leg", "LEG", "--work-dir", "OUT"),
-    "test": ("--leg", "LEG", "--work-dir", "OUT"),
-    "suite": ("--leg", "LEG", "--work-dir", "OUT"),
-    "merge": ("--work-dir", "OUT"),
-    "promote": (),
-}
+_PHASES = [
+    ("step", kind, "--phase", phase, "--leg", "LEG", "--output-dir", "OUT")
+    for kind in ("build", "test", "suite")
+    for phase in ("fetch", "keep")
+]
+COMMANDS = [
+    *_PHASES,
+    ("stage", "--artifacts", "OUT"),
+    ("step", "merge", "--output-dir", "OUT"),
+    ("promote",),
+]
 
 
 @pytest.mark.parametrize("name", ["2", "latest"])
@@ -471,7 +477,7 @@ def test_no_command_that_signs_or_leads_to_it_goes_on_with_a_night_by_its_id(
     jobs = night.of(night.after["test"], tmp_path, named=name)
     says = f"in a store with a root, {name} does not say whose night it is"
     place = {"LEG": jobs.leg, "OUT": tmp_path / "out"}
-    for command, words in COMMANDS.items():
+    for command, *words in COMMANDS:
         ended = jobs.night(command, *(place.get(word, word) for word in words))
         assert (ended.code, says in ended.err) == (2, True), (command, ended)
         assert "ID@DIGEST" in ended.err

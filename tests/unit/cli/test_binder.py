@@ -14,15 +14,12 @@ from cairn.build.model import Job, SdkRequest
 from cairn.cli import binder, common_options, patches, rocm
 from cairn.cli.answer import Answer
 from cairn.cli.build import run
-from cairn.cli.ci import night_tests
 from cairn.cli.parser import Parser
 from cairn.cli.test import compat, smoke, suite
 from cairn.cli.upstream import build_prod_wheels, pytorch_tests
 from cairn.cli.upstream import rocm as upstream_rocm
 from cairn.cli.wheel import change, verify
 from cairn.options import Exclusive, argument, fill, flag, option, part, repeated, switch
-from cairn.pipeline.night.smoke import LegTest
-from cairn.pipeline.night.suite import ShardTest
 from cairn.rocm.fetch.fetch import FetchRequest
 from cairn.rocm.install import InstallRequest
 from cairn.rocm.package import PackageRequest
@@ -181,8 +178,6 @@ def test_a_value_is_not_made_without_what_no_option_says() -> None:
             {"suite", "times", "pytest_args"},
         ),
         (compat.Run, CompatRequest, "timeout translate", {"python"}),
-        (night_tests.SmokeLeg, LegTest, "later timeout", {"leg"}),
-        (night_tests.Suite, ShardTest, "later", {"shard"}),
         (patches.AuditCheckout, AuditRequest, "checkout python", {"project"}),
         (patches.Apply, ApplyRequest, "checkout dry_run folder python", {"project"}),
     ],

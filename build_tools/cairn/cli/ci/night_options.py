@@ -1,4 +1,4 @@
-"""Options of the commands of a night, the note of how a job ended, and the outputs with its legs."""
+"""Options of the commands of a night, the note of how a step ended, and the outputs with its legs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
-from cairn.errors import CairnError, UsageError
-from cairn.options import flag, option, repeated
+from cairn.errors import CairnError
+from cairn.options import option, repeated
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Build, Leg
@@ -31,20 +31,18 @@ def to_channel() -> Any:
     )
 
 
-def later() -> Any:
-    """`--later`."""
-    return flag("write nothing into the store: leave what it came to in the work folder, for `keep`")
-
-
 def only() -> Any:
     """`--leg` of commands that work on all legs without it."""
     return repeated("which leg of it (default: all)", "--leg", metavar="ID", convert=converters.nonempty)
 
 
-def shard(default: int | None = None) -> Any:
-    """`--shard`."""
-    without = " (default: smoke tests)" if default is None else ""
-    return option(f"which shard, from 1{without}", convert=converters.positive, default=default)
+def cache_store() -> Any:
+    """`--cache-store`, which may be empty."""
+    return option(
+        "where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
+        metavar="URL",
+        default="",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,32 +70,19 @@ class NightOptions(common.StackOptions, common.PatientStoreOptions):
             UsageError: it is of a different stack, line or channel; or it is named by its id alone, and the
                 store has a root.
         """
-        from cairn import stack as stacks
         from cairn.pipeline.night import plan
-        from cairn.release import night_names
+        from cairn.release.trust import signers
 
-        store = self.open_existing_store()
-        if not by_id:
-            night_names.refuse_unnamed(store, self.night)
-        stack = stacks.load(self.stack)
-        night = plan.read(store, self.night, stack=stack.name, line=self.line, release=self.to)
-        if self.to not in (None, night.release):
-            raise UsageError(f"the night {night.night} goes to {night.release}, and not to {self.to}")
-        if self.line not in (None, night.line):
-            raise UsageError(f"the night {night.night} is of the line {night.line}", tip="leave --line out")
-        if stack.name != night.stack:
-            raise UsageError(
-                f"the night {night.night} is of the stack {night.stack}, and not of {stack.name}",
-                tip="name that one with --stack",
-            )
-        return plan.NightRun(
-            store=store,
-            plan=night,
-            stack=stack.for_line(night.line),
-            trust=signing.read_trust(self.trust, store=store),
-            dry_run=self.dry_run,
-            only=self.only,
+        run = plan.open_run(
+            self.open_existing_store(),
+            self.night,
+            self.stack,
+            line=self.line,
+            release=self.to,
+            trust=signers.trust_of(self.trust) or None,
+            by_id=by_id,
         )
+        return dataclasses.replace(run, dry_run=self.dry_run, only=self.only)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,50 +96,11 @@ class AttestedNightOptions(signing.AttestOptions, NightOptions):
             yield dataclasses.replace(self.load_run(), attester=attester)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LegOptions(NightOptions):
-    """A night, and `--leg`."""
-
-    leg: str = option("which leg of it", metavar="ID", convert=converters.nonempty, required=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuildIdOptions(NightOptions):
-    """A night, and `--leg` for one of its builds."""
-
-    leg: str = option(
-        "which build of it, by the id that `freeze` gave: that of a leg, or one for all families of a Python",
-        metavar="ID",
-        convert=converters.nonempty,
-        required=True,
-    )
-
-
-def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
-    """A shard of a leg's suites.
-
-    Raises:
-        UsageError: the leg has none like that.
-    """
-    from cairn.pipeline.night import shards
-
-    expected = shards.expected(run.stack, leg)
-    for shard in expected:
-        if (shard.config, shard.number) == (config, number):
-            return shard
-    raise UsageError(
-        f"{leg.name} has no shard {number} of {config}",
-        tip=f"its shards are: {', '.join(one.part for one in expected)}"
-        if expected
-        else "its matrix names no suites",
-    )
-
-
 @contextmanager
 def note_ending(
-    run: NightRun, leg: Leg | Build, stage: Stage, folder: Path | None = None, *, part: str = ""
+    run: NightRun, leg: Leg | Build, stage: Stage, folder: Path, *, part: str = ""
 ) -> Iterator[None]:
-    """Record how a job of a leg ends: in the store, or in `folder`, for `cairn ci night keep`."""
+    """Record in `folder`, for the phase `keep`, how a step of a leg ends."""
     from cairn import datafile
     from cairn.pipeline.night import plan
     from cairn.pipeline.night.stage import NOTE_FILE
@@ -168,11 +114,8 @@ def note_ending(
         failure = error
     reason = str(failure or "done")
     note = plan.step_note(run, leg, stage, started, good=failure is None, reason=reason, part=part)
-    if folder is None:
-        plan.note(run.store, note)
-    else:
-        folder.mkdir(parents=True, exist_ok=True)
-        datafile.write(folder / NOTE_FILE, note)
+    folder.mkdir(parents=True, exist_ok=True)
+    datafile.write(folder / NOTE_FILE, note)
     if failure is not None:
         raise failure
 

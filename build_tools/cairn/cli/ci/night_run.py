@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 from cairn import converters, extras
 from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Note, Piece, Table
 from cairn.cli.binder import command
-from cairn.cli.ci.night_options import NightOptions
+from cairn.cli.ci import night_options
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.matrix.matrix_options import Choice
 from cairn.options import Exclusive, option, part
@@ -29,7 +30,7 @@ _CLUSTER = Exclusive()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(NightOptions):
+class Run(signing.SignOptions, night_options.NightOptions):
     """Options of `cairn ci night run`.
 
     The steps are the jobs of the nightly workflow, and each leg goes its own way. What is finished is in the
@@ -49,11 +50,7 @@ class Run(NightOptions):
     matrix: Path | None = option("a matrix.toml (default: beside the stack.toml)", convert=converters.file)
     choice: Choice = part(Choice)
     how: FreezeOptions = part(FreezeOptions)
-    cache_store: str = option(
-        "where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
-        metavar="URL",
-        default="",
-    )
+    cache_store: str = night_options.cache_store()
     notify: str = option(
         "run this with the report as JSON on its standard input, where the night was not good",
         metavar="COMMAND",
@@ -182,8 +179,6 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     if request.executor == "local" and plan.find(request.open_store(), night) is None:
         interpreters.find_all(tuple(dict.fromkeys(leg.python for leg in placed)))  # which builds run with
     how, work_dir = request.how, request.how.work_dir.absolute()
-    endpoint = ("--endpoint-url", request.endpoint_url) if request.endpoint_url else ()
-    patience = ("--patience", f"{request.patience:g}") if request.patience is not None else ()
     return DriveRequest(
         night=night,
         stack=stack,
@@ -197,7 +192,9 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
         settings=Settings(
             stack=Path(stack.folder).absolute(),
             store=_absolute(request.store),
-            store_arguments=(*endpoint, *patience),
+            endpoint_url=request.endpoint_url,
+            patience=request.patience,
+            sign_key=request.sign_key if request.executor == "local" else None,
             work_dir=work_dir,
             cache_store=_absolute(request.cache_store),
             # So that each machine can make any build.
@@ -222,7 +219,7 @@ def _planned(request: DriveRequest, due: tuple[NightStep, ...]) -> Answer:
             "waits_for": one.step.waits_for,
             "needs": str(one.demand) or "the driver",
             "cores": one.step.cores,
-            "commands": [("cairn", *each.arguments) for each in one.commands],
+            "command": ("cairn", *one.command.arguments),
         }
         for one in due
     ]

@@ -1,4 +1,4 @@
-"""`cairn ci night freeze`, `build`, `stage` and `promote`: from frozen sources to a channel."""
+"""`cairn ci night freeze`, `stage` and `promote`: from frozen sources to a channel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cairn.errors import GateError, UsageError
 from cairn.options import argument, flag, option, part
 from cairn.output import console
 from cairn.output.wording import short_id
-from cairn.pipeline.pipeline_options import FreezeOptions, LegBuildOptions
+from cairn.pipeline.pipeline_options import FreezeOptions
 
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
@@ -47,27 +47,6 @@ class Freeze(night_options.NightOptions):
     )
     how: FreezeOptions = part(FreezeOptions)
     dry_run: bool = common.dry_run()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Build(night_options.BuildIdOptions):
-    """Options of `cairn ci night build`.
-
-    Reads the store and writes nothing into it: the wheels, the set.json of each leg and how it went
-    (step.json) are left in the output folder. Where the store has a root, the key of a builder that
-    CAIRN_SIGN_KEY names signs what is put into --cache-store.
-
-        cairn ci night build --night latest --leg nightly-gfx94X-dcgpu-py3.12-linux_x86_64 --stack
-        sample --store ./store --output-dir wheels
-    """
-
-    output_dir: Path = common.output_dir()
-    how: LegBuildOptions = part(LegBuildOptions)
-    cache_store: str = option(
-        "where built wheels are kept for other machines, such as s3://bucket/cache; empty for nowhere",
-        metavar="URL",
-        default="",
-    )
 
 
 def _freeze(request: Freeze) -> Answer:
@@ -134,35 +113,6 @@ def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...], tuple[Leg,
     return stack.for_line(line), own, others
 
 
-def _build(request: Build) -> Answer:
-    from cairn.build.cache import SharedCache
-    from cairn.cli.build.run import built_wheels
-    from cairn.pipeline.night import signed
-    from cairn.pipeline.night.build import LegBuild, build_leg
-    from cairn.pipeline.night.stage import NOTE_FILE
-    from cairn.pipeline.staging import SET_FILE
-    from cairn.release.trust import signers
-
-    run = request.load_run()
-    build = run.plan.build(request.leg)
-    cache = None
-    if request.cache_store:
-        vouch = signed.vouch(run.trust, signers.chosen_signer(None) if run.has_root else None)
-        cache = SharedCache(url=request.cache_store, endpoint_url=request.endpoint_url, vouch=vouch)
-    job = LegBuild(
-        run=run,
-        build=build,
-        output_dir=request.output_dir.absolute(),
-        shared_cache=cache,
-        **vars(request.how),
-    )
-    for name in (NOTE_FILE, SET_FILE, *(f"{leg}/{SET_FILE}" for leg in build.legs)):  # of an earlier build
-        (job.output_dir / name).unlink(missing_ok=True)
-    with night_options.note_ending(run, build, "build", job.output_dir):
-        wheels = build_leg(job)
-    return built_wheels(wheels)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Stage(night_options.AttestedNightOptions):
     """Options of `cairn ci night stage`.
@@ -178,8 +128,8 @@ class Stage(night_options.AttestedNightOptions):
     """
 
     artifacts: Path | None = option(
-        "a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts (default: what `keep "
-        "--built-dir` has put into the store)",
+        "a folder `wheels-<leg>-<attempt>` for each; the last attempt of a leg counts (default: what "
+        "`step build` has left in the store)",
         metavar="DIR",
         convert=converters.any_path,
     )
@@ -376,7 +326,6 @@ def _mark(leg: LegPromotion) -> console.Mark:
 COMMANDS = {
     "night": command(Release, _release, needs="release"),
     "freeze": command(Freeze, _freeze, needs="release"),
-    "build": command(Build, _build, needs="release"),
     "stage": command(Stage, _stage, needs="release"),
     "promote": command(Promote, _promote, needs="release"),
 }

@@ -315,7 +315,8 @@ class _Drive:
     def _carry_out(self, one: NightStep, cores: int, say: Progress) -> StepEnd:
         job = StepJob(
             name=one.step.name,
-            commands=one.commands,
+            command=one.command,
+            phases=one.phases,
             folder=one.folder,
             cores=cores,
             variables=self._variables,
@@ -427,8 +428,10 @@ def _command(
     """Run a command of the night beside the driver."""
     settings = request.settings
     where = ("--stack", str(settings.stack), "--night", request.night, "--store", settings.store)
+    reach = ["--endpoint-url", settings.endpoint_url] if settings.endpoint_url else []
+    reach += ["--patience", f"{settings.patience:g}"] if settings.patience is not None else []
     return process.run(
-        [sys.executable, "-m", "cairn", "ci", "night", name, *where, *settings.store_arguments, *arguments],
+        [sys.executable, "-m", "cairn", "ci", "night", name, *where, *reach, *arguments],
         env={**os.environ, **variables},
         on_line=say,
         check=not may_fail,

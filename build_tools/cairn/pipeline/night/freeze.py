@@ -10,6 +10,7 @@ from dataclasses import replace
 import msgspec
 from packaging.version import Version
 
+from cairn import datafile
 from cairn.build.inputs import variables
 from cairn.errors import SourceError, StoreError, UsageError
 from cairn.matrix.legs import Leg
@@ -107,8 +108,10 @@ def _manifest(
     dry_run: bool,
     say: Progress,
 ) -> Manifest:
-    frozen = None if anchor.anchor(store) else plan.begun_manifest(store, request.night)
+    frozen, key = None, keys.night_key(night_names.check_id(request.night), "manifest.json")
     # There is one where an attempt was ended between two writes.
+    if not anchor.anchor(store) and store.exists(key):
+        frozen = datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
     is_recipe = frozen is not None and frozen.recipe == recipe.digest_of(request.stack)
     if frozen is None or not (is_recipe and _is_for(frozen, request)) or {*frozen.off_line} != refs.keys():
         if request.like:

@@ -1,8 +1,8 @@
 """Read from and write to the store before and after a job, so that the job needs no credentials.
 
 `fetch` copies the objects that the job reads to a folder, which is itself a store. `keep_tests` and
-`keep_shard` store the results in the job's work folder, as `smoke.smoke_leg` and `suite.run_shard` would have
-done. `keep_built` and `stage_built` bring wheels from build to stage where no workflow has artifacts:
+`keep_shard` store the results that `smoke.smoke_leg` and `suite.run_shard` left. `keep_built` and
+`stage_built` bring wheels from build to stage where no workflow has artifacts:
 
 nights/<id>/built/<build>/<run>.<attempt>/  the output folder of a build, until its sets are staged
 """

@@ -15,9 +15,11 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 from cairn import datafile, targets
+from cairn import stack as stacks
 from cairn.errors import StoreError, UsageError
 from cairn.matrix import legs as matrix_legs
 from cairn.matrix.legs import Build, Leg
@@ -28,6 +30,7 @@ from cairn.release.index.generation import IndexSet, now
 from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance.attest import Attester
+from cairn.release.trust import anchor
 from cairn.release.trust.signers import Trust
 from cairn.release.weighing import SKEW
 from cairn.sources.manifest.manifest import Manifest
@@ -233,6 +236,42 @@ def index_of(leg: Leg, channel: str) -> str:
     return f"{channel}/{leg.family}" if leg.family in names else channel
 
 
+def open_run(  # noqa: PLR0913 - each narrows which night is meant
+    store: Store,
+    night: str,
+    stack_folder: Path,
+    *,
+    line: str | None = None,
+    release: str | None = None,
+    trust: Trust | None = None,
+    by_id: bool = False,
+) -> NightRun:
+    """Open a night, with its stack on the line that it was frozen for.
+
+    Without `trust`, the keys of the store's root count; `by_id` is for what neither signs nor leads to it.
+
+    Raises:
+        UsageError: it is of a different stack, line or channel; or it is named by its id alone, and the store
+            has a root.
+    """
+    if not by_id:
+        night_names.refuse_unnamed(store, night)
+    stack = stacks.load(stack_folder)
+    plan = read(store, night, stack=stack.name, line=line, release=release)
+    if release not in (None, plan.release):
+        raise UsageError(f"the night {plan.night} goes to {plan.release}, and not to {release}")
+    if line not in (None, plan.line):
+        raise UsageError(f"the night {plan.night} is of the line {plan.line}", tip="leave --line out")
+    if stack.name != plan.stack:
+        raise UsageError(
+            f"the night {plan.night} is of the stack {plan.stack}, and not of {stack.name}",
+            tip="name that one with --stack",
+        )
+    root = None if trust else anchor.anchor(store)
+    trust = root.root.trust() if root is not None else trust
+    return NightRun(store=store, plan=plan, stack=stack.for_line(plan.line), trust=trust)
+
+
 def create(
     store: Store, plan: NightPlan, manifest: Manifest, lists: Mapping[str, bytes] | None = None
 ) -> None:
@@ -245,15 +284,6 @@ def create(
     for url, data in (lists or {}).items():
         write.create(store, keys.list_key(plan.night, plan.lists[url]), data)
     write.create(store, keys.night_key(plan.night, "night.json"), datafile.dumps(plan).encode())
-
-
-def begun_manifest(store: Store, night: str) -> Manifest | None:
-    """Return the manifest of a night, also of one whose `create` was interrupted; or None."""
-    key = keys.night_key(night_names.check_id(night), "manifest.json")
-    try:
-        return datafile.loads(store.read(key).data, Manifest, name=f"{store.url}/{key}")
-    except MissingKeyError:
-        return None
 
 
 def find(store: Store, night: str) -> NightPlan | None:
@@ -291,12 +321,7 @@ def read(
 ) -> NightPlan:
     """Return the night with that id; `latest` is the one that was frozen last.
 
-    Args:
-        store: where nights live.
-        night: its id, or `latest`.
-        stack: the stack of `latest`.
-        line: the release line of `latest`.
-        release: the channel that `latest` is promoted to.
+    `stack`, `line` and `release` narrow `latest` down.
 
     Raises:
         StoreError: there is none; or `latest` is yet to come, by our clock.

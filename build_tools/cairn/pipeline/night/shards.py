@@ -128,6 +128,24 @@ def expected(stack: Stack, leg: Leg) -> tuple[Shard, ...]:
     return tuple(every)
 
 
+def shard_of(run: NightRun, leg: Leg, config: str, number: int) -> Shard:
+    """Return a shard of a leg's suites.
+
+    Raises:
+        UsageError: the leg has none like that.
+    """
+    every = expected(run.stack, leg)
+    for shard in every:
+        if (shard.config, shard.number) == (config, number):
+            return shard
+    raise UsageError(
+        f"{leg.name} has no shard {number} of {config}",
+        tip=f"its shards are: {', '.join(shard.part for shard in every)}"
+        if every
+        else "its matrix names no suites",
+    )
+
+
 def demanding(stack: Stack, leg: Leg) -> Stack:
     """Return the stack with a gate that also demands a record of all tests that the night runs for a leg."""
     configs = tuple(dict.fromkeys(shard.config for shard in expected(stack, leg)))

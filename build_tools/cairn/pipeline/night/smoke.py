@@ -45,22 +45,20 @@ class LegTest:
         leg: one of its legs.
         work_dir: receives the environment, the log, the results and the record.
         timeout: seconds for each run of pytest.
-        signer: signs the record, so that an edited one shows; None for no signature.
         gpus: where the kernel describes the GPUs of the machine.
-        later: leave the records in the work folder, for a step that may write to the store (`handover`).
     """
 
     run: NightRun
     leg: Leg
     work_dir: Path
     timeout: float = 1800.0
-    signer: Signer | None = None
     gpus: Path = kernel.KFD_NODES
-    later: bool = False
 
 
 def smoke_leg(request: LegTest) -> TestRecord:
-    """Install a leg's staged set from an index that has nothing else, test it, and keep the record.
+    """Install a leg's staged set from an index that has nothing else, and test it.
+
+    The records stay in the work folder, for a phase that may write to the store (`handover`).
 
     If the matrix says so, the claims of the compatibility pages are measured there too.
 
@@ -95,14 +93,10 @@ def smoke_leg(request: LegTest) -> TestRecord:
             ),
             on_line=stage.update,
         )
-    if not request.later:
-        keep(run, leg, request.work_dir, request.signer)
     smoke.require_passed(result, or_untested=not reaches_gpus)
     if leg.compat and leg.test_runs_on:
         folder = request.work_dir / "compat"
         measured = measure_leg(run, leg, result, folder)
-        if not request.later:
-            keep_compat(run, leg, folder, request.signer)
         require_compat(measured, leg, folder)
     return result.record
 

@@ -1,4 +1,19 @@
-"""Carry out one step of a night: its commands one after another, as programs, on the machine that this is."""
+"""Carry out one step of a night on the machine that this is.
+
+A build and a test have three phases, which a workflow calls one by one. A driver joins them:
+
+| phase | does | where | has |
+| --- | --- | --- | --- |
+| `fetch` | copies what the step reads from the store into its folder | here | the store |
+| `run` | builds or tests there, with foreign code | a program of its own, confined | neither store nor key |
+| `keep` | judges what `run` left by its bytes, and stores it, signed | here | the store, the key |
+
+`run` gets the variables that any foreign program may have and Cairn's settings, without those that name a
+secret, a key or the store; with a cache of wheels a build keeps them, and starts what is foreign without.
+Whoever drives a night has the credentials in this process all the time. So where the machine cannot keep a
+program from the variables of those above it (docs/explanation/isolation.md), a process for each phase would
+protect nothing more: there, too, the phases are joined, and one warning names the variables that stay open.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +22,12 @@ import functools
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,9 +37,15 @@ import cairn
 from cairn import files, images, isolation, process
 from cairn.build import build_log
 from cairn.errors import CairnError
-from cairn.output import Progress, silent
-from cairn.pipeline.night.steps import CORES, Command, Container
-from cairn.start import EXIT_INTERRUPTED
+from cairn.output import Progress, github, safe_text, silent
+from cairn.pipeline.night import handover, plan, shards
+from cairn.pipeline.night.plan import NightRun
+from cairn.pipeline.night.steps import CORES, FETCHED, Command, Container, LegStep
+from cairn.release.trust import signers
+from cairn.release.trust.signers import Signer
+from cairn.retry import RetryPolicy
+from cairn.start import EXIT_INTERRUPTED, EXIT_SYSTEM
+from cairn.store import opening
 
 # A container has what hides GPUs and leads to the network; of credentials it sees none.
 _OF_CONTAINER = re.compile(
@@ -34,6 +57,8 @@ it=$(cairn --version) || it="no cairn"
 echo "error: the image has $it, and this is cairn $0: build it with --build-arg CAIRN=..." >&2
 exit 3
 """
+_OF_DRIVER = re.compile(r"CAIRN_(STORE|TRUST_STORE|\w+_KEY)")  # what `run` has no use for
+_PATIENCE = 600.0  # seconds for which a bucket that does not answer is waited for
 _ENGINE = 120.0  # seconds that removing a container may take
 _LOCK_WAIT = 12 * 3600.0  # seconds; the other run may be at torch
 _TAIL = 20  # lines of a log that the driver shows
@@ -45,14 +70,14 @@ class StepJob:
 
     Attributes:
         name: of the step.
-        commands: see `NightStep`.
-        folder: see `NightStep`.
+        command: see `NightStep`, as `phases` and `folder`.
         cores: how many it may use.
-        variables: of the run, which its commands get besides those of the machine.
+        variables: of the run: GitHub's, by which its notes are told from those of another run.
     """
 
     name: str
-    commands: tuple[Command, ...]
+    command: Command
+    phases: LegStep | None = None
     folder: Path
     cores: int
     variables: Mapping[str, str] = field(default_factory=dict)
@@ -63,9 +88,9 @@ class StepEnd:
     """How a step ended; values that fit into a message.
 
     Attributes:
-        code: the exit code of the first command that failed; 0 where none did.
+        code: the exit code of the first phase that failed; 0 where none did.
         seconds: that it took.
-        outputs: what its commands gave to the steps behind it, as they would to those of a workflow.
+        outputs: what its command gave to the steps behind it, as it would to those of a workflow.
         log: where its log is, with the machine.
         tail: the end of the log, where it failed.
         worker: the address of the worker of a cluster that ran it.
@@ -82,18 +107,48 @@ class StepEnd:
 def run_step(
     job: StepJob, *, say: Progress = silent, is_ended: Callable[[], bool] = lambda: False
 ) -> StepEnd:
-    """Run the commands of a step; its log is beside its folder.
+    """Run a step, all its phases; its log is beside its folder.
 
     Where another run of the same night is at the same step in this folder, it is waited for.
 
     Args:
         job: the step.
         say: called with each line of output.
-        is_ended: whether the run that the step is of has ended, so that no command is begun.
+        is_ended: whether the run that the step is of has ended, so that nothing more is begun.
     """
     waiting = functools.partial(say, "waits for another run of this night")
     with files.locked(job.folder.with_name(f"{job.folder.name}.lock"), timeout=_LOCK_WAIT, on_wait=waiting):
         return _run(job, say, is_ended)
+
+
+def job_of(step: LegStep, *, cores: int, variables: Mapping[str, str] | None = None) -> StepJob:
+    """Return what a machine is asked to do for a step in phases."""
+    command = step.run_command()
+    return StepJob(
+        name=step.name,
+        command=command,
+        phases=step,
+        folder=step.folder,
+        cores=cores,
+        variables=variables or {},
+    )
+
+
+def fetch(step: LegStep, run: NightRun) -> None:
+    """Carry out the first phase: copy what a step reads from the store of a night into its folder."""
+    leg = None if step.kind == "build" else run.plan.leg(step.leg)
+    shard = shards.shard_of(run, leg, step.config, step.shard) if leg and step.kind == "suite" else None
+    handover.fetch(run, step.folder / FETCHED, leg, shard)
+
+
+def keep(step: LegStep, run: NightRun, signer: Signer | None) -> bool:
+    """Carry out the last phase: store what `run` left, signed; return whether it left anything."""
+    if step.kind == "build":
+        return handover.keep_built(run, step.leg, step.left, signer)
+    leg = run.plan.leg(step.leg)
+    if step.kind == "test":
+        return handover.keep_tests(run, leg, step.left, signer)
+    return handover.keep_shard(run, shards.shard_of(run, leg, step.config, step.shard), step.left, signer)
 
 
 def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
@@ -101,24 +156,20 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
     log.unlink(missing_ok=True)
     shutil.rmtree(job.folder, ignore_errors=True)  # of a run that was killed
     job.folder.mkdir(parents=True, exist_ok=True)
-    outputs, code = job.folder / "outputs", 0
-    for command in job.commands:
-        if is_ended():  # what is left was not done, and so has not succeeded
-            code = code or EXIT_INTERRUPTED
-            break
-        if code and not command.always:
-            continue
-        environment = dict(os.environ) if command.has_credentials else isolation.without_credentials()
-        arguments = [word.replace(CORES, str(job.cores)) for word in command.arguments]
-        given = {**job.variables, "GITHUB_OUTPUT": str(outputs)}
-        if command.container is not None:
-            run = functools.partial(_in_container, command.container, job, arguments, given)
-        else:
-            program = [sys.executable, "-m", "cairn", *arguments]
-            run = functools.partial(process.run, program, env={**environment, **given}, check=False)
-        ended = run(log=log, on_line=say)
-        code = code or ended.returncode
-    text = files.text_or_empty(outputs)
+    code, step = 0, job.phases
+    with github.running_as(job.variables):
+        if step is not None:
+            code = _here(lambda: fetch(step, _open(step)), log, f"{step.name}: fetch")
+        if code == 0:
+            code = EXIT_INTERRUPTED if is_ended() else _command(job, log, say)
+            if is_ended():  # what is left was not done, and so has not succeeded
+                code = code or EXIT_INTERRUPTED
+            elif step is not None:
+                key = step.settings.sign_key
+                name = f"{step.name}: keep"
+                code_of_keep = _here(lambda: keep(step, _open(step), signers.chosen_signer(key)), log, name)
+                code = code or code_of_keep
+    text = files.text_or_empty(job.folder / "outputs")
     if code == 0:
         shutil.rmtree(job.folder, ignore_errors=True)
     return StepEnd(
@@ -128,6 +179,56 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
         log=f"{socket.gethostname()}:{log}",
         tail=tuple(line.text for line in build_log.tail(log, _TAIL)) if code else (),
     )
+
+
+def _open(step: LegStep) -> NightRun:
+    settings = step.settings
+    retry = RetryPolicy.lasting(settings.patience or _PATIENCE)
+    store = opening.open_existing(settings.store, endpoint_url=settings.endpoint_url, retry=retry)
+    return plan.open_run(store, step.night, settings.stack)
+
+
+def _here(phase: Callable[[], object], log: Path, name: str) -> int:
+    """Carry out a phase in this process; return its exit code, and say in the log why it failed."""
+    try:
+        phase()
+    except CairnError as error:
+        code, text = error.exit_code, "\n".join(filter(None, (f"error: {error}", error.tip)))
+    except OSError as error:
+        code, text = EXIT_SYSTEM, f"error: {error}"
+    except Exception:  # noqa: BLE001 - foreign code wrote what is read here: it may end this step, and no other
+        code, text = EXIT_SYSTEM, traceback.format_exc()
+    else:
+        return 0
+    with log.open("a", encoding="utf-8", errors="backslashreplace") as stream:
+        stream.write(f"{name}\n{safe_text.mask(text)}\n")
+    return code
+
+
+def _command(job: StepJob, log: Path, say: Progress) -> int:
+    """Run the command of a step as a program, confined where it has no credentials; return its exit code."""
+    command = job.command
+    arguments = [word.replace(CORES, str(job.cores)) for word in command.arguments]
+    given = {**job.variables, "GITHUB_OUTPUT": str(job.folder / "outputs")}
+    if command.container is not None:
+        return _in_container(command.container, job, arguments, given, log=log, on_line=say).returncode
+    program = [sys.executable, "-m", "cairn", *arguments]
+    say(f"$ {shlex.join(program)}")
+    environment = dict(os.environ)
+    if not command.has_credentials:
+        environment = {
+            name: value
+            for name, value in isolation.without_credentials().items()
+            if not _OF_DRIVER.fullmatch(name)
+        }
+    return process.run(
+        program,
+        env={**environment, **given},
+        log=log,
+        on_line=say,
+        check=False,
+        confined=not command.has_credentials,
+    ).returncode
 
 
 def _in_container(

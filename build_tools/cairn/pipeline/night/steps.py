@@ -4,8 +4,8 @@
                     └─> suite, each shard ─> merge ┘
 
 Each build goes its own way, and from there each leg: one that fails or waits for a GPU holds up no other.
-What a step does is the commands that a job of GitHub Actions runs (.github/actions/night-*/action.yml); which
-of them are given credentials is as it is there.
+What a step does is what a job of GitHub Actions does (.github/actions/night-*/action.yml): a build and a test
+in the phases fetch, run and keep, of which `run` has no credentials (`step_run`); the others by one command.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from cairn.build.engine.step import Graph, Step
 from cairn.image_engines import Engine
@@ -26,6 +27,12 @@ from cairn.stack import Stack
 
 CORES = "{cores}"
 """In an argument: how many cores the step has."""
+
+FETCHED = "night"
+"""In the folder of a step: what its first phase has fetched, which is a store."""
+
+Kind = Literal["build", "test", "suite", "merge"]
+"""What `cairn ci night step` does; all but the last in phases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,44 +56,25 @@ class Command:
 
     Attributes:
         arguments: of `cairn`.
-        has_credentials: it may reach the store; without, it gets no variable that is named like a secret.
-        always: it also runs where one before it failed.
+        has_credentials: it may reach a store; without, it gets no variable that is named like a secret.
         container: what it runs in; None for the machine as it is.
     """
 
     arguments: tuple[str, ...]
     has_credentials: bool = True
-    always: bool = False
     container: Container | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class NightStep:
-    """A step of a night.
-
-    Attributes:
-        step: as the engine sees it.
-        commands: what it does, in this order.
-        folder: its own work folder, which goes when it has succeeded.
-        demand: what it needs of the machine it runs on.
-        is_central: it runs beside the driver, with its credentials: it writes what users see.
-    """
-
-    step: Step
-    commands: tuple[Command, ...]
-    folder: Path
-    demand: Demand
-    is_central: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the commands of all steps are given.
+    """What all steps are given.
 
     Attributes:
         stack: the folder of the stack.
         store: the URL of the store.
-        store_arguments: options for those that reach it, such as `--endpoint-url`.
+        endpoint_url: of its server; None for the cloud's own.
+        patience: seconds for which a bucket that does not answer is waited for; None for the usual.
+        sign_key: the private key that this machine signs with; None for that of its environment.
         work_dir: where steps work, on each machine.
         cache_store: where built wheels are kept for other machines; empty for nowhere.
         cores: the most that a build may use.
@@ -96,12 +84,89 @@ class Settings:
 
     stack: Path
     store: str
-    store_arguments: tuple[str, ...] = ()
+    endpoint_url: str | None = None
+    patience: float | None = None
+    sign_key: Path | None = None
     work_dir: Path
     cache_store: str = ""
     cores: int
     on_one_machine: bool = True
     container: Container | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LegStep:
+    """A step in phases; values that fit into a message.
+
+    Attributes:
+        kind: what it does; no `merge`.
+        night: the night, as `NightPlan.named`.
+        leg: the id of the leg, or of the build.
+        config: of a suite.
+        shard: of a suite.
+        folder: where it works. What it fetches is in `FETCHED`, what it leaves in `left`.
+        settings: see `Settings`.
+    """
+
+    kind: Kind
+    night: str
+    leg: str
+    config: str = ""
+    shard: int = 0
+    folder: Path
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        """Its name for people, and in the graph."""
+        return f"{self.kind} {self.leg}" + (f" {self.config}-{self.shard}" if self.kind == "suite" else "")
+
+    @property
+    def left(self) -> Path:
+        """The folder of what `run` leaves for `keep`."""
+        if self.kind == "suite":
+            return self.folder / "suite" / f"{self.config}-{self.shard}"
+        return self.folder / ("wheels" if self.kind == "build" else "smoke")
+
+    def run_command(self, *, gpu: bool = False) -> Command:
+        """Return the command of the phase `run`, which names no store but a cache's; `gpu`: it gets GPUs."""
+        settings, container = self.settings, self.settings.container
+        of_leg: tuple[str, ...] = ("--leg", self.leg)
+        if self.kind == "suite":
+            of_leg += ("--test-config", self.config, "--shard", str(self.shard))
+        if self.kind == "build":
+            of_leg += ("--work-dir", str(settings.work_dir), "--jobs", CORES)
+            if settings.cache_store:
+                of_leg += ("--cache-store", settings.cache_store)
+                of_leg += ("--endpoint-url", settings.endpoint_url) if settings.endpoint_url else ()
+        where = ("--stack", str(settings.stack), "--night", self.night, "--output-dir", str(self.folder))
+        return Command(
+            arguments=("ci", "night", "step", self.kind, "--phase", "run", *where, *of_leg),
+            # Which wheels a cache has is known as the build goes on.
+            has_credentials=self.kind == "build" and bool(settings.cache_store),
+            container=replace(container, gpu=gpu) if container and self.kind != "build" else None,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NightStep:
+    """A step of a night.
+
+    Attributes:
+        step: as the engine sees it.
+        command: what it runs.
+        phases: of a build or a test: what is fetched before, and kept after; None for the others.
+        folder: its work folder, which goes when it has succeeded.
+        demand: what it needs of the machine it runs on.
+        is_central: it runs beside the driver, with its credentials: it writes what users see.
+    """
+
+    step: Step
+    command: Command
+    phases: LegStep | None = None
+    folder: Path
+    demand: Demand
+    is_central: bool = False
 
 
 def graph_of(steps: Sequence[NightStep]) -> Graph:
@@ -149,31 +214,12 @@ class _Steps:
             yield self._promote(leg, tests)
 
     def _build(self, name: str, platform: str) -> NightStep:
-        settings = self._settings
-        folder = self._folder("build", name)
-        build = self._command(
-            *(
-                "build",
-                "--leg",
-                name,
-                "--store",
-                str(folder / "night"),
-                "--output-dir",
-                str(folder / "wheels"),
-            ),
-            *("--jobs", CORES, "--work-dir", str(settings.work_dir)),
-            *(("--cache-store", settings.cache_store) if settings.cache_store else ()),
-            # Which wheels the cache has is known as the build goes on.
-            has_credentials=bool(settings.cache_store),
-        )
+        phases = self._phases("build", name)
         return NightStep(
-            step=Step(name=f"build {name}", kind="build", cores=settings.cores),
-            commands=(
-                self._reaching("fetch", "--output-dir", str(folder / "night")),
-                build,
-                self._reaching("keep", "--leg", name, "--built-dir", str(folder / "wheels"), always=True),
-            ),
-            folder=folder,
+            step=Step(name=phases.name, kind="build", cores=self._settings.cores),
+            command=phases.run_command(),
+            phases=phases,
+            folder=phases.folder,
             demand=Demand(platform=platform),
         )
 
@@ -194,32 +240,30 @@ class _Steps:
             )
 
     def _test(self, leg: Leg, demand: Demand, shard: Shard | None = None) -> NightStep:
-        kind = "suite" if shard else "test"
-        name = f"{leg.id} {shard.part}" if shard else leg.id
-        folder = self._folder(kind, name)
-        of_leg = ["--leg", leg.id]
-        if shard is not None:
-            of_leg += ["--test-config", shard.config, "--shard", str(shard.number)]
-        work = ("--work-dir", str(folder / "work"))
-        fetched, container = str(folder / "night"), self._settings.container
+        phases = self._phases("suite" if shard else "test", leg.id, shard)
         return NightStep(
             step=Step(
-                name=f"{kind} {name}",
-                kind=kind,
-                project=shard.config if shard else "",
+                name=phases.name,
+                kind=phases.kind,
+                project=phases.config,
                 needs=(f"stage {leg.build_id}",),
                 exclusive=(demand.gpu,) if demand.gpu and self._settings.on_one_machine else (),
             ),
-            commands=(
-                self._reaching("fetch", *of_leg, "--output-dir", fetched),
-                replace(
-                    self._command(kind, *of_leg, "--store", fetched, *work, "--later", has_credentials=False),
-                    container=container and replace(container, gpu=bool(demand.gpu)),
-                ),
-                self._reaching("keep", *of_leg, *work, always=True),
-            ),
-            folder=folder,
+            command=phases.run_command(gpu=bool(demand.gpu)),
+            phases=phases,
+            folder=phases.folder,
             demand=demand,
+        )
+
+    def _phases(self, kind: Kind, leg: str, shard: Shard | None = None) -> LegStep:
+        return LegStep(
+            kind=kind,
+            night=self._night.named,
+            leg=leg,
+            config=shard.config if shard else "",
+            shard=shard.number if shard else 0,
+            folder=self._folder(kind, f"{leg} {shard.part}" if shard else leg),
+            settings=self._settings,
         )
 
     def _promote(self, leg: Leg, tests: Sequence[NightStep]) -> NightStep:
@@ -243,9 +287,11 @@ class _Steps:
     ) -> NightStep:
         channel = self._night.staging if kind == "stage" else self._night.release
         indexes = tuple(dict.fromkeys(plan.index_of(leg, channel) for leg in legs))
-        folder = self._folder(kind, name)
-        of_legs = [word for leg in legs for word in ("--leg", leg.id)]
-        work = ("--work-dir", str(folder)) if kind == "merge" else ()
+        folder, settings = self._folder(kind, name), self._settings
+        words = ["step", kind, "--output-dir", str(folder)] if kind == "merge" else [kind]
+        words += ["--stack", str(settings.stack), "--night", self._night.named, "--store", settings.store]
+        words += ["--endpoint-url", settings.endpoint_url] if settings.endpoint_url else []
+        words += ["--patience", f"{settings.patience:g}"] if settings.patience is not None else []
         return NightStep(
             step=Step(
                 name=f"{kind} {name}",
@@ -255,24 +301,12 @@ class _Steps:
                 # Of two writers of an index the second begins again, and installs the set on trial again.
                 exclusive=() if kind == "merge" else indexes,
             ),
-            commands=(self._reaching(kind, *of_legs, *work),),
+            command=Command(
+                arguments=("ci", "night", *words, *(word for leg in legs for word in ("--leg", leg.id)))
+            ),
             folder=folder,
             demand=Demand(),
             is_central=True,
-        )
-
-    def _reaching(self, *arguments: str, always: bool = False) -> Command:
-        settings = self._settings
-        return self._command(*arguments, "--store", settings.store, *settings.store_arguments, always=always)
-
-    def _command(
-        self, name: str, *arguments: str, has_credentials: bool = True, always: bool = False
-    ) -> Command:
-        common = ("--stack", str(self._settings.stack), "--night", self._night.named)
-        return Command(
-            arguments=("ci", "night", name, *common, *arguments),
-            has_credentials=has_credentials,
-            always=always,
         )
 
     def _folder(self, kind: str, name: str) -> Path:

@@ -48,18 +48,14 @@ class ShardTest:
         shard: which.
         work_dir: receives the sources of the tests, and the environment, the log and the results.
         limits: of time.
-        signer: signs the results; None for no signature.
         gpus: where the kernel describes the GPUs of the machine.
-        later: leave the results in the work folder, for a step that may write to the store (`handover`).
     """
 
     run: NightRun
     shard: Shard
     work_dir: Path
     limits: Limits = field(default_factory=Limits)
-    signer: Signer | None = None
     gpus: Path = kernel.KFD_NODES
-    later: bool = False
 
     @property
     def results(self) -> Path:
@@ -68,7 +64,9 @@ class ShardTest:
 
 
 def run_shard(request: ShardTest) -> Merged:
-    """Install a leg's staged set, run a shard of its suite, and store the results.
+    """Install a leg's staged set, and run a shard of its suite.
+
+    The results stay in the work folder, for a phase that may write to the store (`handover`).
 
     The set comes from the store, the tests are of the manifest's commit, and the wheel must state that it was
     built from that commit.
@@ -103,8 +101,6 @@ def run_shard(request: ShardTest) -> Merged:
         results = run_suite(
             _suite_request(request, folder, commits, tested), say=show.warn, on_line=stage.update
         )
-    if not request.later:
-        shards.keep(run, shard, results, request.signer)
     merged = merging.merge([results], results, part=True)
     if merged.judgement.verdict in ("failed", "invalid"):
         raise TestsFailedError(

@@ -128,11 +128,12 @@ def test_each_shard_runs_the_tests_of_the_frozen_commit_and_both_are_one_record(
     (leg,) = run.plan.legs
     first, second = shards.expected(run.stack, leg)
     run_shard(ShardTest(run=run, shard=first, work_dir=tmp_path / "first"))
+    assert handover.keep_shard(run, first, first.results_in(tmp_path / "first"))
     assert shards.due(run, leg) == (second,)
     # As a step without credentials does it, between two that have them.
     handover.fetch(run, tmp_path / "fetched", leg, second)
     apart = replace(run, store=LocalStore(tmp_path / "fetched"))
-    run_shard(ShardTest(run=apart, shard=second, work_dir=tmp_path / "second", later=True))
+    run_shard(ShardTest(run=apart, shard=second, work_dir=tmp_path / "second"))
     assert shards.due(run, leg) == (second,)
     assert handover.keep_shard(run, second, second.results_in(tmp_path / "second"))
     assert not handover.keep_shard(run, second, tmp_path / "nothing")

@@ -110,14 +110,15 @@ def test_a_night_whose_line_is_not_that_of_its_matrix_names_the_option(
 def test_what_was_fetched_of_a_night_is_all_that_its_builds_read_of_the_store(
     store: Path, tmp_path: Path, call: Call
 ) -> None:
-    fetched = tmp_path / "fetched"
+    folder = tmp_path / "step"
+    of_leg = ("--night", "latest", "--leg", LEG.id, "--output-dir", folder)
     for _ in range(2):  # a job that is run again
-        call(store, "fetch", "--night", "latest", "--output-dir", fetched)
-    here, there = LocalStore(fetched), LocalStore(store)
+        call(store, "step", "build", "--phase", "fetch", *of_leg)
+    here, there = LocalStore(folder / "night"), LocalStore(store)
     assert [found.key for found in here.list("")] == ["nights/7/manifest.json", "nights/7/night.json"]
     assert all(here.read(found.key).data == there.read(found.key).data for found in here.list(""))
-    words = ("--night", "7", "--leg", "none", "--output-dir", tmp_path / "wheels")
-    assert "the night 7 has no build 'none'" in call(fetched, "build", *words, code=2).err
+    words = ("--night", "7", "--leg", "none", "--output-dir", folder, "--phase", "run")
+    assert "the night 7 has no build 'none'" in call(store, "step", "build", *words, code=2).err
 
 
 def test_a_night_that_was_never_frozen_has_a_report_too(tmp_path: Path, call: Call) -> None:

@@ -65,7 +65,7 @@ def test_legs_of_one_build_are_staged_at_once_and_then_go_their_own_ways(night_o
         f"test {one.id}", f"promote {one.id}", f"test {other.id}", f"promote {other.id}",
     ]  # fmt: skip
     assert every[1].step.exclusive == ("staging/gfx94X-dcgpu", "staging/gfx110X-all")
-    assert [word for word in every[1].commands[0].arguments if word in (one.id, other.id)] == [
+    assert [word for word in every[1].command.arguments if word in (one.id, other.id)] == [
         one.id,
         other.id,
     ]
@@ -104,35 +104,55 @@ def test_only_central_steps_write_what_users_see(run: NightRun) -> None:
 
 
 def test_the_commands_are_those_of_the_jobs_and_have_their_credentials(run: NightRun) -> None:
-    """A step of an action that has credentials in its environment is a command that has them here."""
+    """A step of an action that has credentials in its environment is a phase, or a command, that has them."""
     every = made(run, cache_store="")
-    for kind in ("build", "test", "suite", "stage", "promote"):
+    for kind in ("build", "test", "suite", "stage", "merge", "promote"):
         action = yaml.safe_load((ROOT / f".github/actions/night-{kind}/action.yml").read_text())
         theirs = [
             (
-                match[1],
+                tuple(word for word in match[1].split() if word != "--phase"),
                 "AWS_SESSION_TOKEN" in step["env"] and "cache-store" not in step["env"]["AWS_SESSION_TOKEN"],
             )
             for step in action["runs"]["steps"]
-            if (match := re.match(r"cairn ci night (\w+)", step.get("run", "")))
+            if (
+                match := re.match(
+                    r"cairn ci night (step \w+ --phase \w+|step merge|\w+)", step.get("run", "")
+                )
+            )
         ]
-        name = next(name for name in every if name.startswith(f"{kind} {A.id}"))
-        ours = [(each.arguments[2], each.has_credentials) for each in every[name].commands]
-        # What a workflow has as artifacts goes through the store.
-        assert [one for one in ours if kind != "build" or one[0] != "keep"] == theirs
+        one = next(one for name, one in every.items() if name.startswith(f"{kind} {A.id}"))
+        if one.phases is None:
+            words = one.command.arguments[2:]
+            ours = [(words[: 2 if words[0] == "step" else 1], one.command.has_credentials)]
+        else:
+            # What a workflow has as artifacts goes through the store.
+            last = () if kind == "build" else (("keep", True),)
+            phases = (("fetch", True), ("run", one.command.has_credentials), *last)
+            ours = [(("step", kind, phase), has) for phase, has in phases]
+            assert one.command.arguments[2:6] == ("step", kind, "--phase", "run")
+        assert ours == theirs
+
+
+def test_what_runs_foreign_code_is_told_of_no_store(run: NightRun) -> None:
+    every = [one for one in made(run, sign_key=Path("/key")).values() if one.phases]
+    assert {one.step.kind for one in every} == {"build", "test", "suite"}
+    for one in every:
+        assert not one.command.has_credentials
+        assert {"--store", "s3://b/s", "--sign-key", "/key"}.isdisjoint(one.command.arguments)
 
 
 def test_with_a_cache_of_wheels_a_build_has_credentials(run: NightRun) -> None:
-    build = made(run, cache_store="s3://b/cache")[f"build {A.id}"].commands[1]
+    build = made(run, cache_store="s3://b/cache")[f"build {A.id}"].command
     assert build.has_credentials
     assert build.arguments[-2:] == ("--cache-store", "s3://b/cache")
 
 
 def test_every_command_is_one_that_cairn_takes(run: NightRun) -> None:
-    for one in made(run, store_arguments=("--patience", "5")).values():
-        for each in one.commands:
-            words = [word.replace(steps.CORES, "3").replace("/stack", str(ROOT)) for word in each.arguments]
-            make_parser(whole=True).parse_args(words)
+    for one in made(run, patience=5.0, endpoint_url="http://127.0.0.1:1").values():
+        words = [
+            word.replace(steps.CORES, "3").replace("/stack", str(ROOT)) for word in one.command.arguments
+        ]
+        make_parser(whole=True).parse_args(words)
 
 
 ENGINE = """#!/bin/sh
@@ -166,10 +186,9 @@ def test_tests_run_in_a_container_that_sees_their_folder_and_no_credentials(
     stack = ROOT / "external-builds/sample"
     container = Container(image="my-image")
     one = made(run, stack=stack, work_dir=tmp_path / "work", container=container)[f"test {A.id}"]
-    fetch, test, keep = one.commands
-    assert (fetch.container, keep.container) == (None, None)
+    test = one.command
     assert test.container == Container(image="my-image", gpu=bool(one.demand.gpu))
-    job = StepJob(name=one.step.name, commands=(test,), folder=one.folder, cores=1, variables={"V": "1"})
+    job = StepJob(name=one.step.name, command=test, folder=one.folder, cores=1, variables={"V": "1"})
     end = step_run.run_step(job)
     assert end.code == code, end.tail
     asked, remove, started, removed = map(shlex.split, calls.read_text().splitlines())
@@ -183,25 +202,13 @@ def test_tests_run_in_a_container_that_sees_their_folder_and_no_credentials(
     if code:
         assert f"the image has cairn 0.0.1, and this is cairn {__version__}" in end.tail[-1]
     else:
-        assert (tmp_path / "ran").read_text().startswith(f"ci night test --stack {stack} ")
+        assert (tmp_path / "ran").read_text().startswith(f"ci night step test --phase run --stack {stack} ")
 
 
-def test_a_step_whose_run_ends_before_its_last_command_has_not_succeeded(tmp_path: Path) -> None:
+def test_a_step_whose_run_ends_before_its_command_has_not_succeeded(tmp_path: Path) -> None:
     command, lines = Command(arguments=("version",)), list[str]()
-    job = StepJob(name="a", commands=(command, command), folder=tmp_path / "a", cores=1, variables={})
+    job = StepJob(name="a", command=command, folder=tmp_path / "a", cores=1)
+    assert step_run.run_step(job, say=lines.append, is_ended=lambda: True).code == 130
+    assert not lines
     assert step_run.run_step(job, say=lines.append, is_ended=lambda: bool(lines)).code == 130
-    assert sum(__version__ in line for line in lines) == 1
-
-
-def test_what_always_runs_does_so_behind_a_failure_which_stays_the_steps(tmp_path: Path) -> None:
-    """It keeps the record of tests that failed, without which nobody would know of them."""
-    fails, behind, keeps = (
-        Command(arguments=("index", "no-such-command")),
-        Command(arguments=("--version",)),
-        Command(arguments=("version",), always=True),
-    )
-    job = StepJob(name="a", commands=(fails, behind, keeps), folder=tmp_path / "a", cores=1, variables={})
-    lines: list[str] = []
-    assert step_run.run_step(job, say=lines.append).code == 2
-    assert [line for line in lines if __version__ in line]
     assert sum(__version__ in line for line in lines) == 1
