@@ -1,4 +1,16 @@
-"""Begin a night: freeze its sources in one manifest, and record the expected legs."""
+"""Begin a night: freeze its sources in one manifest, and record the expected legs.
+
+What is written, in this order, and what the next run does that freezes the night of a run that was killed:
+
+| written | without what follows it | the next run |
+| --- | --- | --- |
+| claims of versions (`versions`), the recipe | part of no night | finds its own claims |
+| `manifest.json`, lists of tests | no night has a name yet | takes the manifest; with a root, replaces it |
+| `night.json` | a night whose name nobody may have seen | goes on with it; with a root, if it is the same |
+
+In a store with a root, others may write below `nights/`, and nobody signs there. So what lies there under an
+id alone counts only where it is, but for its moment, what this run would write itself.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +18,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 import msgspec
 from packaging.version import Version
@@ -47,8 +60,9 @@ def freeze(
         SourceError: a checkout has what its origin does not.
     """
     refs, reviewed = _refs(request), needs.reviewed(store, request)
-    if (night := plan.find(store, request.night)) is not None:
-        night_names.refuse_unnamed(store, request.night)
+    night = plan.find(store, request.night)
+    is_named = bool(night_names.taken_apart(request.night)[1])
+    if night is not None and (is_named or anchor.anchor(store) is None):
         _refuse_other(store, night, request)
         return night
     needs.refuse(store, request, say)
@@ -79,18 +93,38 @@ def freeze(
         raise SourceError(
             f"the stack {request.stack.name} was edited while it was frozen", tip="run the same command again"
         )
-    if dry_run:
-        return new_plan
+    if night is None and not dry_run:
+        night = _created(store, new_plan, frozen, fetched, request.stack)
+    return new_plan if night is None else _gone_on_with(store, request, night, new_plan)
+
+
+def _created(
+    store: Store, new_plan: NightPlan, frozen: Manifest, fetched: Mapping[str, bytes], stack: Stack
+) -> NightPlan | None:
+    """Store a night; return the one of another run that was first, or None."""
     try:
-        recipes.put(store, request.stack)
+        recipes.put(store, stack)
         plan.create(store, new_plan, frozen, fetched)
-    except StoreError:  # another run has begun it meanwhile
-        if (night := plan.find(store, request.night)) is None:
+    except StoreError:
+        if (night := plan.find(store, new_plan.night)) is None:
             raise
-        night_names.refuse_unnamed(store, request.night)
+        return night
+    return None
+
+
+def _gone_on_with(store: Store, request: FreezeRequest, night: NightPlan, new_plan: NightPlan) -> NightPlan:
+    """Return a night that is there under the id of the one to begin.
+
+    Raises:
+        UsageError: it is of something else, or, in a store with a root, not the very same.
+    """
+    if anchor.anchor(store) is None:
         _refuse_other(store, night, request)
         return night
-    return new_plan
+    is_past = datetime.fromisoformat(night.frozen) <= datetime.fromisoformat(new_plan.frozen)
+    if not is_past or msgspec.structs.replace(new_plan, frozen=night.frozen) != night:
+        night_names.refuse_unnamed(store, night.night)
+    return night
 
 
 def _lists(request: FreezeRequest, say: Progress) -> dict[str, bytes]:

@@ -87,7 +87,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
         return  # the tests will say so, and gigabytes are not fetched for it
     if shard is not None:
         shards.times(run, shard)
-        plan.lists_of(run)
+        shards.lists_of(run)
     elif leg.compat and leg.test_runs_on:
         smoke.baseline(run, leg)
     for item in store.list(keys.set_simple_prefix(wheel_set.id)):

@@ -278,12 +278,24 @@ def create(
     """Store a night with its lists of tests, by address; the plan last, so that a night with one is complete.
 
     Raises:
-        StoreError: there is another night with that id.
+        StoreError: there is another night with that id, or another run begins one.
     """
-    write.create(store, keys.night_key(plan.night, "manifest.json"), manifest.canonical())
-    for url, data in (lists or {}).items():
-        write.create(store, keys.list_key(plan.night, plan.lists[url]), data)
-    write.create(store, keys.night_key(plan.night, "night.json"), datafile.dumps(plan).encode())
+    key, name = (keys.night_key(plan.night, part) for part in ("manifest.json", "night.json"))
+    data, replaced = manifest.canonical(), None
+    if not store.write_if(key, data, etag=None) and (left := store.read(key)).data != data:
+        # Of a run that was killed: what no plan names is part of no night.
+        if store.exists(name) or not store.write_if(key, data, etag=left.etag):
+            raise StoreError(f"the night {plan.night} is begun by another run", tip="run it again")
+        replaced = left.data
+    for url, content in (lists or {}).items():
+        write.create(store, keys.list_key(plan.night, plan.lists[url]), content)
+    try:
+        write.create(store, name, datafile.dumps(plan).encode())
+    except StoreError:  # it was not killed, and was first
+        first = find(store, plan.night)
+        if replaced and first and first.manifest_sha256 == hashlib.sha256(replaced).hexdigest():
+            store.write(key, replaced)
+        raise
 
 
 def find(store: Store, night: str) -> NightPlan | None:
@@ -390,21 +402,6 @@ def manifest_of(store: Store, plan: NightPlan) -> Manifest:
     if manifest.digest() != plan.manifest_sha256:
         raise StoreError(f"{store.url}/{key} was changed", tip="freeze the night again, under another id")
     return manifest
-
-
-def lists_of(run: NightRun) -> dict[str, bytes]:
-    """Return the lists of tests that a night froze, by address.
-
-    Raises:
-        StoreError: the store lacks one, or it was changed.
-    """
-    lists: dict[str, bytes] = {}
-    for url, sha256 in run.plan.lists.items():
-        key = keys.list_key(run.plan.night, sha256)
-        lists[url] = run.store.read(key).data
-        if hashlib.sha256(lists[url]).hexdigest() != sha256:
-            raise StoreError(f"{run.store.url}/{key} was changed", tip="restore it from a copy")
-    return lists
 
 
 def frozen(run: NightRun) -> Manifest:

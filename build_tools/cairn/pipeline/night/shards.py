@@ -9,6 +9,7 @@ night may continue in other runs, which do not see the artifacts of the first.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import tempfile
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from cairn import files
-from cairn.errors import CairnError, UsageError
+from cairn.errors import CairnError, StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import console, github
 from cairn.pipeline.night import hanging, plan, signed
@@ -274,6 +275,21 @@ def _is_good(store: Store, one: StoredShard | None) -> bool:
         except CairnError:  # its outcomes are not those that it had
             return False
     return not any(test.failed for test in tests)
+
+
+def lists_of(run: NightRun) -> dict[str, bytes]:
+    """Return the lists of tests that a night froze, by address.
+
+    Raises:
+        StoreError: the store lacks one, or it was changed.
+    """
+    lists: dict[str, bytes] = {}
+    for url, sha256 in run.plan.lists.items():
+        key = keys.list_key(run.plan.night, sha256)
+        lists[url] = run.store.read(key).data
+        if hashlib.sha256(lists[url]).hexdigest() != sha256:
+            raise StoreError(f"{run.store.url}/{key} was changed", tip="restore it from a copy")
+    return lists
 
 
 def _prefix(night: NightPlan, leg: Leg, config: str) -> str:

@@ -133,7 +133,7 @@ def _suite_request(
         # An SDK that reaches no GPU sees none of this machine's.
         nodes=request.gpus if stack.reaches_gpus else request.work_dir / "no-gpus",
         hanging=hanging.nodes_here(request.run.store, request.run.plan.night),
-        lists=plan.lists_of(request.run),
+        lists=shards.lists_of(request.run),
         run=f"night {request.run.plan.night}",
     )
 

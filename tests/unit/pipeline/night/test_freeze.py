@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from cairn import datafile
 from cairn.errors import CairnError, NetworkError, StoreError, UsageError
 from cairn.pipeline.night import freeze as freezing
-from cairn.pipeline.night import needs, plan, standing
+from cairn.pipeline.night import needs, plan, shards, standing
 from cairn.pipeline.night.freeze import freeze
 from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.plan import NightPlan, NightRun
@@ -27,6 +28,7 @@ from cairn.stack import Sdk
 from cairn.store.memory import MemoryStore
 from helpers.night import FROZEN, leg_of, plan_of
 from helpers.release import commit
+from helpers.trust import rooted
 
 
 @pytest.fixture
@@ -156,7 +158,7 @@ def test_the_lists_that_suites_read_are_frozen_once_and_missed(
     digest = hashlib.sha256(content).hexdigest()
     key = f"nights/8/lists/{digest}.json"
     assert (made.lists, run.store.read(key).data) == ({file.as_uri(): digest}, content)
-    assert plan.lists_of(dataclasses.replace(run, plan=made)) == {file.as_uri(): content}
+    assert shards.lists_of(dataclasses.replace(run, plan=made)) == {file.as_uri(): content}
     # The manifest is the earlier night's: wheels are not built again for a list.
     assert made.manifest_sha256 == run.plan.manifest_sha256
 
@@ -169,7 +171,7 @@ def test_the_lists_that_suites_read_are_frozen_once_and_missed(
     run.store.write(key, b"{}")
     assert said() == [f"{key} was changed: it has sha256 {hashlib.sha256(b'{}').hexdigest()}, not {digest}"]
     with pytest.raises(StoreError, match="was changed"):
-        plan.lists_of(dataclasses.replace(run, plan=made))
+        shards.lists_of(dataclasses.replace(run, plan=made))
     run.store.delete(key)
     assert said() == [f"{key} is missing, which nights/8/night.json names: restore it from a copy"]
     night = run.store.read("nights/8/night.json").data
@@ -330,3 +332,92 @@ def test_a_night_that_was_killed_as_it_began_is_not_of_the_refs_of_the_next(
     with pytest.raises(UsageError, match=f"the night 8 is of main, {mine}"):
         freeze(run.store, request)
     assert freeze(run.store, dataclasses.replace(request, refs=mine)).refs == (mine,)
+
+
+class FirstAt(MemoryStore):
+    """A store in which another run begins the same night, as ours has written its manifest."""
+
+    first: NightPlan | None = None
+
+    def write_if(self, key: str, data: bytes, **options: Any) -> bool:
+        first, self.first = self.first, None
+        if first is not None and key.endswith("/night.json"):
+            super().write_if(key, datafile.dumps(first).encode(), etag=None)
+            first = None
+        self.first = first
+        return super().write_if(key, data, **options)
+
+
+def test_of_two_who_begin_a_night_by_different_manifests_the_first_keeps_its_own(
+    run: NightRun, request_: FreezeRequest
+) -> None:
+    store, theirs = FirstAt(), msgspec.structs.replace(FROZEN, toolchain={"image": "theirs"})
+    rooted(store)
+    plan.create(store, run.plan, FROZEN)
+    store.write("nights/8/manifest.json", theirs.canonical())
+    store.first = msgspec.structs.replace(run.plan, night="8", manifest_sha256=theirs.digest())
+    with pytest.raises(UsageError, match="8 does not say whose night it is"):
+        freeze(store, dataclasses.replace(request_, like=run.plan.named))
+    assert plan.manifest_of(store, plan.read(store, "8")) == theirs
+
+
+class Killed(BaseException):
+    """Stands for the end of the process that freezes."""
+
+
+class KilledAt(MemoryStore):
+    """A store whose writer is killed at one of its writes: before it, or once it is done."""
+
+    def __init__(self, objects: dict[str, bytes], number: int, *, after: bool) -> None:
+        super().__init__()
+        self.objects.update(objects)
+        self.left, self.after = number, after
+
+    def write_if(self, key: str, data: bytes, **options: Any) -> bool:
+        self.left -= 1
+        if self.left == 0 and not self.after:
+            raise Killed(key)
+        is_written = super().write_if(key, data, **options)
+        if self.left == 0:
+            raise Killed(key)
+        return is_written
+
+    def write(self, key: str, data: bytes, **options: Any) -> None:
+        self.write_if(key, data, etag=None) or super().write(key, data, **options)
+
+
+@pytest.mark.parametrize("is_rooted", [False, True], ids=["by nobody", "by a root"])
+def test_a_night_that_was_killed_at_any_write_as_it_began_is_begun_again_by_its_id(
+    run: NightRun, request_: FreezeRequest, *, is_rooted: bool
+) -> None:
+    store = run.store
+    assert isinstance(store, MemoryStore)
+    if is_rooted:
+        rooted(store)
+    moved = msgspec.structs.replace(FROZEN, toolchain={"image": "another"})
+    of_moved = msgspec.structs.replace(run.plan, night="6", manifest_sha256=moved.digest())
+    plan.create(store, of_moved, moved)
+    request, before = dataclasses.replace(request_, like=run.plan.named), dict(store.objects)
+    ends = set[str]()
+    for after in (False, True):
+        for number in itertools.count(1):
+            killed = KilledAt(before, number, after=after)
+            try:
+                freeze(killed, request)
+            except Killed as end:
+                ends.add(str(end))
+                for again in (request, dataclasses.replace(request, like=of_moved.named)):
+                    rest = MemoryStore()
+                    rest.objects.update(killed.objects)
+                    if again is request or not (after and "night.json" in str(end)):
+                        made = freeze(rest, again)
+                        assert plan.read(rest, made.named) == made
+                        assert plan.manifest_of(rest, made).digest() == made.manifest_sha256
+                    elif not is_rooted:
+                        assert plan.manifest_of(rest, freeze(rest, again)) == FROZEN
+                    else:  # who knows by whom it was begun?
+                        with pytest.raises(UsageError, match="8 does not say whose night it is"):
+                            freeze(rest, again)
+                continue
+            break
+    assert {"nights/8/manifest.json", "nights/8/night.json"} <= ends
