@@ -79,7 +79,7 @@ def test_the_sdk_of_a_build_is_staged_and_promoted_with_its_set(place: Place) ->
     assert [file.file_name for file in made.closure] == SDK
     assert {file.origin for file in made.closure} == {"rocm-sdk"}
     assert leg["sdk_size"] == sum(file.size for file in made.closure)
-    tested = place.night("test", "--leg", leg["leg"], "--work-dir", place.folder / "tests")
+    tested = place.night("step", "test", "--leg", leg["leg"], "--output-dir", place.folder / "tests")
     assert tested.code == 0, tested.err
     promoted = place.night("promote", "--json")
     assert promoted.code == 0, promoted.err + promoted.out
@@ -115,7 +115,7 @@ def test_a_package_that_does_not_import_goes_to_no_channel_though_nobody_has_its
     assert place.build(leg).code == 0
     (staged,) = place.stage().answer
     assert staged["set"], staged["reason"]
-    tested = place.night("test", "--leg", leg, "--work-dir", place.folder / "tests")
+    tested = place.night("step", "test", "--leg", leg, "--output-dir", place.folder / "tests")
     assert "test_imports[tiny]: import tiny: RuntimeError: no such device" in tested.err
     assert tested.code == TestsFailedError.exit_code
     assert not place.night("promote", "--json").answer["legs"][0]["promoted"]

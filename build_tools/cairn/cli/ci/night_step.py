@@ -117,10 +117,12 @@ def _step(request: Step) -> Answer:
         return Answer({"step": step.name, "phase": "keep", "kept": left}, [text])
     with console.current().stage(name) as stage:
         end = step_run.run_step(step_run.job_of(step, cores=request.how.jobs), say=stage.update)
-        stage.end_as("failed" if end.code else "done", f"its log is {end.log}")
+        stage.end_as("failed" if end.code else "done", "")
+    if end.code:
+        tip = f"its log is {end.log}"
+        console.current().error(f"{step.name} failed with exit code {end.code}", tip=tip, lines=end.tail)
     return Answer(
         {"step": step.name, "code": end.code, "seconds": end.seconds, "log": end.log},
-        list(end.tail),
         exit_code=end.code,
     )
 
