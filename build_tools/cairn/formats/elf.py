@@ -59,8 +59,9 @@ _VERSION_WEAK = 2  # VER_FLG_WEAK: the loader goes on without that version
 # Limits, as those of `elf_layout`: tables may overlap, and names may share their bytes.
 _LONGEST_NAME = 1 << 20
 _MOST_VERSIONS = 100_000
-_MOST_NAMES = 64 << 20  # bytes of all names that are read
-_MOST_STRINGS = 64 << 20  # bytes
+_MOST_NAMES = 128 << 20  # bytes of all names that are read
+_MOST_STRINGS = 128 << 20  # bytes; as many as TensorFlow has, 82 MB, take 330 MB of memory
+_CUT_AT_ONCE = 16 << 20  # bytes of a table of strings of which each is held: three times as much memory
 _MOST_SYMBOLS = 1 << 22
 _WORDS = 64  # of a chain of a hash table, which are read at once
 # What a byte of a symbol says, 1 or 0 for each value it may have: a column of a table is judged at once.
@@ -292,7 +293,7 @@ class _Reader:
     def linkage(self, *, defined: bool) -> tuple[Names | None, Names]:
         """The names that others can bind to, and those that this file does not load without, by version.
 
-        The former are None where the table is too large to hold, as that of TensorFlow.
+        The former are None where the table is too large to hold.
 
         Args:
             defined: whether to read the former too.
@@ -314,7 +315,7 @@ class _Reader:
         if self.layout.order != ("<" if sys.byteorder == "little" else ">"):
             places.byteswap()
         # libtorch_cpu has 75,000, so the table of strings is cut once, and no symbol is looked at by itself.
-        strings = self._strings.split(b"\0")
+        strings = self._strings.split(b"\0") if len(self._strings) <= _CUT_AT_ONCE else ()
         begins = itertools.accumulate(map((1).__add__, map(len, strings)), initial=0)
         whole = dict(zip(begins, strings, strict=False))
         versions = self._symbol_versions(count)

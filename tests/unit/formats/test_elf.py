@@ -90,6 +90,15 @@ def test_too_many_names_are_refused_before_they_take_all_memory(monkeypatch: pyt
         elf.read(full())
 
 
+def test_a_table_of_names_as_large_as_that_of_tensorflow_is_read() -> None:
+    names = tuple(f"_Z{number:02}{'x' * (1 << 20)}" for number in range(80))
+    view = formats_view.BytesView(make_elf(defined=names, needed=("libc.so.6",)))
+    image = elf.read_view(view, linkage=True)
+    assert image.defines is not None
+    whole = image.defines[""] == {name.encode() for name in names}  # too long to be shown
+    assert whole
+
+
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(WheelError, match="empty"):
