@@ -19,7 +19,7 @@ from index_publish import filled
 from wheel_measure import measured, median
 
 from cairn.release.provenance import chain, evidence
-from cairn.release.provenance.reader import Recorder
+from cairn.release.provenance.chain import Recorder
 from cairn.release.trust import anchor, root
 from cairn.release.trust.client import SignedStore
 from cairn.store.memory import MemoryStore

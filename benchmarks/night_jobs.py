@@ -19,7 +19,7 @@ import msgspec
 
 from cairn import stack as stacks
 from cairn import targets as gpu
-from cairn.matrix import figures, legs, matrix_toml
+from cairn.matrix import legs, matrix_toml
 from cairn.matrix.legs import Build, Leg
 from cairn.matrix.matrix_options import Choice
 from cairn.pipeline.night import shards
@@ -49,17 +49,17 @@ def main() -> None:
     for name, every in (("a build for each family", apart), ("as matrix.toml has it", together)):
         by_line = _by_line(every)
         counts = {line: sum(len(shards.expected(stack, leg)) for leg in own) for line, own in by_line.items()}
-        found = [figures.of_line(own, shards=counts[line]) for line, own in by_line.items()]
+        found = [legs.figures_of(own, shards=counts[line]) for line, own in by_line.items()]
         for one, own in zip(found, by_line.values(), strict=True):
             _print(f"{name}: {one.line}", [one], own)
         _print(f"{name}: all lines", found, every)
-    jobs = len(figures.SINGLE_JOBS)
+    jobs = len(legs.SINGLE_JOBS)
     print(f"a line in which nothing changed: 0 builds, {jobs} jobs, no artifacts (e2e/test_nightly.py)")
-    by_token = len(LINES) * figures.REQUESTS_TO_BEGIN
+    by_token = len(LINES) * legs.REQUESTS_TO_BEGIN
     print(
-        f"limits: {legs.MOST_LEGS} jobs of a matrix; {figures.REQUESTS_BY_TOKEN} requests an hour by tokens "
+        f"limits: {legs.MOST_LEGS} jobs of a matrix; {legs.REQUESTS_BY_TOKEN} requests an hour by tokens "
         f"of jobs, of which the lines make {by_token}; jobs on GitHub's own runners end after "
-        f"{figures.HOSTED_HOURS} hours, and have {figures.HOSTED_DISK // 10**9} GB of disk"
+        f"{legs.HOSTED_HOURS} hours, and have {legs.HOSTED_DISK // 10**9} GB of disk"
     )
     print("\n".join(dict.fromkeys(limit for one in found for limit in one.limits())))
 
@@ -71,7 +71,7 @@ def _by_line(every: Iterable[Leg]) -> dict[str, list[Leg]]:
     return by_line
 
 
-def _print(name: str, found: Sequence[figures.Figures], every: Sequence[Leg]) -> None:
+def _print(name: str, found: Sequence[legs.Figures], every: Sequence[Leg]) -> None:
     hours = sum(map(build_hours, legs.builds_of(every)))
     counts = [sum(getattr(one, what) for one in found) for what in COLUMNS]
     cells = " ".join(f"{count:{len(what)}}" for count, what in zip(counts, COLUMNS, strict=True))

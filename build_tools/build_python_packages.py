@@ -18,9 +18,9 @@ except ModuleNotFoundError:
 
 def main() -> int:
     from cairn.cli.guard import guarded
-    from cairn.cli.upstream import rocm
+    from cairn.cli.upstream import scripts
 
-    return guarded(rocm.build_python_packages(Path(__file__)).parse_args())
+    return guarded(scripts.build_python_packages(Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ except ModuleNotFoundError:
 
 def main() -> int:
     from cairn.cli.guard import guarded
-    from cairn.cli.upstream import rocm
+    from cairn.cli.upstream import scripts
 
-    return guarded(rocm.fetch_artifacts(Path(__file__)).parse_args())
+    return guarded(scripts.fetch_artifacts(Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ except ModuleNotFoundError:
 
 def main() -> int:
     from cairn.cli.guard import guarded
-    from cairn.cli.upstream import wheels
+    from cairn.cli.upstream import scripts
 
-    return guarded(wheels.patch_fat_wheel(Path(__file__), windows=False).parse_args())
+    return guarded(scripts.patch_fat_wheel(Path(__file__), windows=False).parse_args())
 
 
 if __name__ == "__main__":

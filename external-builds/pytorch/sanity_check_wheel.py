@@ -18,9 +18,9 @@ except ModuleNotFoundError:
 
 def main() -> int:
     from cairn.cli.guard import guarded
-    from cairn.cli.upstream import wheels
+    from cairn.cli.upstream import scripts
 
-    return guarded(wheels.sanity_check_wheel(Path(__file__)).parse_args())
+    return guarded(scripts.sanity_check_wheel(Path(__file__)).parse_args())
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cairn.build.compiler_cache import compilers
+from cairn.build.compiler_cache import launchers
 from cairn.build.engine import compile_jobs
 from cairn.platforms import landlock
 from helpers import foreign
@@ -172,9 +172,9 @@ def test_what_a_package_of_a_build_brought_is_asked_without_the_secrets_of_the_j
             compile_jobs.without_old_make(path, tmp_path / "make")
         elif ask == "clang of hipcc":
             variables = {"ROCM_HOME": str(tmp_path), "PATH": path}
-            compilers.hip_clang(variables, None)
+            launchers.hip_clang(variables, None)
         else:
-            compilers.keeps_device_code(tmp_path / "bin" / "g++")
+            launchers.keeps_device_code(tmp_path / "bin" / "g++")
     text = seen.read_text()
     assert "PATH=" in text
     assert f"HOME={home}\n" not in text

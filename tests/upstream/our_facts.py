@@ -18,7 +18,8 @@ import import_skips
 from upstream_files import Facts, shown_default
 
 from cairn import requirements, targets
-from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
+from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests
+from cairn.cli.upstream import scripts as upstream_scripts
 from cairn.options import KEY, Option
 from cairn.rocm.fetch import choose, runs
 from cairn.rocm.packages_toml import COMPONENTS
@@ -188,9 +189,9 @@ _REQUESTS: Mapping[str, type[Any]] = {
     f"{_EXTERNAL}/checkout_from_manifest.py": checkouts._FromManifest,
     f"{_EXTERNAL}/run_pytorch_smoke_tests.py": pytorch_tests.Smoke,
     f"{_EXTERNAL}/run_pytorch_tests.py": pytorch_tests.RunTests,
-    f"{_EXTERNAL}/windows_patch_fat_wheel.py": wheels.PatchFatWheel,
-    "build_tools/fetch_artifacts.py": rocm.FetchArtifacts,
-    "build_tools/build_python_packages.py": rocm.BuildPythonPackages,
+    f"{_EXTERNAL}/windows_patch_fat_wheel.py": upstream_scripts.PatchFatWheel,
+    "build_tools/fetch_artifacts.py": upstream_scripts.FetchArtifacts,
+    "build_tools/build_python_packages.py": upstream_scripts.BuildPythonPackages,
 }
 
 

@@ -158,10 +158,10 @@ def _reports(request: Diff) -> Answer:
 
 
 def _compat_line(change: Change) -> str:
-    from cairn.testing.compat import tables
+    from cairn.testing.compat import report
 
     sides = [
-        f"{measured.support} ({hardware})" if (hardware := tables.seen(measured)) else measured.support
+        f"{measured.support} ({hardware})" if (hardware := report.seen(measured)) else measured.support
         for measured in (change.before, change.after)
         if measured is not None
     ]

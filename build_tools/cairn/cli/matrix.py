@@ -62,14 +62,14 @@ def _run(request: MatrixRequest) -> Answer:
 
 
 def _figures(stack: Stack, matrix: Matrix) -> Answer:
-    from cairn.matrix import figures
+    from cairn.matrix import legs
     from cairn.pipeline.night import shards
 
     by_line = []
     for line in matrix.lines:
-        legs = [leg for leg in matrix.legs if leg.line == line]
-        count = sum(len(shards.expected(stack, leg)) for leg in legs)
-        by_line.append(figures.of_line(legs, shards=count))
+        of_line = [leg for leg in matrix.legs if leg.line == line]
+        count = sum(len(shards.expected(stack, leg)) for leg in of_line)
+        by_line.append(legs.figures_of(of_line, shards=count))
     names = ("line", "legs", "builds", "tests", "shards", "jobs", "artifacts", "requests")
     rows = [tuple(getattr(one, name) for name in names) for one in by_line]
     return Answer(by_line, [Table(names, rows), *(Note(text) for one in by_line for text in one.limits())])

@@ -2,18 +2,50 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable
 from typing import IO, Any, Protocol
 
 from cairn.errors import WheelError
-from cairn.formats import zstd
 from cairn.formats.view import View
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import (
+        CompressionParameter,
+        DecompressionParameter,
+        ZstdCompressor,
+        ZstdDecompressor,
+        ZstdError,
+        ZstdFile,
+        get_frame_info,
+    )
+else:
+    from backports.zstd import (
+        CompressionParameter,
+        DecompressionParameter,
+        ZstdCompressor,
+        ZstdDecompressor,
+        ZstdError,
+        ZstdFile,
+        get_frame_info,
+    )
+
+__all__ = [
+    "CompressionParameter",
+    "DecompressionParameter",
+    "ZstdCompressor",
+    "ZstdDecompressor",
+    "ZstdError",
+    "ZstdFile",
+    "get_frame_info",
+]
+
 
 ZLIB, ZSTD = 0, 1  # the method in the header of a compressed bundle
 _STEP = 1 << 16
 # What zstd allows itself with --long, which clang uses: 128 MiB.
-_LONGEST_WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 27}
+_LONGEST_WINDOW: dict[int, int] = {DecompressionParameter.window_log_max: 27}
 _RATIO_CHECK_MIN_SIZE = 16 << 20  # what unpacks to less does no harm however well it is compressed
 _RATIO = 250  # far more than code for many targets is ever compressed by
 
@@ -68,7 +100,7 @@ class Unpacker:
         self._packed = packed
         self._begin = packed.at
         self._zlib = zlib.decompressobj() if zlib_stream else None
-        self._zstd = zstd.ZstdDecompressor(options=_LONGEST_WINDOW)
+        self._zstd = ZstdDecompressor(options=_LONGEST_WINDOW)
         self._left = b""
 
     @property
@@ -170,7 +202,7 @@ def compress(plain: bytes, method: int, level: int) -> bytes:
     """The packed data of a bundle, as clang packs it."""
     if method == ZLIB:
         return zlib.compress(plain, level)
-    packer = zstd.ZstdCompressor(options=_options(level))
+    packer = ZstdCompressor(options=_options(level))
     return packer.compress(plain, packer.FLUSH_FRAME)
 
 
@@ -179,7 +211,7 @@ def compress_file(plain: IO[bytes], size: int, out: IO[bytes], method: int, leve
     if method == ZLIB:
         packer: Any = zlib.compressobj(level)
     else:
-        packer = zstd.ZstdCompressor(options=_options(level))
+        packer = ZstdCompressor(options=_options(level))
         packer.set_pledged_input_size(size)
     while part := plain.read(_STEP):
         out.write(packer.compress(part))
@@ -188,7 +220,7 @@ def compress_file(plain: IO[bytes], size: int, out: IO[bytes], method: int, leve
 
 def _options(level: int) -> dict[int, int]:
     # Level and matching alone, as clang sets them: zstd then chooses all else by the size of the content.
-    parameter = zstd.CompressionParameter
+    parameter = CompressionParameter
     return {parameter.compression_level: level, parameter.enable_long_distance_matching: 1}
 
 

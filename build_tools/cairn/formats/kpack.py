@@ -44,7 +44,7 @@ import msgspec
 
 from cairn import datafile, files
 from cairn.errors import UsageError, WheelError
-from cairn.formats import msgpack, zstd
+from cairn.formats import compression, msgpack
 from cairn.formats.compression import Unpacker, ViewReader, most_unpacked
 from cairn.formats.view import View
 from cairn.targets import parse_target_id
@@ -249,7 +249,7 @@ class Archive:
                 if count > entry.original_size:
                     break
                 yield piece
-        except (zstd.ZstdError, MemoryError) as error:
+        except (compression.ZstdError, MemoryError) as error:
             raise WheelError(f"a code object of {self.name} cannot be unpacked: {error}") from error
         if count == entry.original_size and not (stream.ended and stream.used == place.size):
             raise WheelError(f"a frame of {self.name} does not end with its bytes")
@@ -296,8 +296,8 @@ class Archive:
         head = self.view.read(place.offset, min(_LONGEST_FRAME_HEADER, place.size))
         try:
             # Its types leave out that a frame need not say it.
-            says: int | None = zstd.get_frame_info(head).decompressed_size
-        except zstd.ZstdError as error:
+            says: int | None = compression.get_frame_info(head).decompressed_size
+        except compression.ZstdError as error:
             raise WheelError(f"a code object of {self.name} cannot be unpacked: {error}") from error
         if says != entry.original_size:
             claim = "does not say its size" if says is None else f"says {says} bytes"
@@ -442,13 +442,13 @@ class Writer:
         self._out.write(bytes(WORD.size))
         # A stream does not know its length by itself, and rocm-kpack's Python reader, which unpacks in
         # one go (`ZstdDecompressor.decompress`), refuses a frame that does not say it.
-        packer = zstd.ZstdCompressor(level=_LEVEL)
+        packer = compression.ZstdCompressor(level=_LEVEL)
         packer.set_pledged_input_size(plain)
         try:
             for piece in pieces:
                 size += self._out.write(packer.compress(piece))
             size += self._out.write(packer.flush())
-        except zstd.ZstdError as error:
+        except compression.ZstdError as error:
             raise WheelError(f"a code object is not of {plain} bytes: {error}") from error
         if size > _LONGEST_FRAME:
             raise WheelError(f"a code object that takes {size} bytes is too large for a kpack archive")

@@ -51,7 +51,7 @@ from cairn.release.pages.targets_file import (
     shown,
 )
 from cairn.release.pages.view import IndexView
-from cairn.release.provenance import evidence, reader
+from cairn.release.provenance import chain, evidence
 from cairn.release.trust import anchor
 from cairn.store.opening import open_existing
 from cairn.testing.gpus import kernel
@@ -254,13 +254,13 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
 def _signed(address: str) -> tuple[SignedStore | None, str]:
     """The store of an index as its promoter signed it, None if it has no root; and the name of the index."""
     try:
-        base, index = reader.parse_index_url(f"{address.removesuffix('/targets.json')}/simple/")
+        base, index = chain.parse_index_url(f"{address.removesuffix('/targets.json')}/simple/")
     except UsageError:
         return None, ""  # no index of Cairn's, which its list will show
     if not keys.is_gated(index) or not base.startswith(("file:", "http:", "https:")):
         return None, index
     web = base.startswith(("http://", "https://"))
-    source: Reader = reader.WebReader(base, tip=package_index.TIP) if web else open_existing(base)
+    source: Reader = chain.WebReader(base, tip=package_index.TIP) if web else open_existing(base)
     trusted = anchor.anchor(source)
     if trusted is None:
         return None, index
@@ -297,7 +297,7 @@ def pages(prepared: Installation, pick: Pick) -> Iterator[str]:
     up = keys.relative_url("files/", prefix=prefix)
     with tempfile.TemporaryDirectory(prefix="cairn-install-") as folder:
         for key, data in write.set_objects(wheel_set).items():
-            page = data.replace(up.encode(), f"{reader.parse_index_url(index_url)[0]}/files/".encode())
+            page = data.replace(up.encode(), f"{chain.parse_index_url(index_url)[0]}/files/".encode())
             files.write_bytes(Path(folder, key), page)
         yield keys.set_url(Path(folder).as_uri(), wheel_set.id)
 
@@ -403,8 +403,8 @@ def _check(offer: Offer, address: str) -> None:
         valid = bool(offer.packages) and all(
             requirements.requirement(word).url is None for word in offer.packages
         )
-        base, index = reader.parse_index_url(f"{address.removesuffix('/targets.json')}/simple/")
-        its_base, its_index = reader.parse_index_url(urllib.parse.urljoin(address, offer.index_url))
+        base, index = chain.parse_index_url(f"{address.removesuffix('/targets.json')}/simple/")
+        its_base, its_index = chain.parse_index_url(urllib.parse.urljoin(address, offer.index_url))
     except (ValueError, UsageError):
         valid = False
     else:

@@ -29,8 +29,8 @@ from cairn.errors import CairnError, StoreError
 from cairn.output import console
 from cairn.release.index import keys
 from cairn.release.index.render import HTML_TYPE, JSON_TYPE
-from cairn.store.headers import headers as headers_of
 from cairn.store.protocol import MissingKeyError, Store, StoredObject
+from cairn.store.protocol import headers as headers_of
 
 # The pages of a folder and their names in `Accept`; the first wins where a client takes all.
 _PAGES = {

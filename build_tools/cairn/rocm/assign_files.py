@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cairn.errors import UsageError
 from cairn.formats.image import Image
-from cairn.formats.offload import databases
+from cairn.formats.offload import code_object
 from cairn.rocm import binaries
 from cairn.rocm.debian import DebianPackage
 from cairn.rocm.packages_toml import COMPONENTS, ComponentName, Description, matches
@@ -171,7 +171,7 @@ def without_databases(layout: Layout, processors: Collection[str]) -> Layout:
     known = (*processors, *known_targets(), *unbuilt_targets())
 
     def stays(member: PackageMember) -> bool:
-        named = databases.named_processor(member.path, known)
+        named = code_object.named_processor(member.path, known)
         return named is None or named in processors
 
     libraries = tuple(

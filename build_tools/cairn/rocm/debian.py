@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from cairn import files
 from cairn.errors import UsageError
-from cairn.formats import zstd
+from cairn.formats import compression
 from cairn.rocm.fetch import unpack
 from cairn.rocm.fetch.unpack import UnsafeArchiveError
 
@@ -206,7 +206,7 @@ def _member(
     elif kind == ".bz2":
         stream = bz2.BZ2File(part)
     elif kind == ".zst":
-        stream = cast("IO[bytes]", zstd.ZstdFile(part))
+        stream = cast("IO[bytes]", compression.ZstdFile(part))
     else:
         raise _not_a_deb(deb, f"{inside!r} is packed in an unknown way")
     with stream:

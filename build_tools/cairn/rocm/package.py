@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cairn import files, requirements, targets
 from cairn.errors import UsageError, WheelError
+from cairn.formats.offload import code_object
+from cairn.formats.view import opening
 from cairn.output import Progress, silent
-from cairn.rocm import assign_files, binaries, debian, device_code, packages_toml, write_packages
+from cairn.rocm import assign_files, binaries, debian, packages_toml, write_packages
 from cairn.rocm import tree as rocm_tree
-from cairn.rocm.assign_files import Layout, Package
+from cairn.rocm.assign_files import Layout, Package, PackageMember
 from cairn.rocm.packages_toml import Description
 from cairn.rocm.tree import RocmTree
 from cairn.rocm.write_packages import SdkRelease
+from cairn.targets import known_targets, that_run, unbuilt_targets
 
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
@@ -221,7 +225,7 @@ def _write_all(
         elif not dry_run:
             write_packages.write_runtime_wheel(path, item, plan, release, staging=staging, say=say)
         package = written(path, item.distribution, len(item.members), dry_run=dry_run)
-        lacks = device_code.missing(item, _targets_of(item, release))
+        lacks = without_code(item, _targets_of(item, release))
         absent = write_packages.absent_programs(item, plan, release)
         yield dataclasses.replace(package, lacks=lacks, absent=absent)
     path = folder / f"rocm-{release.version}.tar.gz"  # PEP 625
@@ -243,3 +247,46 @@ def written(path: Path, name: str, count: int, *, dry_run: bool) -> WrittenPacka
     """The `WrittenPackage` of one file, with `count` files of the tree in it."""
     size, sha256 = (0, "") if dry_run else (path.stat().st_size, files.sha256_of(path))
     return WrittenPackage(path=path, distribution=name, files=count, size=size, sha256=sha256)
+
+
+def without_code(package: Package, targets: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+    """The parts of a package without code for some of its targets, and these.
+
+    A part is a library with device code, or a folder of kernels such as `rocblas/4.4.1/library`. A library
+    without any, such as hipBLAS, needs none.
+
+    Args:
+        package: the libraries.
+        targets: what they are for; features do not count.
+
+    Raises:
+        WheelError: the device code of a library is malformed.
+    """
+    compiled: dict[str, set[str]] = {}
+    known = (*known_targets(), *unbuilt_targets())
+    for member in package.members:
+        if folder := code_object.folder_of(member.path):
+            if processor := code_object.named_processor(member.path, known):
+                compiled.setdefault(folder, set()).add(processor)
+        elif processors := set(_compiled_for(member)):
+            compiled[posixpath.basename(member.path)] = processors
+    names = dict.fromkeys(name.partition(":")[0] for name in targets)
+    lacks = {}
+    for part, processors in compiled.items():
+        runs = {each for processor in processors for each in that_run(processor)}
+        if absent := tuple(name for name in names if name not in runs):
+            lacks[part] = absent
+    return lacks
+
+
+def _compiled_for(member: PackageMember) -> Iterator[str]:
+    """What the code in a library is compiled for."""
+    if member.binary is None or member.binary.section(code_object.SECTION) is None:
+        return
+    try:
+        with opening(member.source) as view:
+            for bundle in code_object.bundles_of(view):
+                for entry in bundle.device_entries:
+                    yield code_object.target_of_entry(entry.id).processor
+    except WheelError as error:
+        raise WheelError(f"{member.path}: {error}") from error

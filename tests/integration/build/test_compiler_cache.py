@@ -13,7 +13,7 @@ import pytest
 from cairn import process
 from cairn.build import execution, plan
 from cairn.build.build_options import CompilerCache
-from cairn.build.compiler_cache import compilers, launchers, session
+from cairn.build.compiler_cache import launchers, session
 from cairn.build.engine import events
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.stack import Environment, Stack
@@ -304,8 +304,8 @@ setup(name="host", version="1", py_modules=["host"])
 def device(tmp_path: Path) -> launchers.Launchers:
     """Launchers for Debian's hipcc and its clang, with a folder of device libraries of its own."""
     hipcc = shutil.which("hipcc")
-    libraries = compilers.device_libraries({}, None)
-    clang = compilers.hip_clang(dict(os.environ), None)
+    libraries = launchers.device_libraries({}, None)
+    clang = launchers.hip_clang(dict(os.environ), None)
     if hipcc is None or libraries is None or clang is None:
         pytest.skip("no hipcc here: apt install hipcc rocm-device-libs libamdhip64-dev")
     bitcode = tmp_path / "device libraries"
@@ -315,7 +315,7 @@ def device(tmp_path: Path) -> launchers.Launchers:
         program="ccache",
         cache=session.install_program("ccache", PackageSource(), log=tmp_path / "log", say=lambda _: None),
         path=os.environ["PATH"],
-        compilers=compilers.on_path(os.environ["PATH"]),
+        compilers=launchers.compilers_on_path(os.environ["PATH"]),
         hip_clang=clang,
         device_libraries=bitcode,
         site_packages=tmp_path / "site-packages",

@@ -17,7 +17,7 @@ from cairn.cli.build import run
 from cairn.cli.parser import Parser
 from cairn.cli.test import compat, smoke, suite
 from cairn.cli.upstream import build_prod_wheels, pytorch_tests
-from cairn.cli.upstream import rocm as upstream_rocm
+from cairn.cli.upstream import scripts as upstream_rocm
 from cairn.cli.wheel import change, verify
 from cairn.options import Exclusive, argument, fill, flag, option, part, repeated, switch
 from cairn.rocm.fetch.fetch import FetchRequest

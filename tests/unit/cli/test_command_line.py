@@ -12,7 +12,7 @@ import pytest
 
 from cairn import converters, files
 from cairn.cli import binder, common_options, guard, main
-from cairn.cli.upstream import build_prod_wheels, checkouts, wheels
+from cairn.cli.upstream import build_prod_wheels, checkouts, scripts
 from cairn.errors import BuildError, CairnError, ProblemsError, UsageError
 from cairn.output import console, wording
 from cairn.sources.git import url
@@ -62,7 +62,7 @@ def test_the_scripts_name_what_was_mistyped_too(capsys: pytest.CaptureFixture[st
     build = build_prod_wheels.make_parser(Path("build_prod_wheels.py"))
     shown = refused(capsys, "build", "--pytorch-rocm-arc", "gfx942", parser=build)
     assert "did you mean --pytorch-rocm-arch?" in shown
-    fat = wheels.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
+    fat = scripts.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
     assert "did you mean --output-path?" in refused(capsys, "--output-pat", "x", parser=fat)
 
 

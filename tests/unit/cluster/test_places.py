@@ -1,6 +1,6 @@
 """Who gets which worker of a cluster."""
 
-from cairn.cluster.places import Places
+from cairn.cluster.dask_executor import Places
 from cairn.pipeline.night.placing import Demand, Machine
 
 LINUX = "linux_x86_64"

@@ -10,7 +10,7 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.errors import UsageError
-from cairn.matrix import figures, legs, matrix_toml
+from cairn.matrix import legs, matrix_toml
 
 ROOT = Path(__file__).parents[3]
 STACKS = [ROOT / "external-builds" / name for name in ("pytorch", "sample")]
@@ -136,7 +136,7 @@ def test_families_that_are_built_together_have_one_build_for_all_their_targets(t
 def test_the_figures_of_a_night_are_those_of_its_jobs(tmp_path: Path) -> None:
     text = CONFIG.replace('build = ["big-linux"]', 'build = ["big-linux"]\nbuild_together = true')
     together, apart = (
-        figures.of_line(_make(tmp_path, one, lines=("nightly",), pythons=("3.11",)).legs, shards=6)
+        legs.figures_of(_make(tmp_path, one, lines=("nightly",), pythons=("3.11",)).legs, shards=6)
         for one in (text, CONFIG)
     )
     # freeze, stage, merge, promote and report, and a job for each build, smoke test and shard.

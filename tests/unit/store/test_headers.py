@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cairn.store.headers import headers
+from cairn.store.protocol import headers
 
 DIGEST = "0123456789abcdef" * 4
 

@@ -23,7 +23,7 @@ from cairn.testing.gpus.attest import Attestation
 from cairn.testing.gpus.gpu import Gpu
 from cairn.testing.junit import JUnit, Outcome, TestOutcome
 from cairn.testing.record import Counts, TestPolicy, TestRecord
-from cairn.testing.report import render, results, summary
+from cairn.testing.report import results, summary
 from cairn.testing.report.results import TestRun
 from cairn.testing.report.summary import EarlierRun
 from cairn.testing.suite import merge, suite_results
@@ -236,7 +236,7 @@ def run_of(*tests: TestOutcome) -> TestRun:
 def test_the_page_shows_everything_as_text() -> None:
     run = run_of(*TESTS)
     found = summary.of_run(run, [earlier(21, {ERROR.test: "failed", "test_old.py::test": "failed"})])
-    text = render.page("A & B", [(run, found)], generated="2026-11-22T01:00:00Z")
+    text = summary.page("A & B", [(run, found)], generated="2026-11-22T01:00:00Z")
     root = html.parse(text.encode())
     assert not list(root.all("script"))
     assert root.one("title").text == "A & B"
@@ -263,20 +263,20 @@ def test_the_page_shows_everything_as_text() -> None:
 def test_long_lists_are_cut_and_counted() -> None:
     tests = [
         TestOutcome(test=f"test_{n % 40}.py::test_{n}", outcome="failed", reason="no", detail="x" * 500)
-        for n in range(render.Limits().failures + 10)
+        for n in range(summary.Limits().failures + 10)
     ]
     run = run_of(*tests)
-    text = render.page("t", [(run, summary.of_run(run))], generated="")
+    text = summary.page("t", [(run, summary.of_run(run))], generated="")
     assert "and 10 more" in text
-    assert text.count("<pre>") == render.Limits().logs
-    said = render.step_summary("t", [summary.of_run(run)])
+    assert text.count("<pre>") == summary.Limits().logs
+    said = summary.step_summary("t", [summary.of_run(run)])
     assert f"- and {len(tests) - 100} more" in said
     assert len(said) < 100_000
 
 
 def test_the_summary_of_a_step_shows_everything_as_text() -> None:
     found = summary.of_run(run_of(*TESTS), [earlier(21, {ERROR.test: "failed"})])
-    said = render.step_summary("Night", [found])
+    said = summary.step_summary("Night", [found])
     assert "### ❌ suite default: failed" in said
     assert r"\<script\>alert(1)\</script\>\|\`a\`\|\</code\>" in said
     assert "<script" not in said.replace("\\<", "")
@@ -333,8 +333,8 @@ def test_43_000_tests_are_reported_in_three_seconds(tmp_path: Path) -> None:
     began = time.process_time()
     run = results.read(folder)
     found = summary.of_run(run)
-    text = render.page("t", [(run, found)], generated="")
-    render.step_summary("t", [found])
+    text = summary.page("t", [(run, found)], generated="")
+    summary.step_summary("t", [found])
     assert time.process_time() - began < 3
     assert len(found.failures) == 1_000
     assert len(text) < 3_000_000

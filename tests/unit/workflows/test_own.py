@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.matrix import figures
+from cairn.matrix import legs
 from helpers.trail import ROOT
 from helpers.workflows import (
     OWN,
@@ -193,5 +193,5 @@ def test_the_figures_of_a_matrix_are_of_the_jobs_of_a_night() -> None:
     jobs = Workflows(OWN).files["workflows/nightly.yml"]["jobs"]
     several = {name for name, job in jobs.items() if "strategy" in job}
     # Those of other lines and of bad nights aside.
-    assert set(jobs) - {"lines", "notify"} == {*figures.SINGLE_JOBS, "merge", *several}
+    assert set(jobs) - {"lines", "notify"} == {*legs.SINGLE_JOBS, "merge", *several}
     assert several == {"build", "test", "suite"}

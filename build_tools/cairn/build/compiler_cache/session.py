@@ -22,7 +22,7 @@ from packaging.version import Version
 from cairn import files, isolation, platforms, process
 from cairn.build import environments
 from cairn.build.build_options import CompilerCache
-from cairn.build.compiler_cache import compilers, launchers
+from cairn.build.compiler_cache import launchers
 from cairn.build.engine.events import CacheStatistics
 from cairn.errors import CairnError, PrerequisiteError, UsageError
 from cairn.output import Progress, console
@@ -139,7 +139,7 @@ def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
     if platforms.here.stack_section() == "windows":  # no sh: CMake alone, and by the program itself
         return {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(cache) for lang in _LANGUAGES}
     env = request.variables
-    hip_clang = compilers.hip_clang(env, request.sdk_root)
+    hip_clang = launchers.hip_clang(env, request.sdk_root)
     chosen = {name: _without_cache(env[name]) for name in ("CC", "CXX") if name in env}
     words = [Path(word) for text in chosen.values() for word in text.split()[:1]]
     named = {path.name: path for path in words if path.is_absolute() and path.is_file()}
@@ -148,10 +148,10 @@ def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
         program=request.program,
         cache=cache,
         path=env["PATH"],
-        compilers=compilers.on_path(env["PATH"]) | named,
+        compilers=launchers.compilers_on_path(env["PATH"]) | named,
         chosen=chosen,
         hip_clang=hip_clang,
-        device_libraries=compilers.device_libraries(env, request.sdk_root),
+        device_libraries=launchers.device_libraries(env, request.sdk_root),
         site_packages=request.environment.site_packages,
         headers=launchers.shared_headers(request.environment, files.cache_dir() / "headers"),
         tree=request.tree,

@@ -22,8 +22,7 @@ from cairn.options import Exclusive, argument, flag, option, repeated
 from cairn.output import console
 
 if TYPE_CHECKING:
-    from cairn.release.provenance.chain import Report, State
-    from cairn.release.provenance.reader import Recorder
+    from cairn.release.provenance.chain import Recorder, Report, State
     from cairn.release.trust.client import SignedStore
     from cairn.release.trust.signers import Trust
     from cairn.store.protocol import Reader
@@ -72,7 +71,7 @@ class Verify(signing.RootOptions, common.OptionalStoreOptions):
 
 
 def _verify(request: Verify) -> Answer:
-    from cairn.release.provenance import reader
+    from cairn.release.provenance import chain
 
     if not request.files:
         if request.store is None:
@@ -90,7 +89,7 @@ def _verify(request: Verify) -> Answer:
         if "://" in file:
             _place_of(file)
     source, index = _source(request)
-    watched = reader.Recorder(source)
+    watched = chain.Recorder(source)
     with tempfile.TemporaryDirectory(prefix="cairn-verify-") as memory:
         signed = _signed(watched, index, Path(memory) if request.save_bundle else None)
         return _checked(request, watched, signed, index)
@@ -98,7 +97,7 @@ def _verify(request: Verify) -> Answer:
 
 def _checked(request: Verify, watched: Recorder, signed: SignedStore | None, index: str) -> Answer:
     from cairn.release.index import keys
-    from cairn.release.provenance import chain, reader
+    from cairn.release.provenance import chain
 
     trust = _trust(request, signed)
     reports = []
@@ -113,7 +112,7 @@ def _checked(request: Verify, watched: Recorder, signed: SignedStore | None, ind
     broken = [report.file_name for report in reports if report.broken]
     error = StoreError(f"{', '.join(broken)}: not what {index} vouches for", tip="do not install it")
     if request.save_bundle and not broken:
-        reader.save_bundle(request.save_bundle, watched.objects)
+        chain.save_bundle(request.save_bundle, watched.objects)
     return Answer(
         list(map(_plain, reports)),
         itertools.chain.from_iterable(map(_text, reports)),
@@ -169,37 +168,37 @@ def _trust(request: Verify, signed: SignedStore | None) -> Trust | None:
 def _source(request: Verify) -> tuple[Reader, str]:
     """Return the source that the wheels are checked against, and the index."""
     from cairn.release.index import keys
-    from cairn.release.provenance import reader
+    from cairn.release.provenance import chain
 
     if request.bundle is not None:
-        bundle = reader.open_bundle(request.bundle)
-        return bundle, request.index or reader.index_of_bundle(bundle)
+        bundle = chain.open_bundle(request.bundle)
+        return bundle, request.index or chain.index_of_bundle(bundle)
     if request.index_url is not None:
-        base, index = reader.parse_index_url(request.index_url)
+        base, index = chain.parse_index_url(request.index_url)
         if request.index not in (None, index):
             raise UsageError(f"{request.index_url} is {index}, not {request.index}", tip="leave --index out")
         return _open(base), index
     index = keys.checked_index(request.index or "release")
     if request.store is not None:
         return request.open_existing_store(), index
-    bases = {place[0] for file in request.files if (place := reader.parse_file_url(file))}
+    bases = {place[0] for file in request.files if (place := chain.parse_file_url(file))}
     if len(bases) != 1:
         raise UsageError("nothing says where these wheels are from", tip="--index-url, --store or --bundle")
     return _open(bases.pop()), index
 
 
 def _open(url: str) -> Reader:
-    from cairn.release.provenance import reader
+    from cairn.release.provenance import chain
     from cairn.store.opening import open_existing
 
-    return reader.WebReader(url) if url.startswith(_WEB) else open_existing(url)
+    return chain.WebReader(url) if url.startswith(_WEB) else open_existing(url)
 
 
 def _place_of(url: str) -> tuple[str, str, str]:
     """The store's address, and the wheel's sha256 and name, in the address of a wheel."""
-    from cairn.release.provenance import reader
+    from cairn.release.provenance import chain
 
-    place = reader.parse_file_url(url)
+    place = chain.parse_file_url(url)
     if place is None or Path(place[2]).name != place[2] or not place[2].endswith(".whl"):
         raise UsageError(
             f"{url} is not the address of a wheel on an index of Cairn's",
@@ -213,7 +212,7 @@ def _wheel(text: str, source: Reader, index: str) -> Iterator[tuple[Path, str]]:
     """Yield the wheel as a file, and the sha256 of its bytes; no more is fetched than the index has of it."""
     from cairn import files
     from cairn.release.index import keys
-    from cairn.release.provenance import evidence, reader
+    from cairn.release.provenance import chain, evidence
     from cairn.store.opening import open_existing
 
     if "://" not in text:
@@ -228,7 +227,7 @@ def _wheel(text: str, source: Reader, index: str) -> Iterator[tuple[Path, str]]:
             if listed is None:
                 raise StoreError(f"{index} does not offer {name}", tip="do not install it")
             with path.open("wb") as out:
-                reader.fetch(text, out=out, most=listed.size)
+                chain.fetch(text, out=out, most=listed.size)
         else:
             path = stack.enter_context(open_existing(base).as_file(keys.file_key(expected, name)))
         sha256 = files.sha256_of(path)

@@ -141,13 +141,13 @@ def _installed(smoke_dir: Path) -> tuple[Path, TestRecord]:
 
 
 def _text(report: CompatReport, page: Path) -> Iterator[Piece]:
-    from cairn.testing.compat import tables
+    from cairn.testing.compat import report as reports
 
     yield Table(
-        ("table", "row", *tables.MEASURED_COLUMNS),
-        [(table.id, row.name, *tables.cells_of(row)[len(row.cells) :]) for table, row in report.rows],
+        ("table", "row", *reports.MEASURED_COLUMNS),
+        [(table.id, row.name, *reports.cells_of(row)[len(row.cells) :]) for table, row in report.rows],
     )
-    yield from tables.summary(report)
+    yield from reports.summary(report)
     yield f"report: {page}"
 
 

@@ -88,18 +88,18 @@ def _write(request: Report, summaries: Sequence[tuple[TestRun, Summary]]) -> Non
 
     from cairn import files
     from cairn.output import github
-    from cairn.testing.report import render
+    from cairn.testing.report import summary
 
     if request.html:
         generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        files.write_text(request.html, render.page(request.title, summaries, generated=generated))
+        files.write_text(request.html, summary.page(request.title, summaries, generated=generated))
     if request.summary:
         if not os.environ.get("GITHUB_STEP_SUMMARY"):
             raise UsageError(
                 "GITHUB_STEP_SUMMARY is not set: this is not a step of GitHub Actions",
                 tip="use --html elsewhere",
             )
-        github.add_summary(render.step_summary(request.title, [each for _, each in summaries]))
+        github.add_summary(summary.step_summary(request.title, [each for _, each in summaries]))
 
 
 def _text(summaries: Sequence[Summary]) -> Iterator[Piece]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def parsers() -> Iterator[ArgumentParser]:
     """Make the parser of each script, with the projects of the stack `pytorch`."""
     from cairn import stack
-    from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, rocm, wheels
+    from cairn.cli.upstream import build_prod_wheels, checkouts, pytorch_tests, scripts
 
     projects = stack.load(Path("pytorch")).projects
     yield build_prod_wheels.make_parser(Path("build_prod_wheels.py"), projects)
@@ -26,8 +26,8 @@ def parsers() -> Iterator[ArgumentParser]:
     yield checkouts.checkout_from_manifest(Path("checkout_from_manifest.py"))
     yield pytorch_tests.run_pytorch_smoke_tests(Path("run_pytorch_smoke_tests.py"))
     yield pytorch_tests.run_pytorch_tests(Path("run_pytorch_tests.py"))
-    yield wheels.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
-    yield wheels.patch_fat_wheel(Path("windows_patch_fat_wheel.py"), windows=True)
-    yield wheels.sanity_check_wheel(Path("sanity_check_wheel.py"))
-    yield rocm.fetch_artifacts(Path("fetch_artifacts.py"))
-    yield rocm.build_python_packages(Path("build_python_packages.py"))
+    yield scripts.patch_fat_wheel(Path("patch_fat_wheel.py"), windows=False)
+    yield scripts.patch_fat_wheel(Path("windows_patch_fat_wheel.py"), windows=True)
+    yield scripts.sanity_check_wheel(Path("sanity_check_wheel.py"))
+    yield scripts.fetch_artifacts(Path("fetch_artifacts.py"))
+    yield scripts.build_python_packages(Path("build_python_packages.py"))

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
 from cairn.errors import WheelError
-from cairn.formats import compression, zstd
+from cairn.formats import compression
 from cairn.formats.compression import (
     ZLIB,
     ZSTD,
@@ -222,7 +222,7 @@ def _read_packed(view: View, at: int, end: int, checker: Checker | None) -> Bund
             checker.look(entries, content)
         if checker or open_end:
             problem = _drained(packed, content, sane_size)
-    except (zlib.error, zstd.ZstdError, MemoryError) as error:
+    except (zlib.error, compression.ZstdError, MemoryError) as error:
         raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
     if open_end:
         # A bundle of version 1 ends where its zlib or zstd stream does; no field says where.

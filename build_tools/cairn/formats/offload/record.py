@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cairn import datafile
 from cairn.errors import WheelError
-from cairn.formats import compression, zstd
+from cairn.formats import compression
 from cairn.formats.compression import ZLIB, Unpacker, ViewReader
 from cairn.formats.offload import bundle as offload_bundle
 from cairn.formats.offload import code_object
@@ -189,7 +189,7 @@ def unpacking(view: View, bundle: Bundle, folder: Path) -> Iterator[UnpackedBund
         try:
             while part := stream.read(min(_STEP, packing.plain_size + 1 - file.tell())):
                 file.write(part)
-        except (zlib.error, zstd.ZstdError, MemoryError) as error:
+        except (zlib.error, compression.ZstdError, MemoryError) as error:
             raise WheelError(f"a compressed offload bundle cannot be unpacked: {error}") from error
         if file.tell() != packing.plain_size:
             raise WheelError(

@@ -45,7 +45,7 @@ from cairn.sources.manifest.manifest import Manifest
 from cairn.stack import Stack, recipe
 from cairn.store.protocol import Store
 from cairn.targets import in_order
-from cairn.testing.suite import lists
+from cairn.testing.suite import suite_toml
 
 
 def freeze(
@@ -130,7 +130,7 @@ def _gone_on_with(store: Store, request: FreezeRequest, night: NightPlan, new_pl
 def _lists(request: FreezeRequest, say: Progress) -> dict[str, bytes]:
     """Fetch the lists of tests that the suites of the legs read; none where no leg has a suite."""
     has_suites = any(shards.expected(request.stack, leg) for leg in request.legs)
-    return lists.fetch(shards.suite_of(request.stack), say=say) if has_suites else {}
+    return suite_toml.fetch(shards.suite_of(request.stack), say=say) if has_suites else {}
 
 
 def _manifest(

@@ -25,7 +25,7 @@ from cairn.store.protocol import Store
 from cairn.testing import junit
 from cairn.testing import record as test_record
 from cairn.testing.record import TestRecord
-from cairn.testing.report import render, results, summary
+from cairn.testing.report import results, summary
 from cairn.testing.report.summary import EarlierRun
 
 PAGE = "report.html"
@@ -55,8 +55,8 @@ def keep(run: NightRun, leg: Leg, folder: Path, *, title: str, name: str, signer
             else ()
         )
         run_summary = summary.of_run(run_results, earlier)
-        github.add_summary(render.step_summary(title, [run_summary]))
-        files.write_text(folder / PAGE, render.page(title, [(run_results, run_summary)], generated=now()))
+        github.add_summary(summary.step_summary(title, [run_summary]))
+        files.write_text(folder / PAGE, summary.page(title, [(run_results, run_summary)], generated=now()))
     except (CairnError, OSError) as error:
         say(f"the results of {title} are not shown: {error}")
 

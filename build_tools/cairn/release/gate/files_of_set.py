@@ -1,13 +1,13 @@
 """The demands `gate.VERIFIED` and `gate.COMPLETE`.
 
-Files pass `verify`, and mirrored ones are in the lock. A set is complete if it is what the stack and its
-manifest ask for, and the store has all of it, unchanged.
+Files pass `verify`, keep to their budgets and break no consumer; mirrored ones are in the lock. A set is
+complete if it is what the stack and its manifest ask for, and the store has all of it, unchanged.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,19 +20,22 @@ from cairn.files import sha256_of
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.output.wording import short_id
-from cairn.release.gate import users
+from cairn.release import consumers
 from cairn.release.gate.case import Case, Files, ref
 from cairn.release.index import keys
-from cairn.release.index.generation import MIRRORED, PUBLISHED, project_of, version_of
-from cairn.release.index.snapshot import MANIFEST_FILE
+from cairn.release.index.generation import MIRRORED, PUBLISHED, IndexSet, project_of, version_of
+from cairn.release.index.snapshot import MANIFEST_FILE, read_set
 from cairn.release.index.write import set_objects
 from cairn.release.provenance import evidence
 from cairn.release.publish import distribution, locks, mirror_lock, rules
+from cairn.release.publish.compatibility import Platform
+from cairn.store import transfer
 from cairn.targets import CPU
-from cairn.wheels import wheels_to_set
+from cairn.wheels import budgets, wheels_to_set
 from cairn.wheels.contents import providers
-from cairn.wheels.verify import Expectation, Finding, Verdict, judge_alone, judge_together
-from cairn.wheels.verify.findings import FindingCode, apply_allowed, read_allowed
+from cairn.wheels.interface.read import read_interface
+from cairn.wheels.verify import Expectation, Verdict, judge_alone, judge_together
+from cairn.wheels.verify.findings import Finding, FindingCode, apply_allowed, read_allowed
 from cairn.wheels.wheelset import ClosureFile, SetWheel
 
 # How others link their binaries is theirs to know: PyPI's own torch and scipy name folders of the machines
@@ -45,7 +48,7 @@ def findings(case: Case, files: Files) -> Iterator[str]:
     """The findings of `verify` and of `users` on the wheels, and the sdists that cannot be read."""
     wheels = {name: path for name, path in files.paths.items() if name.endswith(".whl")}
     by_wheel, unreadable = _judged(case, wheels)
-    for path, finding in users.findings(case, files):
+    for path, finding in over_budget_or_broken(case, files):
         by_wheel[path] = (*by_wheel.get(path, ()), finding)
     entries = read_allowed([Path(case.stack.gate.allow)] if case.stack.gate.allow else [])
     judged = apply_allowed(by_wheel, entries, today=case.moment.date())
@@ -303,3 +306,76 @@ def _listed_otherwise(case: Case, file: SetWheel | ClosureFile) -> Iterator[str]
         one = snapshot.project(project_of(file.file_name)).file(file.file_name)
         if one is not None and (one.size, one.metadata_sha256, one.requires_python) != expected:
             yield f"{file.file_name}: set.json and {snapshot.index.name} say different things of it"
+
+
+_MEND = "mend it, or allow it by name, reason and expiry in the file that the gate's `allow` names"
+
+
+def last_set(case: Case) -> IndexSet | None:
+    """The last set of the target that is for the same place as the case's, and not yanked."""
+    made = case.wheel_set
+    same = [
+        entry
+        for entry in case.target.sets()
+        if entry.yanked is None
+        and (entry.stack, entry.line, entry.family) == (made.stack, made.line, made.family)
+        and (entry.python, entry.platform) == (made.python, made.platform)
+    ]
+    return max(same, key=lambda entry: (entry.added, entry.set_id), default=None)
+
+
+def over_budget_or_broken(case: Case, files: Files) -> Iterator[tuple[Path, Finding]]:
+    """The wheels of the set that are over budget or break a consumer, each with the finding.
+
+    Raises:
+        StoreError: the last set cannot be read.
+        WheelError: a wheel of the set, or of the last one, cannot be read.
+    """
+    if not (case.stack.budgets or case.stack.consumers) or files.missing:
+        return
+    last = last_set(case)
+    if last is None or last.set_id == case.wheel_set.id:
+        yield from _over_budget(case, files, {})
+        return
+    before = {
+        wheel.distribution: keys.file_key(wheel.sha256, wheel.file_name)
+        for wheel in read_set(case.store, last.set_id).wheels
+    }
+    with transfer.as_files(case.store, before.values()) as paths:
+        old = {name: paths[key] for name, key in before.items()}
+        yield from _over_budget(case, files, old)
+        yield from _broken(case, files, list(old.values()))
+
+
+def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[tuple[Path, Finding]]:
+    users = [consumer.name for consumer in case.stack.consumers]
+    seconds = min((s for one in case.set_records.records if (s := one.record.import_seconds)), default=0.0)
+    for wheel in case.wheel_set.wheels:
+        project = case.project_of(wheel)
+        budget = case.stack.budgets.get(project.name) if project else None
+        if budget is None:
+            continue
+        path, before = files.paths[wheel.file_name], old.get(wheel.distribution)
+        last = read_interface(before, python=False) if before else None
+        read = read_interface(path, python=False)
+        for name, text in budgets.over(budget, last, read, import_seconds=seconds):
+            reason = f"{text} (consumers: {wording.some(users)})" if users else text
+            yield path, Finding(code=FindingCode.OVER_BUDGET, member=name, reason=reason, fix=_MEND)
+
+
+def _broken(case: Case, files: Files, old: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
+    made, code = case.wheel_set, FindingCode.CONSUMER_BREAKS
+    own = {wheel.distribution: files.paths[wheel.file_name] for wheel in made.wheels}
+    judged = consumers.judge(
+        case.stack.consumers,
+        old,
+        list(own.values()),
+        place=Platform(python=made.python, tag=made.platform),
+        store=case.store,
+        family=made.family,
+    )
+    for name, why in judged.unknown.items():
+        reason = f"whether {name} breaks is not known: {why}"
+        yield next(iter(own.values())), Finding(code=code, member=name, reason=reason, fix=_MEND)
+    for one in judged.breaks:
+        yield own[one.provider], Finding(code=code, member=one.consumer, reason=str(one), fix=_MEND)

@@ -20,7 +20,7 @@ import cairn
 from cairn.errors import CairnError
 from cairn.output.wording import short_id
 from cairn.release import rebuilds, recipes, weighing
-from cairn.release.gate import files_of_set, installation, users
+from cairn.release.gate import files_of_set, installation
 from cairn.release.gate.case import Case, Files, opened, ref
 from cairn.release.gate.installation import Installation
 from cairn.release.gate.judgement import Demand, GateReport, Outcome, Policy
@@ -143,7 +143,7 @@ def weakened(case: Case) -> Iterator[str]:
             yield f"the floor of {kind} tests is 0"
         if not floor.device_tests and not case.wheel_set.for_cpu:
             yield f"the floor of {kind} tests that pass on a GPU is 0"
-    made, last = case.wheel_set, users.last_set(case)
+    made, last = case.wheel_set, files_of_set.last_set(case)
     if last is not None:
         other = f"which the last set of {case.target.index.name} has ({short_id(last.set_id)})"
         if missing := last.projects.keys() - {wheel.distribution for wheel in made.wheels}:

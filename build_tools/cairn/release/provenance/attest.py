@@ -20,9 +20,8 @@ from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import Attested, FileEntry, IndexSet, ProvenanceKind
 from cairn.release.index.snapshot import MANIFEST_FILE, Snapshot
-from cairn.release.provenance import dsse, statement
-from cairn.release.provenance.dsse import Envelope, SignatureError, UntrustedKeyError
-from cairn.release.provenance.statement import Claims, claims_of
+from cairn.release.provenance import dsse
+from cairn.release.provenance.dsse import Claims, Envelope, SignatureError, UntrustedKeyError, claims_of
 from cairn.release.trust.signers import Signer, Trust
 from cairn.store.protocol import Reader, Store, read_named
 from cairn.wheels import build_statement
@@ -142,7 +141,7 @@ class KeyAttester:
             claims: what to vouch for.
         """
         others = _of_other_sets(previous, claims) if previous else ()
-        envelope = dsse.sign(statement.encode(claims), dsse.IN_TOTO, self.signer)
+        envelope = dsse.sign(dsse.encode(claims), dsse.IN_TOTO, self.signer)
         return datafile.dumps(Provenance(envelopes=(*others, envelope))).encode()
 
 
@@ -180,7 +179,7 @@ def vouched(
         from cairn.release.provenance import pep740  # noqa: PLC0415 - half a second, and an extra
 
         statements = pep740.statements(data, trust, file_name=file_name, sha256=sha256)
-        vouchers = [Vouched(claims=statement.decode(payload, name=name), by=by) for payload, by in statements]
+        vouchers = [Vouched(claims=dsse.decode(payload, name=name), by=by) for payload, by in statements]
     else:
         vouchers = _by_keys(dsse.loads(data, Provenance, name=name).envelopes, trust, name)
     if not vouchers:
@@ -208,7 +207,7 @@ def _by_keys(envelopes: Sequence[Envelope], trust: Trust | None, name: str) -> S
         except UntrustedKeyError as error:
             strange = error
         else:
-            vouchers.append(Vouched(claims=statement.decode(payload, name=name), by=by))
+            vouchers.append(Vouched(claims=dsse.decode(payload, name=name), by=by))
     if strange is not None and not vouchers:
         raise strange
     return vouchers
@@ -218,7 +217,7 @@ def _of_other_sets(previous: bytes, claims: Claims) -> Sequence[Envelope]:
     name = f"the provenance of {claims.file_name}"
 
     def set_id(envelope: Envelope) -> str:
-        return statement.decode(dsse.unverified_payload(envelope, name=name), name=name).set_id
+        return dsse.decode(dsse.unverified_payload(envelope, name=name), name=name).set_id
 
     envelopes = dsse.loads(previous, Provenance, name=name).envelopes
     return [envelope for envelope in envelopes if set_id(envelope) != claims.set_id]

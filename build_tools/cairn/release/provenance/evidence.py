@@ -21,8 +21,7 @@ from cairn.release.index.listing import index_set
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Index, read_set
 from cairn.release.provenance import attest, dsse
 from cairn.release.provenance.attest import Vouched
-from cairn.release.provenance.dsse import SignatureError, UntrustedKeyError
-from cairn.release.provenance.statement import Claims
+from cairn.release.provenance.dsse import Claims, SignatureError, UntrustedKeyError
 from cairn.release.trust.metadata import File
 from cairn.release.trust.signers import PublicKeys, Signer, Trust
 from cairn.store.protocol import MissingKeyError, Reader, Store, read_named

@@ -32,9 +32,8 @@ from sigstore.sign import ExpiredCertificate, Signer, SigningContext  # type: ig
 
 from cairn.errors import NetworkError, PrerequisiteError
 from cairn.release.index.generation import ProvenanceKind
-from cairn.release.provenance import statement
-from cairn.release.provenance.dsse import SignatureError
-from cairn.release.provenance.statement import Claims
+from cairn.release.provenance import dsse
+from cairn.release.provenance.dsse import Claims, SignatureError
 from cairn.release.trust import signers
 from cairn.release.trust.signers import Trust, Workflow
 
@@ -72,7 +71,7 @@ class WorkflowAttester:
         """
         others = _bundles_of_other_sets(previous, claims)
         try:
-            bundle = self.sigstore.sign_dsse(Statement(statement.encode(claims)))
+            bundle = self.sigstore.sign_dsse(Statement(dsse.encode(claims)))
         except (SigstoreError, ExpiredCertificate, ExpiredIdentity, requests.RequestException) as error:
             raise NetworkError(f"Sigstore did not sign: {error}", tip="run the job again") from error
         publisher = GitHubPublisher(repository=self.workflow.repository, workflow=self.workflow.file)
@@ -165,7 +164,7 @@ def _vouched(attestation: Attestation, trust: Trust, file_name: str, sha256: str
             reason = f"{workflow} does not vouch for {file_name}: {error}"
             continue
         payload = attestation.envelope.statement
-        builder = statement.decode(payload, name=f"the provenance of {file_name}").builder.id
+        builder = dsse.decode(payload, name=f"the provenance of {file_name}").builder.id
         ran = attestation.certificate_claims.get(_BUILD_CONFIG_URI, "")
         if ran != builder:
             raise SignatureError(f"{workflow} signed that {builder[:200]} built {file_name}, which it is not")
@@ -188,7 +187,7 @@ def _bundles_of_other_sets(previous: bytes | None, claims: Claims) -> list[Attes
 
     def is_of_set(bundle: AttestationBundle) -> bool:
         signed = [attestation.envelope.statement for attestation in bundle.attestations]
-        return claims.set_id in [statement.decode(one, name=name).set_id for one in signed]
+        return claims.set_id in [dsse.decode(one, name=name).set_id for one in signed]
 
     bundles = _read(previous).attestation_bundles if previous is not None else ()
     return [bundle for bundle in bundles if not is_of_set(bundle)]

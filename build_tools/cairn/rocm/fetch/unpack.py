@@ -22,7 +22,7 @@ from typing import IO, Self, cast
 
 from cairn.concurrency import go_on
 from cairn.errors import WheelError
-from cairn.formats import zstd
+from cairn.formats import compression
 
 MANIFEST = "artifact_manifest.txt"
 """The file of an artifact that lists its base folders."""
@@ -36,7 +36,7 @@ TREE = "tree"
 
 _BLOCK = 1 << 20
 _LONGEST_WINDOW: dict[int, int] = {
-    zstd.DecompressionParameter.window_log_max: 31
+    compression.DecompressionParameter.window_log_max: 31
 }  # 2 GiB, what `zstd --long=31` needs
 _MOST_MEMBERS = 1_000_000
 _MOST_BESIDE = 64  # times what a file may have, the whole tar around it
@@ -54,7 +54,7 @@ _MALFORMED = (
     tarfile.TarError,
     lzma.LZMAError,
     zlib.error,
-    zstd.ZstdError,
+    compression.ZstdError,
     EOFError,
     ValueError,
     OverflowError,
@@ -309,7 +309,7 @@ def _opened(archive: Path, most: int) -> Iterator[tarfile.TarFile]:
         file = stack.enter_context(archive.open("rb"))
         stream: IO[bytes]
         if archive.name.endswith(".tar.zst"):
-            opened = stack.enter_context(zstd.ZstdFile(file, options=_LONGEST_WINDOW))
+            opened = stack.enter_context(compression.ZstdFile(file, options=_LONGEST_WINDOW))
             stream = cast("IO[bytes]", opened)
         elif archive.name.endswith(TARBALL):
             stream = cast("IO[bytes]", stack.enter_context(gzip.open(file)))

@@ -28,7 +28,6 @@ from cairn.store.buckets import download
 from cairn.store.buckets.client import Bucket
 from cairn.store.buckets.download import SHA256, Parts
 from cairn.store.buckets.errors import ChangedError
-from cairn.store.headers import headers
 from cairn.store.protocol import (
     DamagedObjectError,
     ListedObject,
@@ -38,6 +37,7 @@ from cairn.store.protocol import (
     StoredObject,
     Stray,
     file_changed_error,
+    headers,
     is_key,
     no_progress,
     valid_key,

@@ -21,9 +21,8 @@ from cairn.errors import UsageError
 from cairn.output import safe_text
 from cairn.stack import Floor
 from cairn.testing import junit, junit_writer, record
-from cairn.testing.compat import tables
 from cairn.testing.compat.report import FILE as REPORT
-from cairn.testing.compat.report import CompatReport, ReportRow
+from cairn.testing.compat.report import CompatReport, ReportRow, as_html, as_markdown, as_rst
 from cairn.testing.gpus.attest import Attestation
 from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.junit import Outcome, TestOutcome
@@ -44,9 +43,9 @@ def write(folder: Path, report: CompatReport, *, baseline: CompatReport | None =
         baseline: see `write_junit`.
     """
     datafile.write(folder / REPORT, report)
-    files.write_text(folder / "compat.rst", tables.as_rst(report))
-    files.write_text(folder / "compat.md", tables.as_markdown(report))
-    files.write_text(folder / "compat.html", tables.as_html(report))
+    files.write_text(folder / "compat.rst", as_rst(report))
+    files.write_text(folder / "compat.md", as_markdown(report))
+    files.write_text(folder / "compat.html", as_html(report))
     write_junit(folder / record.JUNIT, report, baseline=baseline)
 
 

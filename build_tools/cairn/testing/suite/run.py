@@ -38,7 +38,7 @@ from cairn.testing.skips import select
 from cairn.testing.skips.conditions import RunFacts
 from cairn.testing.skips.select import Excluded, Selection
 from cairn.testing.skips.skip_files import Listed
-from cairn.testing.suite import lists, modules, shards, sources, suite_results, suite_toml, worker
+from cairn.testing.suite import modules, shards, sources, suite_results, suite_toml, worker
 from cairn.testing.suite.attempt import Setup
 from cairn.testing.suite.modules import ModuleRun
 from cairn.testing.suite.shards import Piece, ShardPlan, Times
@@ -277,7 +277,7 @@ def _prepare(
     plugins = work_dir / "plugins"
     shutil.copyfile(worker.__file__, plugins / "worker.py")
     pytest_runs.copy_counter(plugins)
-    placed, digests = lists.place(request.suite, request.lists, tests, plugins, tested.variables, say)
+    placed, digests = suite_toml.placed(request.suite, request.lists, tests, plugins, tested.variables, say)
     setup = Setup(
         python=tested.python,
         tests=tests,

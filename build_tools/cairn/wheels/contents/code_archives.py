@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cairn.formats import kpack
-from cairn.formats.offload import databases
+from cairn.formats.offload import code_object
 from cairn.formats.view import MemberView
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive
@@ -58,8 +58,8 @@ def named_targets(paths: Iterable[str]) -> tuple[str, ...]:
     named = set[str]()
     for path in paths:
         if path.endswith(_OF_CODE):
-            named.update(name for name in databases.PROCESSOR.findall(path) if name in known)
-        elif processor := databases.named_processor(path, known):
+            named.update(name for name in code_object.PROCESSOR.findall(path) if name in known)
+        elif processor := code_object.named_processor(path, known):
             named.add(processor)
     return in_order(named)
 

@@ -20,7 +20,7 @@ from cairn import datafile, files
 from cairn.errors import WheelError
 from cairn.formats import kpack
 from cairn.formats.kpack import PLACEHOLDER, SUFFIX
-from cairn.formats.offload import SPLIT_RECORD, databases, detach, record
+from cairn.formats.offload import SPLIT_RECORD, code_object, detach, record
 from cairn.formats.offload.record import Library, MovedFile, Record
 from cairn.formats.view import FileView
 from cairn.formats.zip import writer
@@ -98,7 +98,7 @@ def split(wheel: Path, output_dir: Path, terms: Terms | None = None) -> tuple[Pa
             alone = {b.path: b.code_objects[0].target.processor for b in with_code if b.is_device_code}
             libraries = {binary.path for binary in with_code} - alone.keys()
             for name in (member.name for member in archive.members if member.name not in libraries):
-                processor = alone.get(name) or databases.database_processor(name, processors)
+                processor = alone.get(name) or code_object.database_processor(name, processors)
                 if processor is not None:
                     work.move(name, processor)
             work.name_build(libraries)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import WheelError
-from cairn.formats.offload import SPLIT_RECORD, databases
+from cairn.formats.offload import SPLIT_RECORD, code_object
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.output import wording
 from cairn.wheels.contents import system_libraries
@@ -189,7 +189,7 @@ def _not_checked(read: contents.Contents, name: FileName, findings: Iterable[Fin
     formats = {binary.format for binary in read.binaries if not binary.is_device_code}
     for kind, paths in read.unread.items():
         yield f"what is in {len(paths)} {kind}: {wording.some(paths)}"
-    data = databases.unjudged(read.members)
+    data = code_object.unjudged(read.members)
     if data:
         yield f"whether {wording.some(data)} have data for each target"
     # An author may tag a wheel so by mistake that never had one, and stubs lead to different wheels.

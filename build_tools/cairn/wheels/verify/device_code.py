@@ -18,7 +18,7 @@ from cairn.errors import UsageError, WheelError
 from cairn.formats import elf, kpack
 from cairn.formats.compression import Forward, ViewReader, exactly
 from cairn.formats.elf_layout import EHDR, PHDR, PT_LOAD, RUNS, Segment
-from cairn.formats.offload import SPLIT_RECORD, bundle, code_object, databases
+from cairn.formats.offload import SPLIT_RECORD, bundle, code_object
 from cairn.formats.offload.bundle import Entry
 from cairn.formats.view import BytesView, MemberView, View
 from cairn.formats.zip.layout import Member
@@ -210,9 +210,9 @@ def check_databases(
     """
     named: dict[str, set[str]] = {}
     for member in archive.members:
-        if not (folder := databases.folder_of(member.name)) or member.is_dir:
+        if not (folder := code_object.folder_of(member.name)) or member.is_dir:
             continue
-        processors = databases.PROCESSOR.findall(member.name[len(folder) :])
+        processors = code_object.PROCESSOR.findall(member.name[len(folder) :])
         if processors and not member.size:
             reason = f"it is to have kernels for {processors[0]}, and is empty"
             fix = "take the data of the libraries from a whole ROCm"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cairn import venv
-from cairn.build.compiler_cache import compilers, launchers, session
+from cairn.build.compiler_cache import launchers, session
 from cairn.build.engine.events import CacheStatistics
 
 LOG = """# /src/a.cpp
@@ -81,7 +81,7 @@ def test_implausible_counts_are_named(counted: dict[str, int], compiled: bool, p
 def test_compilers_are_known_by_their_names(name: str, is_one: bool, tmp_path: Path) -> None:  # noqa: FBT001
     (tmp_path / name).write_text("#!/bin/sh\n")
     (tmp_path / name).chmod(0o755)
-    assert (name in compilers.on_path(f"/no/such/folder{os.pathsep}{tmp_path}")) is is_one
+    assert (name in launchers.compilers_on_path(f"/no/such/folder{os.pathsep}{tmp_path}")) is is_one
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def called(made: launchers.Launchers, *arguments: str) -> list[str]:
 
 def test_a_compiler_is_named_by_its_bytes(made: launchers.Launchers) -> None:
     check, extra, _, *arguments = called(made, "-c", "a b.cpp", "")
-    assert check == f"string:{compilers.digest_of(Path('/usr/bin/env'))}"
+    assert check == f"string:{launchers.digest_of(Path('/usr/bin/env'))}"
     assert extra == "none", "host code has nothing of the device libraries"
     assert arguments == ["/usr/bin/env", "-c", "a b.cpp", ""]
 
@@ -203,8 +203,8 @@ def test_a_compiler_of_many_names_is_asked_once(tmp_path: Path) -> None:
     names = [tmp_path / name for name in ("c++", "g++", "g++-12")]
     for link in names:
         link.symlink_to(real)
-    assert len({compilers.digest_of(path) for path in (*names, real)}) == 1
-    assert len(asked.read_text().splitlines()) == len(compilers._PARTS)
+    assert len({launchers.digest_of(path) for path in (*names, real)}) == 1
+    assert len(asked.read_text().splitlines()) == len(launchers._PARTS)
 
 
 def test_a_compiler_behind_a_script_is_known_by_itself(tmp_path: Path) -> None:
@@ -217,9 +217,9 @@ def test_a_compiler_behind_a_script_is_known_by_itself(tmp_path: Path) -> None:
     found = []
     for version in ("19.1.7", "19.1.8"):
         clang.write_text(version)
-        compilers.digest_of.cache_clear()
-        compilers._sha256.cache_clear()
-        found.append(compilers.digest_of(script))
+        launchers.digest_of.cache_clear()
+        launchers._sha256.cache_clear()
+        found.append(launchers.digest_of(script))
     assert found[0] != found[1]
 
 

@@ -17,7 +17,7 @@ from cairn.release.index.generation import Generation, IndexSet, Pointer, Projec
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance import chain, evidence, judged
 from cairn.release.provenance.attest import KeyAttester
-from cairn.release.provenance.reader import Recorder
+from cairn.release.provenance.chain import Recorder
 from cairn.release.publish import stage
 from cairn.release.trust.signers import Trust
 from cairn.store.memory import MemoryStore

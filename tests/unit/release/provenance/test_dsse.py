@@ -100,7 +100,10 @@ ATTACKS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         "an unnamed key, which is not trusted",
     ),
     "no signatures": (lambda e: e.update(signatures=[]), "it has no signature"),
-    "another type": (lambda e: e.update(payloadType=dsse.IN_TOTO), "is signed as 'application/vnd.in-toto"),
+    "another type": (
+        lambda e: e.update(payloadType=dsse.IN_TOTO),
+        "is signed as 'application/vnd.in-toto",
+    ),
     "type with a space": (lambda e: e.update(payloadType=dsse.RECORD + " "), "is signed as"),
     "unknown field": (lambda e: e.update(more=1), "unknown field"),
     "unknown field of a signature": (_signatures(lambda s: s.update(cert="x")), "unknown field"),

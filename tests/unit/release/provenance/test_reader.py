@@ -8,8 +8,8 @@ import pytest
 
 from cairn.errors import NetworkError, StoreError, UsageError
 from cairn.release.index import keys
-from cairn.release.provenance import reader
-from cairn.release.provenance.reader import Recorder, WebReader
+from cairn.release.provenance import chain
+from cairn.release.provenance.chain import Recorder, WebReader
 from cairn.store.memory import MemoryStore
 from cairn.store.protocol import MissingKeyError, Reader
 from helpers.answers import answering
@@ -27,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Released:
 def _bundle(made: Released, path: Path, *, index: str = "release") -> Recorder:
     watched = Recorder(made.store)
     assert not made.over(watched).check(index=index).broken
-    reader.save_bundle(path, watched.objects)
+    chain.save_bundle(path, watched.objects)
     return watched
 
 
@@ -37,21 +37,21 @@ def _check(store: Reader, made: Released) -> list[str]:
 
 def test_a_bundle_is_all_that_a_check_reads(made: Released, tmp_path: Path) -> None:
     _bundle(made, tmp_path / "torch.zip")
-    bundle = reader.open_bundle(tmp_path / "torch.zip")
-    assert reader.index_of_bundle(bundle) == "release"
+    bundle = chain.open_bundle(tmp_path / "torch.zip")
+    assert chain.index_of_bundle(bundle) == "release"
     assert _check(bundle, made) == []
     with zipfile.ZipFile(tmp_path / "torch.zip") as archive:
         assert not [name for name in archive.namelist() if name.endswith(".whl")]
         archive.extractall(tmp_path / "unpacked")
-    assert _check(reader.open_bundle(tmp_path / "unpacked"), made) == []
+    assert _check(chain.open_bundle(tmp_path / "unpacked"), made) == []
 
 
 def test_a_bundle_that_lacks_something_says_what(made: Released, tmp_path: Path) -> None:
     objects = _bundle(made, tmp_path / "torch.zip").objects
     (key,) = [key for key in objects if key.endswith("manifest.json")]
     del objects[key]
-    reader.save_bundle(tmp_path / "less.zip", objects)
-    found = _check(reader.open_bundle(tmp_path / "less.zip"), made)
+    chain.save_bundle(tmp_path / "less.zip", objects)
+    found = _check(chain.open_bundle(tmp_path / "less.zip"), made)
     assert found == [f"{tmp_path / 'less.zip'} holds no {key}"]
 
 
@@ -66,16 +66,16 @@ def test_a_bundle_holds_keys_of_a_store_only_and_none_twice(tmp_path: Path, name
         for number, name in enumerate(names):
             archive.writestr(name, bytes([number]))
     with pytest.raises(UsageError, match="it holds"):
-        reader.open_bundle(tmp_path / "b.zip")
+        chain.open_bundle(tmp_path / "b.zip")
 
 
 def test_a_bundle_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(chain, "_MOST_BYTES", 1000)
     with zipfile.ZipFile(tmp_path / "b.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("release/state.json", bytes(600))
         archive.writestr("staging/state.json", bytes(401))
     with pytest.raises(UsageError, match="too large"):
-        reader.open_bundle(tmp_path / "b.zip")
+        chain.open_bundle(tmp_path / "b.zip")
 
 
 def test_a_bundle_that_was_damaged_is_refused(made: Released, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_bundle_that_was_damaged_is_refused(made: Released, tmp_path: Path) ->
     for at in range(0, len(whole), 11):
         (tmp_path / "b.zip").write_bytes(whole[:at] + bytes([whole[at] ^ 0x15]) + whole[at + 1 :])
         try:
-            found = _check(reader.open_bundle(tmp_path / "b.zip"), made)
+            found = _check(chain.open_bundle(tmp_path / "b.zip"), made)
         except UsageError:
             continue
         # A byte that says nothing of what is in it, such as of a time, or one that hides an object.
@@ -103,7 +103,7 @@ def test_what_is_no_bundle_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.zip").write_bytes(b"PK\3\4 and no more")
     for name in ("b.zip", "missing.zip"):
         with pytest.raises(UsageError, match="is not a bundle"):
-            reader.open_bundle(tmp_path / name)
+            chain.open_bundle(tmp_path / name)
 
 
 def _of(*indexes: str) -> MemoryStore:
@@ -111,14 +111,14 @@ def _of(*indexes: str) -> MemoryStore:
 
 
 def test_a_bundle_of_no_index_of_several_or_of_staging_asks_which() -> None:
-    assert reader.index_of_bundle(_of("release/gfx110X-all")) == "release/gfx110X-all"
+    assert chain.index_of_bundle(_of("release/gfx110X-all")) == "release/gfx110X-all"
     for indexes, said in (
         ((), "of no index"),
         (("release/gfx110X-all", "staging"), "of staging, release/gfx110X-all"),
         (("staging",), "is a bundle of staging"),
     ):
         with pytest.raises(UsageError, match=said) as caught:
-            reader.index_of_bundle(_of(*indexes))
+            chain.index_of_bundle(_of(*indexes))
     assert caught.value.tip == "say which: --index staging"
 
 
@@ -131,10 +131,10 @@ def test_an_index_on_the_web_is_read_like_a_store(made: Released, tmp_path: Path
         with pytest.raises(MissingKeyError):
             WebReader(url).read("release/none.json")
         state, out = made.store.objects["release/state.json"], io.BytesIO()
-        reader.fetch(f"{url}/release/state.json", out=out, most=len(state))
+        chain.fetch(f"{url}/release/state.json", out=out, most=len(state))
         assert out.getvalue() == state
         with pytest.raises(StoreError, match="larger than"):
-            reader.fetch(f"{url}/release/state.json", out=out, most=len(state) - 1)
+            chain.fetch(f"{url}/release/state.json", out=out, most=len(state) - 1)
     with pytest.raises(NetworkError, match="cannot read"):
         WebReader(url).read("release/state.json")
 
@@ -142,7 +142,7 @@ def test_an_index_on_the_web_is_read_like_a_store(made: Released, tmp_path: Path
 def test_a_server_cannot_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "release").mkdir()
     (tmp_path / "release" / "state.json").write_bytes(bytes(1001))
-    monkeypatch.setattr(reader, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(chain, "_MOST_BYTES", 1000)
     with serving(tmp_path) as url, pytest.raises(StoreError, match="larger than"):
         WebReader(url).read("release/state.json")
 
@@ -162,7 +162,7 @@ def test_an_error_of_the_server_is_not_a_missing_object() -> None:
     ],
 )
 def test_the_address_for_pip_names_store_and_index(url: str, expected: tuple[str, str]) -> None:
-    assert reader.parse_index_url(url) == expected
+    assert chain.parse_index_url(url) == expected
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_the_address_for_pip_names_store_and_index(url: str, expected: tuple[str
 )
 def test_the_address_of_any_other_index_is_refused(url: str) -> None:
     with pytest.raises(UsageError, match="is not an index of Cairn's"):
-        reader.parse_index_url(url)
+        chain.parse_index_url(url)
 
 
 def test_the_address_of_a_file_names_its_bytes() -> None:
     url = f"https://host/path/files/ab/{SHA}/torch-2.9.0%2Brocm7-py3-none-any.whl#sha256=x"
-    assert reader.parse_file_url(url) == ("https://host/path", SHA, "torch-2.9.0+rocm7-py3-none-any.whl")
-    assert reader.parse_file_url(f"https://host/files/ba/{SHA}/x.whl") is None
-    assert reader.parse_file_url("https://host/x.whl") is None
+    assert chain.parse_file_url(url) == ("https://host/path", SHA, "torch-2.9.0+rocm7-py3-none-any.whl")
+    assert chain.parse_file_url(f"https://host/files/ba/{SHA}/x.whl") is None
+    assert chain.parse_file_url("https://host/x.whl") is None

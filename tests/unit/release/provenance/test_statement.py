@@ -8,9 +8,8 @@ import msgspec
 import pytest
 from sigstore.dsse import Statement
 
-from cairn.release.provenance import statement
-from cairn.release.provenance.dsse import SignatureError
-from cairn.release.provenance.statement import Claims
+from cairn.release.provenance import dsse
+from cairn.release.provenance.dsse import Claims, SignatureError
 from cairn.wheels.build_statement import Builder, Source
 
 CLAIMS = Claims(
@@ -43,7 +42,7 @@ CLAIMS = Claims(
 
 
 def test_it_is_an_in_toto_statement_with_slsa_provenance() -> None:
-    assert json.loads(statement.encode(CLAIMS)) == {
+    assert json.loads(dsse.encode(CLAIMS)) == {
         "_type": "https://in-toto.io/Statement/v1",
         "subject": [{"name": CLAIMS.file_name, "digest": {"sha256": "1" * 64}}],
         "predicateType": "https://slsa.dev/provenance/v1",
@@ -86,7 +85,7 @@ def test_it_is_an_in_toto_statement_with_slsa_provenance() -> None:
 
 
 def test_it_comes_back_as_it_was() -> None:
-    assert statement.decode(statement.encode(CLAIMS), name="it") == CLAIMS
+    assert dsse.decode(dsse.encode(CLAIMS), name="it") == CLAIMS
 
 
 def _as_before(plain: dict[str, Any]) -> None:
@@ -95,15 +94,15 @@ def _as_before(plain: dict[str, Any]) -> None:
 
 
 def test_one_that_was_signed_with_an_extension_field_still_reads() -> None:
-    assert statement.decode(_changed(_as_before), name="it") == CLAIMS
+    assert dsse.decode(_changed(_as_before), name="it") == CLAIMS
 
 
 def test_sigstore_takes_it_as_a_statement() -> None:
-    Statement(statement.encode(CLAIMS))  # raises where it is none
+    Statement(dsse.encode(CLAIMS))  # raises where it is none
 
 
 def _changed(change: Callable[[dict[str, Any]], object]) -> bytes:
-    plain = json.loads(statement.encode(CLAIMS))
+    plain = json.loads(dsse.encode(CLAIMS))
     change(plain)
     return json.dumps(plain).encode()
 
@@ -117,7 +116,7 @@ def test_fields_that_it_does_not_know_are_passed_over() -> None:
     more = _changed(
         lambda s: (s.update(more=1), s["predicate"].update(more={}), s["subject"][0].update(uri="x"))
     )
-    assert statement.decode(more, name="it") == CLAIMS
+    assert dsse.decode(more, name="it") == CLAIMS
 
 
 def _byproducts(change: Callable[[list[Any]], object]) -> Callable[[dict[str, Any]], object]:
@@ -173,19 +172,19 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 @pytest.mark.parametrize(("change", "words"), WRONG.values(), ids=WRONG)
 def test_any_other_statement_is_refused(change: Callable[[Any], object], words: str) -> None:
     with pytest.raises(SignatureError, match=words):
-        statement.decode(_changed(change), name="it")
+        dsse.decode(_changed(change), name="it")
 
 
 @pytest.mark.parametrize(
     "payload",
-    [b"", b"{}", b"[]", statement.encode(CLAIMS) + b"{}", statement.encode(CLAIMS)[:-1] + b',"subject":[]}'],
+    [b"", b"{}", b"[]", dsse.encode(CLAIMS) + b"{}", dsse.encode(CLAIMS)[:-1] + b',"subject":[]}'],
     ids=["empty", "nothing", "a list", "two documents", "a name twice"],
 )
 def test_what_is_no_statement_is_refused(payload: bytes) -> None:
     with pytest.raises(SignatureError):
-        statement.decode(payload, name="it")
+        dsse.decode(payload, name="it")
 
 
 def test_nothing_in_it_is_of_the_machine_or_the_moment() -> None:
-    once, again = statement.encode(CLAIMS), statement.encode(msgspec.convert(vars(CLAIMS), Claims))
+    once, again = dsse.encode(CLAIMS), dsse.encode(msgspec.convert(vars(CLAIMS), Claims))
     assert once == again

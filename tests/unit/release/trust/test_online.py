@@ -18,7 +18,7 @@ from cairn.release.index import keys
 from cairn.release.index.commit import recover
 from cairn.release.index.generation import PUBLISHED, FileEntry, Pointer, digest_of, encode
 from cairn.release.index.snapshot import Change, Index, Snapshot
-from cairn.release.provenance.reader import Recorder
+from cairn.release.provenance.chain import Recorder
 from cairn.release.trust import anchor, metadata, online, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import SignedMetadata

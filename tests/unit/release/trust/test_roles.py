@@ -23,7 +23,7 @@ from cairn.release.ledger_entries import Entry, Event, Head, History
 from cairn.release.promote import Promotion, RefusedError, promote
 from cairn.release.provenance import chain, evidence
 from cairn.release.provenance.attest import KeyAttester
-from cairn.release.provenance.reader import Recorder
+from cairn.release.provenance.chain import Recorder
 from cairn.release.publish.files import publish
 from cairn.release.trust import anchor, root
 from cairn.release.trust.anchor import Anchor

@@ -7,7 +7,7 @@ import pytest
 
 from cairn import files
 from cairn.testing import record
-from cairn.testing.compat import evidence, tables
+from cairn.testing.compat import evidence, report
 from cairn.testing.compat.report import CompatReport, ReportRow
 from cairn.testing.gpus.attest import Attestation
 from cairn.testing.gpus.gpu import Gpu
@@ -125,4 +125,4 @@ def test_a_translated_report_counts_for_no_gpu(tmp_path: Path) -> None:
     evidence.write_record(tmp_path, found, SMOKE, Attestation())
     made = record.read(tmp_path / record.FILE)
     assert (made.verdict, made.translated, made.counts.device_passed) == ("untested", "torchdevice 0.1.0", 0)
-    assert "translated by torchdevice 0.1.0: nothing here was measured on a GPU" in tables.summary(found)
+    assert "translated by torchdevice 0.1.0: nothing here was measured on a GPU" in report.summary(found)

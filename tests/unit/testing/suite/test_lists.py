@@ -10,7 +10,7 @@ import pytest
 
 from cairn.errors import CairnError, UsageError
 from cairn.retry import RetryPolicy
-from cairn.testing.suite import lists
+from cairn.testing.suite import suite_toml
 from cairn.testing.suite.suite_toml import TestList
 from helpers.serving import serving
 from helpers.suites import suite_of
@@ -26,9 +26,9 @@ def test_a_list_is_fetched_as_it_is_and_written_as_its_tests_read_it(tmp_path: P
     with serving(tmp_path / "web") as url:
         disabled = TestList(format="condensed", url=f"{url}/disabled.json")
         suite = suite_of(lists={"DISABLED": disabled, "SLOW": TestList(format="times", path="slow.json")})
-        fetched = lists.fetch(suite)
+        fetched = suite_toml.fetch(suite)
     assert fetched == {disabled.url: CONDENSED}
-    paths, digests = lists.place(suite, fetched, tmp_path, tmp_path, {})
+    paths, digests = suite_toml.placed(suite, fetched, tmp_path, tmp_path, {})
     assert paths == {name: str(tmp_path / f"{name}.json") for name in digests}
     assert digests == {
         name: hashlib.sha256(data).hexdigest() for name, data in (("DISABLED", CONDENSED), ("SLOW", TIMES))
@@ -40,14 +40,14 @@ def test_a_list_is_fetched_as_it_is_and_written_as_its_tests_read_it(tmp_path: P
     assert json.loads((tmp_path / "SLOW.json").read_text()) == json.loads(TIMES)
     # Outside of a night nothing is fetched, and what the user has set stays.
     said: list[str] = []
-    assert lists.place(suite, None, tmp_path, tmp_path, {}, say=said.append)[0].keys() == {"SLOW"}
+    assert suite_toml.placed(suite, None, tmp_path, tmp_path, {}, say=said.append)[0].keys() == {"SLOW"}
     assert said == ["no DISABLED: nights fetch that list; --test-env DISABLED=FILE names one"]
-    assert lists.place(suite, fetched, tmp_path, tmp_path, {"SLOW": ""})[0].keys() == {"DISABLED"}
+    assert suite_toml.placed(suite, fetched, tmp_path, tmp_path, {"SLOW": ""})[0].keys() == {"DISABLED"}
     with pytest.raises(UsageError, match="the night has frozen no list DISABLED"):
-        lists.place(suite, {}, tmp_path, tmp_path, {})
+        suite_toml.placed(suite, {}, tmp_path, tmp_path, {})
     (tmp_path / "slow.json").unlink()
     with pytest.raises(UsageError, match=r"slow\.json"):
-        lists.place(suite, fetched, tmp_path, tmp_path, {})
+        suite_toml.placed(suite, fetched, tmp_path, tmp_path, {})
 
 
 @pytest.mark.parametrize(
@@ -67,19 +67,21 @@ def test_a_list_is_fetched_as_it_is_and_written_as_its_tests_read_it(tmp_path: P
 def test_what_is_no_such_list_is_named(
     tmp_path: Path, content: bytes | None, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lists, "RetryPolicy", lambda: RetryPolicy(attempts=1))
+    monkeypatch.setattr(suite_toml, "RetryPolicy", lambda: RetryPolicy(attempts=1))
     if content is not None:
         (tmp_path / "disabled.json").write_bytes(content)
     with serving(tmp_path) as url, pytest.raises(CairnError, match=said) as refused:
-        lists.fetch(suite_of(lists={"DISABLED": TestList(format="condensed", url=f"{url}/disabled.json")}))
+        suite_toml.fetch(
+            suite_of(lists={"DISABLED": TestList(format="condensed", url=f"{url}/disabled.json")})
+        )
     assert "suite.toml" in str(refused.value.tip)
 
 
 def test_a_server_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    monkeypatch.setattr(lists, "RetryPolicy", lambda: RetryPolicy(attempts=2, wait=0.0))
+    monkeypatch.setattr(suite_toml, "RetryPolicy", lambda: RetryPolicy(attempts=2, wait=0.0))
     suite = suite_of(lists={"DISABLED": TestList(format="condensed", url="http://127.0.0.1:9/a?key=secret")})
     with pytest.raises(CairnError, match=r"cannot read http://127\.0\.0\.1:9/a: "):
-        lists.fetch(suite, say=said.append)
+        suite_toml.fetch(suite, say=said.append)
     assert "trying again" in said[1]
     assert "secret" not in "".join(said)

@@ -14,7 +14,7 @@ import pytest
 
 from cairn.cli import main as program
 from cairn.cli.guard import guarded
-from cairn.cli.upstream import wheels
+from cairn.cli.upstream import scripts
 from cairn.errors import UsageError, WheelError
 from cairn.formats import cyclonedx, elf
 from cairn.formats.image import Image
@@ -394,7 +394,7 @@ def test_the_script_and_the_command_write_the_same_wheel(
     wheel = linked()
     script = tmp_path / "patch_fat_wheel.py"
     arguments = [str(wheel), str(rocm.root)]
-    for_linux, for_windows = (wheels.patch_fat_wheel(script, windows=windows) for windows in (False, True))
+    for_linux, for_windows = (scripts.patch_fat_wheel(script, windows=windows) for windows in (False, True))
     assert guarded(for_linux.parse_args([*arguments, "--output-path", str(tmp_path / "a")])) == 0
     told = capsys.readouterr().out
     assert "lib/libamdhip64.so.7" in told

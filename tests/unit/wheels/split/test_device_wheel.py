@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from cairn import targets
 from cairn.cli.main import main
 from cairn.errors import WheelError
-from cairn.formats.offload import databases
+from cairn.formats.offload import code_object
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.device_wheel import SDK, Terms
@@ -131,7 +131,7 @@ PROCESSORS = ("gfx90a", "gfx942", "gfx1100", "gfx9-4-generic")
     ],
 )
 def test_which_files_are_databases_of_one_processor(path: str, processor: str | None) -> None:
-    assert databases.database_processor(path, PROCESSORS) == processor
+    assert code_object.database_processor(path, PROCESSORS) == processor
 
 
 def test_databases_move_under_their_own_paths_and_come_back(make_wheel: MakeWheel, tmp_path: Path) -> None:
