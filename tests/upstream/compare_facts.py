@@ -2,7 +2,9 @@
 
     git clone --depth 1 https://github.com/ROCm/TheRock
     git clone --depth 1 https://github.com/pytorch/pytorch
-    python tests/upstream/compare_facts.py --therock TheRock --pytorch pytorch
+    git clone --depth 1 --filter blob:none --sparse https://github.com/ROCm/rocm-libraries
+    git -C rocm-libraries sparse-checkout set projects/hipblaslt/tools
+    python tests/upstream/compare_facts.py --therock TheRock --pytorch pytorch --libraries rocm-libraries
 
 It prints how many facts it compared in each category, and each one that is different. A difference is
 repaired, with the commit in the marker of the place, or explained in facts.toml, with a date to look again.
@@ -34,11 +36,11 @@ from upstream_files import SHAPE_ERRORS, Checkout, Facts, Unread, UpstreamError,
 
 ROOT = Path(__file__).parents[2]
 EXPLAINED = Path(__file__).with_name("facts.toml")
-THEROCK, PYTORCH = "ROCm/TheRock", "pytorch/pytorch"
+THEROCK, PYTORCH, LIBRARIES = "ROCm/TheRock", "pytorch/pytorch", "ROCm/rocm-libraries"
 _FOLDERS = ("build_tools", "external-builds", "tests", "patches-policy")
 _SOURCE = r"[\w./-]+\.\w+"
 _MARKER = re.compile(
-    rf"\b({THEROCK}|{PYTORCH}) ([0-9a-f]{{7,40}}),\s+({_SOURCE}(?:(?:,| and|, and)\s+{_SOURCE})*)"
+    rf"\b({THEROCK}|{PYTORCH}|{LIBRARIES}) ([0-9a-f]{{7,40}}),\s+({_SOURCE}(?:(?:,| and|, and)\s+{_SOURCE})*)"
 )
 _UNDATED = re.compile(r"\b(?:TheRock|pytorch)(?:'s)?,\s+((?:[\w.-]+/)+[\w-]+\.\w+)")
 
@@ -370,12 +372,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--therock", type=Path, metavar="DIR", help="checkout of ROCm/TheRock")
     parser.add_argument("--pytorch", type=Path, metavar="DIR", help="checkout of pytorch/pytorch")
+    parser.add_argument("--libraries", type=Path, metavar="DIR", help="checkout of ROCm/rocm-libraries")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     request = parser.parse_args(argv)
-    given = {THEROCK: request.therock, PYTORCH: request.pytorch}
+    given = {THEROCK: request.therock, PYTORCH: request.pytorch, LIBRARIES: request.libraries}
     checkouts = {name: Checkout(path) for name, path in given.items() if path is not None}
     if not checkouts:
-        parser.error("name a checkout: --therock DIR, --pytorch DIR")
+        parser.error("name a checkout: --therock DIR, --pytorch DIR, --libraries DIR")
     for name, checkout in checkouts.items():
         if not checkout.root.is_dir():
             parser.error(f"{checkout.root} is not a folder: clone {name} there")

@@ -12,7 +12,7 @@ import compare_facts
 import our_facts
 import pytest
 import upstream_files
-from compare_facts import PYTORCH, THEROCK, Row
+from compare_facts import LIBRARIES, PYTORCH, THEROCK, Row
 from upstream_files import Checkout, Facts
 
 BUILD = upstream_files.BUILD
@@ -47,7 +47,7 @@ def test_a_fact_without_a_marker_and_a_marker_without_a_row_are_named(
     assert [problem in text for text in problems] == ([True] if problem else [])
 
 
-@pytest.mark.parametrize("repository", [THEROCK, PYTORCH])
+@pytest.mark.parametrize("repository", [THEROCK, PYTORCH, LIBRARIES])
 def test_a_rule_that_changed_is_named_by_the_checkout_of_its_repository_alone(
     checkout: Checkout, repository: str
 ) -> None:

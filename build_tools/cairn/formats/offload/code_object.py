@@ -163,20 +163,65 @@ PROCESSOR = re.compile(r"(?<![0-9a-z])gfx(?:[0-9]+(?:-[0-9]+)*-generic|[0-9a-f]+
 # hex without anything between, as in gfx90a68.kdb (MIOpen, `Handle::GetDbBasename`).
 _OF_MIOPEN = re.compile(r"(?:^|/)miopen/db/(?P<name>gfx[0-9a-f]+)(?:_[0-9]+)?\.[^/]+")
 
-# What shows that a wheel has a library whose data per target no rule knows, in lower case.
-_UNJUDGED = {
+# What shows that a wheel has a library whose data may lack a target, in lower case.
+_MARKS = {
     "AOTriton": ("libaotriton", "aotriton.images/"),
     "hipBLASLt": ("libhipblaslt.", "/hipblaslt.dll", "hipblaslt/library/"),
     "hipSPARSELt": ("libhipsparselt.", "hipsparselt/library/"),
     "MIOpen": ("libmiopen.", "/miopen.dll", "miopen/db/"),
     "RCCL": ("librccl.", "rccl/msccl-algorithms/"),
 }
+_LIBRARY = re.compile(
+    r"(?:^|/)(?:(?:lib)?(?P<name>rocblas|hipblaslt|hipsparselt|rccl)\.(?:so|dll)[^/]*$"
+    r"|(?P<folder>rocblas|hipblaslt|hipsparselt)(?:/[0-9.]+)?/library/)",
+    re.IGNORECASE,
+)
+# hipBLASLt opens these two for the GPU that it meets: the list of kernels, of which all the other files are
+# parts, and what comes before and after a product. hipSPARSELt has the first (its CMakeLists.txt).
+# ROCm/rocm-libraries b5e619f, projects/hipblaslt/tools/scripts/validate_library_layout.py
+_NEEDED = {
+    "TensileLibrary_lazy_{}.dat": re.compile(
+        r"(?:^|/)TensileLibrary(?:_lazy)?(?:_gfx[^/_.]+)?\.(?:dat|yaml)[^/]*$"
+    ),
+    "extop_{}.co": re.compile(r"(?:^|/)extop(?:_gfx[^/_.]+)?\.co$"),
+}
 
 
-def unjudged(paths: Iterable[str]) -> list[str]:
-    """The libraries among the paths of a wheel whose data may lack a target: nobody lists what each needs."""
+def unjudged(paths: Iterable[str], judged: Collection[str]) -> list[str]:
+    """The libraries among the paths of a wheel whose data may lack a target, without those `judged`."""
     text = "\n".join(paths).lower()
-    return [name for name, marks in _UNJUDGED.items() if any(mark in text for mark in marks)]
+    return [
+        name
+        for name, marks in _MARKS.items()
+        if name.lower() not in judged and any(mark in text for mark in marks)
+    ]
+
+
+def library_of(path: str) -> str:
+    """The library that a file is, or has data of, in lower case: `hipblaslt`; else empty."""
+    match = _LIBRARY.search(path)
+    return (match["name"] or match["folder"]).lower() if match else ""
+
+
+def lacking(paths: Collection[str]) -> dict[str, list[str]]:
+    """Each processor that has files in the folder of hipBLASLt or hipSPARSELt, and which others it needs.
+
+    Args:
+        paths: of the files with content, below the folder.
+    """
+    by_processor: dict[str, set[str]] = {}
+    for path in paths:
+        for processor in PROCESSOR.findall(path):
+            by_processor.setdefault(processor, set()).add(path)
+    needed: dict[str, list[str]] = {}
+    for template, pattern in _NEEDED.items():
+        matching = {path for path in paths if pattern.search(path)}
+        if any(not PROCESSOR.search(path) for path in matching):  # one for all
+            continue
+        for processor, files in by_processor.items() if matching or template.startswith("Tensile") else ():
+            if files.isdisjoint(matching):
+                needed.setdefault(processor, []).append(template.format(processor))
+    return needed
 
 
 def folder_of(path: str) -> str:

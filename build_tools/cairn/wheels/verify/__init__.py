@@ -147,9 +147,9 @@ def judge_archive(
     findings += machines.check(archive, info, read.binaries, name, expected)
     findings += linking.check(archive, info, read.binaries, name, expected)
     findings += device_code.check_targets(read.binaries, read.archived, info.extras if info else (), expected)
-    findings += archives.check(read.archived)
-    findings += _undelivered(archive, expected)
-    findings += device_code.check_databases(archive, read.binaries, read.archived, expected)
+    findings += (*archives.check(read.archived), *_undelivered(archive, expected))
+    supported = device_code.built_for(archive, read.binaries)
+    findings += device_code.check_databases(archive, read.binaries, read.archived, supported, expected)
     if info is not None:
         findings += archives.check_host(read.binaries, info.extras)
         of_extras, absent = archives.check_extras(info, name, expected)
@@ -158,11 +158,11 @@ def judge_archive(
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
         findings += installability.check_absent_modules(archive, info) if _lacks_modules(read, name) else ()
-    ordered = _sorted(findings)
+    ordered, judged = _sorted(findings), {*filter(supported.get, supported)}
     verdict = Verdict(
         findings=tuple(finding for finding in ordered if finding.code not in NOTES),
         notes=tuple(finding for finding in ordered if finding.code in NOTES),
-        not_checked=(*elsewhere, *unknown, *_not_checked(read, name, findings)),
+        not_checked=(*elsewhere, *unknown, *_not_checked(read, name, findings, judged)),
         split=any(member.name.endswith(f".dist-info/{SPLIT_RECORD}") for member in archive.members),
         binaries=read.binaries,
         archived=read.archived,
@@ -184,12 +184,14 @@ def _lacks_modules(read: contents.Contents, name: FileName) -> bool:
     return native and not (read.binaries or read.archived or read.unread)
 
 
-def _not_checked(read: contents.Contents, name: FileName, findings: Iterable[Finding]) -> Iterator[str]:
-    """The contents of this wheel that no rule checks."""
+def _not_checked(
+    read: contents.Contents, name: FileName, findings: Iterable[Finding], judged: Collection[str]
+) -> Iterator[str]:
+    """The contents of this wheel that no rule checks, but for the data of libraries that were judged."""
     formats = {binary.format for binary in read.binaries if not binary.is_device_code}
     for kind, paths in read.unread.items():
         yield f"what is in {len(paths)} {kind}: {wording.some(paths)}"
-    data = code_object.unjudged(read.members)
+    data = code_object.unjudged(read.members, judged)
     if data:
         yield f"whether {wording.some(data)} have data for each target"
     # An author may tag a wheel so by mistake that never had one, and stubs lead to different wheels.

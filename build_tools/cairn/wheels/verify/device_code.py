@@ -10,7 +10,6 @@ Source: LLVM's docs/AMDGPUUsage.rst, "ELF Code Object".
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from cairn import datafile
@@ -32,7 +31,6 @@ _CLASS_64 = 2  # ELFCLASS64 in e_ident[EI_CLASS], the fifth byte
 _AMDGPU = 224  # EM_AMDGPU
 _FARTHEST = 1 << 16  # where the table of segments may begin: linkers put it right after the header
 _STEP = 1 << 18
-_ROCBLAS = re.compile(r"(?:^|/)(?:lib)?rocblas\.(?:so|dll)[^/]*$", re.IGNORECASE)
 _SPLIT_AGAIN = "split the whole wheel again"
 _AGAIN = "build it again; where it was whole before, look at what packed or moved it"
 
@@ -196,39 +194,94 @@ def check_targets(
             yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=binary.path, reason=reason, fix=fix)
 
 
+def built_for(archive: Archive, binaries: Iterable[Binary]) -> dict[str, set[str]]:
+    """The processors that libraries of ROCm with data beside them are built for, by `code_object.library_of`.
+
+    These are those of the library's own code, and of a bundle in its folder that has code for all of them,
+    such as hipblasltTransform.hsaco of hipBLASLt before ROCm 7.13.
+    """
+    processors: dict[str, set[str]] = {}
+    for binary in binaries:
+        if library := code_object.library_of(binary.path):
+            those = {parse_target_id(target).processor for target in binary.targets}
+            processors.setdefault(library, set()).update(() if binary.is_device_code else those)
+    for member in archive.members:
+        if not (member.name.endswith(".hsaco") and (folder := code_object.folder_of(member.name))):
+            continue
+        if not code_object.PROCESSOR.search(member.name[len(folder) :]):
+            with contextlib.suppress(WheelError):  # which is told of its content
+                view = MemberView(archive, member)
+                entries = (e for part in bundle.read_range(view, 0, view.size) for e in part.device_entries)
+                those = {code_object.target_of_entry(entry.id).processor for entry in entries}
+                processors.setdefault(code_object.library_of(member.name), set()).update(those)
+    return processors
+
+
 def check_databases(
     archive: Archive,
-    binaries: Iterable[Binary],
+    binaries: Sequence[Binary],
     archived: Mapping[str, Collection[str]],
+    supported: Mapping[str, Collection[str]],
     expected: Expectation,
 ) -> Iterator[Finding]:
-    """The files of kernels beside ROCm's libraries are not empty, and rocBLAS has some for every target.
+    """The files of kernels beside ROCm's libraries are not empty, and there are some for every target.
 
-    The targets are those that were asked for, or else those that the library itself has code for; a device
-    wheel has the files for its processor alone. hipBLASLt, hipSPARSELt and AOTriton do without on GPUs that
-    they are not for.
+    For rocBLAS, the targets are those that were asked for; a device wheel has the files for its processor
+    alone. hipBLASLt and hipSPARSELt are not for every GPU: of them the targets count that they were built for
+    (`built_for`, here `supported`), and what else a target needs that has files. AOTriton and MIOpen do
+    without, and RCCL has its kernels in the library.
     """
-    named: dict[str, set[str]] = {}
+    folders: dict[str, dict[str, int]] = {}
     for member in archive.members:
-        if not (folder := code_object.folder_of(member.name)) or member.is_dir:
-            continue
-        processors = code_object.PROCESSOR.findall(member.name[len(folder) :])
-        if processors and not member.size:
+        if (folder := code_object.folder_of(member.name)) and not member.is_dir:
+            folders.setdefault(folder, {})[member.name[len(folder) :]] = member.size
+    of_wheel = {parse_target_id(name).processor for names in archived.values() for name in names}
+    of_all = _processors_of(binaries, expected)
+    for folder, sizes in folders.items():
+        library = code_object.library_of(f"{folder}/")
+        targets = set(supported.get(library, ()))
+        if of_all is not None:
+            targets = of_all if library == "rocblas" and expected.targets else targets & of_all
+        yield from _check_folder(folder, library, sizes, targets & of_wheel if archived else targets)
+    for binary in binaries:
+        if code_object.library_of(binary.path) == "rccl" and not (binary.code_objects or binary.reference):
+            reason = "it has no device code, and RCCL has its kernels nowhere else"
+            fix = "build RCCL for the targets of the wheel"
+            yield Finding(code=FindingCode.NO_DEVICE_CODE, member=binary.path, reason=reason, fix=fix)
+
+
+def _processors_of(binaries: Iterable[Binary], expected: Expectation) -> set[str] | None:
+    """The processors that a wheel is for: those asked for, or those of all its libraries; None if unknown.
+
+    ROCm's libraries in a fat wheel may have code for more than the wheel is for.
+    """
+    if targets := expected.targets or expected.split_targets:
+        return {parse_target_id(name).processor for name in targets if name != CPU}
+    codes = [b.targets for b in binaries if b.code_objects and not b.is_device_code]
+    groups = [{parse_target_id(name).processor for name in targets} for targets in codes]
+    return set.intersection(*groups) if groups else None
+
+
+def _check_folder(
+    folder: str, library: str, sizes: Mapping[str, int], targets: Collection[str]
+) -> Iterator[Finding]:
+    """A folder of kernels has some for these targets, and all that a target needs for each that has some."""
+    for path, size in sizes.items():
+        if not size and (processors := code_object.PROCESSOR.findall(path)):
             reason = f"it is to have kernels for {processors[0]}, and is empty"
             fix = "take the data of the libraries from a whole ROCm"
-            yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=member.name, reason=reason, fix=fix)
-        named.setdefault(folder, set()).update(processors)
-    own = {target for binary in binaries if _ROCBLAS.search(binary.path) for target in binary.targets}
-    targets = {parse_target_id(name).processor for name in set(expected.targets or own) - {CPU}}
-    if archived:
-        targets &= {parse_target_id(name).processor for names in archived.values() for name in names}
-    for folder, processors_there in named.items():
-        served = {runner for processor in processors_there for runner in that_run(processor)}
-        if missing := in_order(targets - served) if served and "rocblas" in folder.lower() else ():
-            some = ", ".join(sorted(processors_there))
-            reason = f"it has no kernels for {', '.join(missing)}, and some for {some}"
-            fix = "take the data of rocBLAS for every target of the wheel"
-            yield Finding(code=FindingCode.TARGETS_MISSING, member=folder, reason=reason, fix=fix)
+            yield Finding(code=FindingCode.CODE_OBJECT_EMPTY, member=folder + path, reason=reason, fix=fix)
+    named = sorted({name for path in sizes for name in code_object.PROCESSOR.findall(path)})
+    served = {runner for processor in named for runner in that_run(processor)}
+    reasons = []
+    if library and named and (missing := in_order(set(targets) - served)):
+        reasons.append(f"it has no kernels for {', '.join(missing)}, and some for {', '.join(named)}")
+    if library.endswith("lt"):
+        for processor, names in code_object.lacking([path for path, size in sizes.items() if size]).items():
+            reasons.append(f"it has kernels for {processor}, and lacks {', '.join(names)}")
+    for reason in reasons:
+        fix = "take the data of the library for every target of the wheel from a whole ROCm"
+        yield Finding(code=FindingCode.TARGETS_MISSING, member=folder, reason=reason, fix=fix)
 
 
 def _check_archived(archived: Mapping[str, Collection[str]], expected: Iterable[str]) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn.cli.main import main
 from cairn.wheels.contents.summary import summarise
 from cairn.wheels.interface.difference import diff
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
@@ -171,7 +172,7 @@ def test_diff_tells_which_code_changed(parts: Parts, capsys: pytest.CaptureFixtu
     assert change.member == "demo/.kpack/demo_gfx942.kpack"
     assert change.changed == tuple(f"lib/{name} gfx942" for name in ("liba.so#0", "liba.so#1", "libb.so#1"))
     assert (change.same, bool(change.targets), bool(change.code)) == (1, False, False)
-    assert cairn_wheel("diff", one["gfx942"], other["gfx942"]) == 0
+    assert main(["diff", str(one["gfx942"]), str(other["gfx942"])]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert f"~ code in {change.member}: lib/liba.so for gfx942: 2, of 4" in lines
     assert f"~ code in {change.member}: lib/libb.so for gfx942: 1, of 4" in lines
@@ -179,5 +180,5 @@ def test_diff_tells_which_code_changed(parts: Parts, capsys: pytest.CaptureFixtu
     found = diff(one["gfx90a"], fewer["gfx90a"]).archives
     places = ("lib/liba.so#0", "lib/liba.so#1", "lib/libb.so#1")
     assert tuple(f"{place} gfx90a:xnack-" for place in places) in {one.code.removed for one in found}
-    assert cairn_wheel("diff", "--json", one["gfx90a"], fewer["gfx90a"]) == 0
+    assert main(["diff", "--json", str(one["gfx90a"]), str(fewer["gfx90a"])]) == 0
     assert json.loads(capsys.readouterr().out)["archives"][0]["code"]["removed"]

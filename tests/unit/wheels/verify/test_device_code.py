@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import random
 import struct
 import time
@@ -12,8 +13,15 @@ import pytest
 from cairn.formats.kpack import writing
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.split import split
-from cairn.wheels.verify import Expectation, Finding, verify
-from helpers.formats import make_code_object, make_dll, make_elf, packed_bundle, plain_bundle
+from cairn.wheels.verify import Expectation, Finding, judge, verify
+from helpers.formats import (
+    make_bundle,
+    make_code_object,
+    make_dll,
+    make_elf,
+    packed_bundle,
+    plain_bundle,
+)
 from helpers.hip_library import make_hip_library
 from helpers.wheels import LINUX, MakeWheel
 
@@ -173,3 +181,81 @@ def test_rocblas_has_data_for_every_target(make_wheel: MakeWheel) -> None:
         ("code-object-empty", f"it is to have kernels for {name}, and is empty")
         for name in ("gfx1100", "gfx942")
     ]
+
+
+LISTS = ("TensileLibrary_lazy_{}.dat", "TensileLibrary_BB_HPA_l_Ailk_{}.co", "extop_{}.co")
+SHARED = "hipblasltTransform.hsaco"
+PAIR = ("gfx942", "gfx1100")
+ONE = make_elf(sections={".hip_fatbin": make_bundle({"gfx942": WHOLE})})
+
+
+def files_of(layout: str, *targets: str, names: tuple[str, ...] = LISTS) -> dict[str, bytes]:
+    """Data of hipBLASLt for these targets, all in one folder, or since ROCm 7.13 in one for each."""
+    code = {target: make_code_object(target, BODY) for target in targets}
+    return {layout.format(target) + name.format(target): code[target] for target in targets for name in names}
+
+
+@pytest.mark.parametrize(
+    ("files", "targets", "reasons"),
+    [
+        # Those that the library is built for must have data; gfx1030, which it is not for, has none.
+        (files_of("", *PAIR), (*PAIR, "gfx1030"), []),
+        (files_of("", "gfx942"), PAIR, ["it has no kernels for gfx1100, and some for gfx942"]),
+        (files_of("", "gfx942"), ("gfx942", "gfx1030"), []),
+        (files_of("", "gfx942"), None, ["it has no kernels for gfx1100, and some for gfx942"]),
+        # What has some files needs the list of all of them, and what others have.
+        (files_of("", *PAIR, names=LISTS[:2]), PAIR, []),
+        (
+            files_of("", "gfx942") | files_of("", "gfx1100", names=LISTS[1:]),
+            PAIR,
+            ["it has kernels for gfx1100, and lacks TensileLibrary_lazy_gfx1100.dat"],
+        ),
+        (
+            files_of("", "gfx942") | files_of("", "gfx1100", names=LISTS[:2]),
+            PAIR,
+            ["it has kernels for gfx1100, and lacks extop_gfx1100.co"],
+        ),
+        (files_of("", *PAIR, names=LISTS[1:2]) | {"TensileLibrary.dat": b"x"}, PAIR, []),
+        (files_of("{}/", *PAIR, names=("TensileLibrary_lazy_{}.dat.zlib", *LISTS[1:])), PAIR, []),
+        (
+            files_of("{}/", "gfx942") | files_of("{}/", "gfx1100", names=LISTS[2:]),
+            PAIR,
+            ["it has kernels for gfx1100, and lacks TensileLibrary_lazy_gfx1100.dat"],
+        ),
+        # The host wheel of a split has none but what is for all targets.
+        ({}, PAIR, []),
+        # A fat wheel takes of ROCm what is for its own GPUs, and the libraries as they are.
+        (files_of("", "gfx942") | {"../x.so": ONE}, None, []),
+    ],
+)
+@pytest.mark.parametrize("library", ["hipblaslt", "hipsparselt"])
+def test_libraries_that_are_not_for_every_gpu_have_data_for_those_that_they_are_for(
+    make_wheel: MakeWheel,
+    library: str,
+    files: dict[str, bytes],
+    targets: tuple[str, ...] | None,
+    reasons: list[str],
+) -> None:
+    folder = f"demo/lib/{library}/library/"
+    content = {posixpath.normpath(folder + name): data for name, data in files.items()}
+    every = {target: make_code_object(target, BODY) for target in PAIR}
+    if library == "hipblaslt":  # which has one code object file for all of them, and none in the library
+        content |= {folder + SHARED: make_bundle(every), "demo/lib/libhipblaslt.so.1": make_elf()}
+    else:
+        code = make_elf(sections={".hip_fatbin": make_bundle(every)})
+        content["demo/lib/libhipsparselt.so.0"] = code
+    verdict = judge(linux(make_wheel, content), Expectation(targets=targets))
+    data = [one for one in verdict.findings if "library" in (one.member or "").rpartition("/")[2]]
+    assert [one.reason for one in data] == reasons
+    assert {(one.code, one.member) for one in data} <= {("targets-missing", folder.rstrip("/"))}
+    assert not [text for text in verdict.not_checked if "data for each target" in text]
+
+
+def test_rccl_has_its_kernels_itself(make_wheel: MakeWheel) -> None:
+    for content, lacking in (
+        (make_elf(), ["it has no device code, and RCCL has its kernels nowhere else"]),
+        (make_elf(sections={".hip_fatbin": bundle(WHOLE, (0, 0))}), []),
+    ):
+        files = {"demo/lib/librccl.so.1": content, "demo/share/rccl/msccl-algorithms/a.xml": b"x"}
+        verdict = judge(linux(make_wheel, files), Expectation())
+        assert [one.reason for one in verdict.findings] == lacking

@@ -733,7 +733,7 @@ ROCM_DATA = "whether AOTriton, hipBLASLt, MIOpen have data for each target"
                 SO: ELF,
                 "demo/lib/libMIOpen.so.1": make_elf(),
                 "demo/lib/aotriton.images/amd-gfx942/a.aks2": b"x",
-                "demo/lib/hipblaslt/library/gfx942.dat": b"x",
+                "demo/lib/hipblaslt/library/TensileLibrary_lazy_gfx942.dat": b"x",
             },
             (ROCM_DATA,),
         ),
