@@ -26,10 +26,11 @@ from cairn.build.postprocess import Context
 from cairn.errors import SourceError, WheelError
 from cairn.output import console, wording
 from cairn.rocm.install import available_libraries
+from cairn.sources.git import lock
 from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.hipify import build_step
 from cairn.sources.manifest import manifest
-from cairn.sources.worktree import lent_file, lock
+from cairn.sources.worktree import journal
 from cairn.wheels.sbom import Source
 
 _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
@@ -212,7 +213,7 @@ def lend_module(context: Context) -> Iterator[None]:
     if module is None:
         yield
         return
-    with lent_file.lend(root_at(context.step.checkout), *module):
+    with journal.lend(root_at(context.step.checkout), *module):
         yield
 
 

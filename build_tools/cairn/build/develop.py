@@ -22,9 +22,10 @@ from cairn.build.plan import BuildStep, Plan
 from cairn.build.postprocess import Context
 from cairn.errors import ProcessError, UsageError
 from cairn.output import console, wording
+from cairn.sources.git import lock
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import build_step
-from cairn.sources.worktree import journal, lock
+from cairn.sources.worktree import journal
 from cairn.stack import Project
 
 

@@ -27,8 +27,9 @@ from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep, Plan
 from cairn.errors import CairnError, UsageError, WheelError
 from cairn.output import console
+from cairn.sources.git import lock
 from cairn.sources.git.repository import root_at
-from cairn.sources.worktree import lock, twin
+from cairn.sources.worktree import twin
 from cairn.wheels import wheelset as wheel_sets
 from cairn.wheels.contents import binaries
 from cairn.wheels.metadata import wheel_info

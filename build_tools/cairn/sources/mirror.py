@@ -35,7 +35,7 @@ from cairn.errors import NetworkError, SourceError
 from cairn.output import Progress
 from cairn.output.wording import short_id
 from cairn.retry import RetryPolicy, retrying, wait_after
-from cairn.sources.git import command, repository, url
+from cairn.sources.git import command, lock, repository, url
 
 _KEPT = "refs/cairn/kept"
 _PIECES = "refs/cairn/pieces"  # what has come so far: git offers only what a ref names
@@ -123,7 +123,11 @@ class Mirror:
                 f"{url.without_credentials(self.origin)} does not have the whole history of {hashtag}",
                 tip="pass --depth 1, or complete the origin with `git fetch --unshallow`",
             )
-        commit = replace(self._keep(match[1]), kind=match[2] or "", name=match[3] or "")
+        target, kind = match[1], match[2] or ""
+        # A branch is at a commit, and the ref was made when all of it was here.
+        is_kept = kind == "branch" and self._commit_of_ref(target) == target
+        commit = ResolvedCommit(commit=target, target=target) if is_kept else self._keep(target)
+        commit = replace(commit, kind=kind, name=match[3] or "")
         # Of a tag and a branch with the same name, git fetches the tag (gitrevisions(7) has the order).
         if commit.kind == "tag" and commit.name == hashtag and self._has_branch(hashtag, say):
             return replace(commit, other=f"refs/heads/{hashtag}")
@@ -133,7 +137,7 @@ class Mirror:
         say(f"looking for {hashtag} in every branch")
         with contextlib.suppress(command.UnknownRefError):
             fetch(self, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
-        commit = self._commit_of(hashtag)
+        commit = self._commits_of(hashtag)[0]
         if commit is None and self.depth is not None:
             raise SourceError(
                 f"{hashtag!r} was not found among the commits of {url.without_credentials(self.origin)} that "
@@ -145,12 +149,25 @@ class Mirror:
         return self._keep(commit)
 
     def _keep(self, target: str) -> ResolvedCommit:
-        commit = self._commit_of(target)
-        if commit is None:
-            raise SourceError(f"{target} of {url.without_credentials(self.origin)} is not a commit")
-        lines = [f"update {_KEPT}/{name} {name}\n" for name in dict.fromkeys((target, commit))]
-        command.run(self.path, "update-ref", "--stdin", stdin="".join(lines).encode())
+        own = repository.bare(self.path)
+        try:
+            repository.move_refs(own, {f"{_KEPT}/{target}": f"{target}^{{commit}}"})
+        except SourceError as error:
+            if self._commits_of(target)[0] is not None:
+                raise
+            origin = url.without_credentials(self.origin)
+            raise SourceError(f"{target} of {origin} is not a commit") from error
+        commit = self._commit_of_ref(target) or target
+        if commit != target:  # of an annotated tag, which is an object of its own
+            repository.move_refs(own, {f"{_KEPT}/{name}": name for name in (target, commit)})
         return ResolvedCommit(commit=commit, target=target)
+
+    def _commit_of_ref(self, target: str) -> str | None:
+        """Return what our ref for a commit or tag says; None without one, or where git has packed it."""
+        try:
+            return (self.path / _KEPT / target).read_text(encoding="ascii").strip()
+        except OSError:
+            return None
 
     def _known(self, target: str) -> ResolvedCommit | None:
         """Resolve a commit or tag that the mirror has in full; None if it must be fetched.
@@ -158,22 +175,20 @@ class Mirror:
         An object may be here without the objects it names: after a killed fetch, or after a fetch of its
         child with a filter. Only a ref of ours, or a walk through everything, proves that it is whole.
         """
-        if self.depth not in (None, 1):
+        if self.depth not in (None, 1) or not _is_in_use(self.path):
             return None  # the history here may be shorter than the one asked for
-        if cached := self._commit_of(f"{_KEPT}/{target}"):
-            return ResolvedCommit(commit=cached, target=target)
+        of_ref, commit = self._commits_of(f"{_KEPT}/{target}", target)
+        if of_ref is not None:
+            return ResolvedCommit(commit=of_ref, target=target)
         if self.depth is not None or self.only is not None or _is_shallow(self.path):
             return None
         everything = ("rev-list", "--objects", "--quiet", target, "--not", f"--glob={_KEPT}/*")
-        if self._commit_of(target) is None or not command.succeeds(self.path, *everything):
+        if commit is None or not command.succeeds(self.path, *everything):
             return None
         return self._keep(target)
 
-    def _commit_of(self, name: str) -> str | None:
-        try:
-            return command.line(self.path, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        except SourceError:
-            return None
+    def _commits_of(self, *names: str) -> tuple[str | None, ...]:
+        return repository.bare(self.path).resolve(*(f"{name}^{{commit}}" for name in names))
 
     def _unknown(self, hashtag: str) -> SourceError:
         origin = url.without_credentials(self.origin)
@@ -197,12 +212,12 @@ class Mirror:
 
     @contextlib.contextmanager
     def _held(self) -> Iterator[None]:
-        lock = self.path.with_name(f"{self.path.name}.lock")
-        with files.locked(lock, timeout=_LOCK_WAIT):
+        path = self.path.with_name(f"{self.path.name}.lock")
+        with files.locked(path, timeout=_LOCK_WAIT):
             if not (self.path / "HEAD").exists():
                 with files.folder_beside(self.path) as part:
-                    command.run(part, "init", "--quiet", "--bare", ".")
-            with repository.busy(self.path):
+                    repository.create_bare(part)
+            with lock.busy(self.path):
                 yield
 
 
@@ -232,7 +247,7 @@ def _whole(origin: str, retry: RetryPolicy | None) -> Mirror:
 
 
 def _is_in_use(path: Path) -> bool:
-    """Whether a mirror was ever used, decided without running git, which takes longer."""
+    """Whether a fetch was ever completed, decided without running git, which takes longer."""
     packed = path / "packed-refs"
     return (path / _KEPT).is_dir() or (packed.exists() and _KEPT.encode() in packed.read_bytes())
 
@@ -256,7 +271,7 @@ def fetch(source: Mirror, *refs: str, say: Progress) -> None:
     """
     whole = source.depth is None and source.only is None
     try:
-        if whole and (_is_shallow(source.path) or _is_empty(source.path)):
+        if whole and (_is_shallow(source.path) or not _is_in_use(source.path)):
             _fetch_in_pieces(source, refs, say)
         else:
             retrying(lambda: _fetch_once(source, refs), retry=source.retry, say=say)
@@ -278,11 +293,6 @@ def _fetch_once(source: Mirror, refs: tuple[str, ...], *extra: str) -> None:
         options.append(f"--filter={source.only}")
     settings = {"remote.origin.url": source.origin}
     command.run(source.path, "fetch", *options, "origin", *refs, config=settings, online=True)
-
-
-def _is_empty(path: Path) -> bool:
-    """Whether no fetch was ever completed: only then is there much to fetch."""
-    return not command.line(path, "for-each-ref", "--count=1", "--format=%(refname)")
 
 
 def _fetch_in_pieces(source: Mirror, refs: tuple[str, ...], say: Progress) -> None:

@@ -90,7 +90,7 @@ MOMENTS: dict[str, Callable[[Bench, Upstream, Path], None]] = {
     "killed before a submodule moves": _at("checkout", nth=2),
     "killed when a submodule's files are there": _at("checkout", nth=2, when="after"),
     "killed before hipify's commit": _at("commit-tree"),
-    "killed when hipify's commit is made": _at("update-ref -m", when="after"),
+    "killed when hipify's commit is made": _at("commit-tree", when="after"),
     "killed before hipify's commit arrives": _at("merge"),
     "killed when hipify's files have arrived": _at("merge", when="after"),
     "killed when they have in the root, and not in a submodule": _at("merge", nth=2),

@@ -15,9 +15,9 @@ from pathlib import Path
 from cairn import files
 from cairn.errors import SourceError
 from cairn.sources.checkout import describe
-from cairn.sources.git import command, url
+from cairn.sources.git import command, lock, url
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
-from cairn.sources.worktree import contents, journal, lent_file, lock
+from cairn.sources.worktree import contents, journal
 from cairn.sources.worktree.parts import walk
 from cairn.stack import Project
 from cairn.wheels.sbom import Source
@@ -131,9 +131,9 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         SourceError: a file that is not ours is where the build writes one of its own.
     """
     root = root_at(checkout)
-    if lent_file.is_lent(root):
+    if journal.is_lent(root):
         with lock.hold(checkout):  # a build that is running there takes it back itself, and is waited for
-            lent_file.take_back(root)
+            journal.take_back(root)
     if rocm_init_file is None:
         return
     path = checkout / rocm_init_file
@@ -145,7 +145,7 @@ def tidy(checkout: Path, rocm_init_file: str | None) -> None:
         others = [line for line in lines if line.rstrip(b"\n") != f"/{rocm_init_file}".encode()]
         if others != lines:
             files.write_bytes(exclude, b"".join(others))
-    lent_file.refuse_other(root, rocm_init_file)
+    journal.refuse_other(root, rocm_init_file)
 
 
 def _text(path: Path) -> str:

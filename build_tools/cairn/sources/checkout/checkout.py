@@ -25,10 +25,10 @@ from cairn.sources import mirror
 from cairn.sources.checkout import hipify_step, local_work
 from cairn.sources.checkout.checkout_options import CheckoutOptions
 from cairn.sources.checkout.describe import Checkout, describe, lfs_notes
-from cairn.sources.git import repository, url
+from cairn.sources.git import lock, repository, url
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.mirror import Mirror, ResolvedCommit
-from cairn.sources.worktree import journal, lent_file, lock, submodules
+from cairn.sources.worktree import contents, journal, submodules
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import of_commit
 from cairn.stack import Project
@@ -131,7 +131,7 @@ def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Prog
     Files that it was moving are dealt with in `_move`, by the journal's `moves`.
     """
     before = journal.read(root.git_dir) if root.git_dir.is_dir() else None
-    lent_file.take_back(root)
+    journal.take_back(root)
     if before is None:
         return None
     _sweep(root, before, say)
@@ -143,7 +143,7 @@ def _repair_earlier_run(root: Repository, request: CheckoutRequest, *, say: Prog
 def _sweep(root: Repository, before: Journal | None, say: Progress) -> None:
     if before is not None and before.phase != "ready":
         say(f"an earlier run did not finish {root.work_tree}: carrying on")
-        repository.sweep(root.git_dir, folders=(root.work_tree,), below=True)
+        lock.sweep(root.git_dir, folders=(root.work_tree,), below=True)
 
 
 def _refuse_foreign(root: Repository, before: Journal | None) -> None:
@@ -155,7 +155,7 @@ def _refuse_foreign(root: Repository, before: Journal | None) -> None:
     if before is None and not root.has_commit() and path.is_dir():
         # A run that was killed before it wrote its journal may have left one file that it was writing.
         entries = (entry for entry in path.rglob("*") if entry.is_symlink() or not entry.is_dir())
-        if not all(repository.is_temporary(entry.name) for entry in entries):
+        if not all(lock.is_temporary(entry.name) for entry in entries):
             raise SourceError(
                 f"{path} has files and is not a git checkout",
                 tip="name a different --checkout-dir, or move it away",
@@ -192,11 +192,16 @@ def _is_current(root: Repository, before: Journal | None, after: Journal) -> boo
         return False
     if url.identity(before.origin) != url.identity(after.origin) or _choices(before) != _choices(after):
         return False
-    base = root.tag(HIPIFY_TAG if after.hipify_committed else UPSTREAM_TAG)
-    if root.tag(UPSTREAM_TAG) != after.commit or base is None or not root.head_descends_from(base):
-        return False
     modules = of_commit(root, "HEAD", origin=after.origin) if after.submodules else ()
-    return submodules.are_whole(root, modules)
+    # Of the submodules, too: a mirror that was removed and made anew, with --depth, need not have the same
+    # commits. Git takes the objects of all of them together: one run in place of one for each.
+    heads = [module.repository.head() or "missing" for module in modules]
+    lent = contents.lent(*(module.repository.common_dir / "objects" for module in modules))
+    tags = (f"refs/tags/{name}" for name in (UPSTREAM_TAG, HIPIFY_TAG))
+    upstream, hipified, *present = root.resolve(*(f"{name}^{{commit}}" for name in (*tags, *heads)), env=lent)
+    base = hipified if after.hipify_committed else upstream
+    is_here = upstream == after.commit and base is not None and root.head_descends_from(base)
+    return is_here and None not in present
 
 
 def _choices(one: Journal) -> tuple[object, ...]:
@@ -223,7 +228,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     trees = local_work.secure(root, parts, before, force=request.force)
     if before is not None and before.phase == "hipifying":
         hipify_step.remove_partly_written(root, before)
-    repository.remove_temporary_files(root.git_dir)
+    lock.remove_temporary_files(root.git_dir)
     heads = side_by_side(lambda part: trees.get(part.path) or part.repository.head(), parts)
     moves = {
         journal.key(root, part.repository): Move(before=head, after=part.commit)

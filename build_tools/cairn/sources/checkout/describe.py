@@ -98,10 +98,10 @@ def describe(project: Project, path: Path) -> Checkout:
     root = root_at(path.absolute())
     head = root.head() or ""
     note = journal.read(root.git_dir)
-    upstream, hipified = root.tags(UPSTREAM_TAG, HIPIFY_TAG)
     origin = note.origin if note else root.origin_url() or str(root.work_tree)
     generated = _uncommitted(root, note) if run.runs_at_checkout(project.hipify) else {}
     modules = side_by_side(lambda m: _submodule(m, generated), walk_submodules(root, origin=origin))
+    upstream, hipified, tree = _look(root, generated.get("", ()))
     return Checkout(
         project=project,
         path=root.work_tree,
@@ -109,7 +109,7 @@ def describe(project: Project, path: Path) -> Checkout:
         hashtag=note.hashtag if note else head,
         commit=upstream or head,
         hipify_commit=hipified,
-        tree=work_tree_id(root, outputs=False, also=generated.get("", ())),
+        tree=tree,
         submodules=tuple(sorted(modules, key=lambda module: module.path)),
         version=base_version(project, root.work_tree),
     )
@@ -174,14 +174,21 @@ def _uncommitted(root: Repository, note: Journal | None) -> dict[str, list[str]]
     return run.by_part(report.generated, [part.path for part in walk(root)])
 
 
+def _look(repository: Repository, generated: Sequence[str]) -> tuple[str | None, str | None, str]:
+    """Return the commits of both diff bases, and the id of the files as they are now."""
+    tags = (f"refs/tags/{name}^{{commit}}" for name in (UPSTREAM_TAG, HIPIFY_TAG))
+    upstream, hipified, committed = repository.resolve(*tags, "HEAD^{tree}")
+    return upstream, hipified, work_tree_id(repository, outputs=False, also=generated, committed=committed)
+
+
 def _submodule(module: Module, generated: Mapping[str, Sequence[str]]) -> Submodule:
-    upstream, hipified = module.repository.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    upstream, hipified, tree = _look(module.repository, generated.get(module.path, ()))
     return Submodule(
         path=module.path,
         origin=url.without_credentials(module.origin),
         commit=upstream or module.commit,
         hipify_commit=hipified,
-        tree=work_tree_id(module.repository, outputs=False, also=generated.get(module.path, ())),
+        tree=tree,
     )
 
 

@@ -9,7 +9,7 @@ run that is killed then finds in the journal what each repository was going to.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import Progress
 from cairn.sources.checkout import local_work, overwritten
+from cairn.sources.checkout.overwritten import MovingPart
 from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import build_step, run
@@ -53,8 +54,9 @@ def hipify_tree(
                 if commit != part.commit:
                     twin.bring_back(part, copied.repository, commit)
     arriving = [(part, commit) for part, commit in zip(parts, commits, strict=True) if commit != part.commit]
-    if arriving:
-        _refuse_overwriting(root, arriving, force=force)
+    if arriving and report is not None:
+        adds = run.by_part(report.generated, [part.path for part in parts])
+        _refuse_overwriting(root, arriving, adds, force=force)
         moves = {
             journal.key(root, part.repository): Move(before=part.commit, after=commit)
             for part, commit in arriving
@@ -76,22 +78,27 @@ def hipify_tree(
 
 
 def _refuse_overwriting(
-    root: Repository, arriving: Sequence[tuple[CommittedPart, str]], *, force: bool
+    root: Repository,
+    arriving: Sequence[tuple[CommittedPart, str]],
+    adds: Mapping[str, Sequence[str]],
+    *,
+    force: bool,
 ) -> None:
     """Refuse to overwrite files edited since hipify started, or ignored files where hipify writes its own."""
     parts = [
-        local_work.MovingPart(
+        MovingPart(
             path=part.path,
             repository=part.repository,
             is_moving=True,
             commit=commit,
             mirror=part.repository.common_dir,
+            adds=tuple(adds[part.path]),
         )
         for part, commit in arriving
     ]
+    # A fresh look: hipify may run for minutes, and somebody may have edited meanwhile.
     surveys = local_work.survey(parts)
-    # The commits of the user stay below hipify's.
-    lost = replace(local_work.combined_losses(root, surveys), commits=())
+    lost = local_work.combined_losses(root, surveys)
     if lost.edits or (lost and not force):
         local_work.refuse(root, lost)
     if lost:
@@ -115,7 +122,7 @@ def undo_partial_hipify(root: Repository, before: Journal) -> Journal:
     Raises:
         SourceError: there are edits that are not hipify's, or HEAD was moved since.
     """
-    parts = [local_work.MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
+    parts = [MovingPart(path=part.path, repository=part.repository) for part in walk(root)]
     lost = local_work.combined_losses(root, local_work.survey(parts, before))
     if lost.edits:
         local_work.refuse(root, lost)

@@ -107,18 +107,3 @@ def _commit(commit: str, parents: str, author: str, email: str, written: str, su
         written=int(written),
         is_merge=" " in parents,
     )
-
-
-def in_hipifys_tag_only(repository: Repository) -> tuple[LocalCommit, ...]:
-    """Return the commits that only hipify's tag keeps reachable, oldest first, without hipify's own.
-
-    They are patches that hipify was run on, or what the user moved the tag to.
-    """
-    if None in repository.tags(UPSTREAM_TAG, HIPIFY_TAG):
-        return ()
-    commits = between(repository, UPSTREAM_TAG, HIPIFY_TAG)
-    if all(commit.subject == HIPIFY_SUBJECT for commit in commits):
-        return ()
-    elsewhere = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags")
-    unreachable = set(repository.run("rev-list", f"refs/tags/{HIPIFY_TAG}", *elsewhere).split())
-    return tuple(c for c in commits if c.id in unreachable and c.subject != HIPIFY_SUBJECT)

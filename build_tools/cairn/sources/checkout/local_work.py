@@ -7,7 +7,7 @@ submodule. Files that Cairn itself wrote are recognised: by the journal where a 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,13 +16,14 @@ from typing import NoReturn
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.output import console, wording
-from cairn.sources.checkout import local_commits, overwritten
-from cairn.sources.git import command, repository
-from cairn.sources.git.repository import Repository
+from cairn.sources.checkout import overwritten
+from cairn.sources.checkout.overwritten import MovingPart
+from cairn.sources.git import command, lock, repository
+from cairn.sources.git.repository import Entry, Repository
 from cairn.sources.hipify import build_step
 from cairn.sources.worktree import contents, journal
 from cairn.sources.worktree.journal import Journal, Move
-from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
+from cairn.sources.worktree.parts import Module, walk, walk_submodules
 from cairn.sources.worktree.submodules import Plan
 
 _DROPPED = "refs/cairn/dropped"
@@ -57,21 +58,6 @@ class Losses:
                 f"{wording.count(self.commits, 'commit')} that no branch keeps ({wording.some(self.commits)})"
             )
         return " and ".join(parts)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MovingPart(Part):
-    """A part of the checkout, and the commit that it is moved to.
-
-    Attributes:
-        is_moving: it moves to a different commit or is removed; otherwise it is only inspected.
-        commit: what it moves to; None if it is removed.
-        mirror: the mirror, or repository, whose objects have the commit.
-    """
-
-    is_moving: bool = False
-    commit: str | None = None
-    mirror: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +117,11 @@ def secure(
     # staged, and what git was told not to look at, is still the user's.
     hipified = before.files_digest if before is not None else None
     if hipified is not None and contents.tree_state(root.work_tree) == hipified:
-        theirs = {one.part.named(n) for one in surveys for n in (*_hidden_edits(one.part), *_staged(one))}
+        theirs = {
+            one.part.named(name)
+            for one in surveys
+            for name in (*_hidden_edits(one.part, *one.part.repository.index()), *_staged(one))
+        }
         lost = replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
     if lost and not force:
         if before is not None and before.is_of_earlier_version:
@@ -201,7 +191,7 @@ def combined_losses(root: Repository, surveys: Sequence[Survey]) -> Losses:
 def _survey_foreign(part: MovingPart, names: Collection[str]) -> Survey:
     """Survey the folder of a part whose repository is not there."""
     own = part.repository
-    names = [name for name in names if not repository.is_temporary(Path(name).name)]
+    names = [name for name in names if not lock.is_temporary(Path(name).name)]
     _refuse_inner(part, names)
     # Its folder was removed, and its git directory is still there.
     commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
@@ -230,29 +220,24 @@ def _survey(
         _refuse_under_way(own)
     changes = own.changes()
     _refuse_inner(part, changes)
-    ignored: set[str] = set()
-    if part.commit is not None and part.mirror is not None:
-        ignored = set(overwritten.by_commit(own, part.commit, part.mirror, within=within, coming=coming))
-    elif part.is_moving:
-        ignored = set(overwritten.by_removal(own, within))
+    index, hidden = own.index()
+    ignored = set(overwritten.by_move(part, index, within=within, coming=coming) if part.is_moving else ())
     _refuse_inner(part, ignored)
     names = {*changes, *ignored}
     ours = journal.written_by_move(own, names, move) if move is not None and names else frozenset[str]()
     # A submodule's `.git` file and what a build lends to the tree are written there by `cairn.files`.
     edits = {
         name
-        for name in {*changes, *_hidden_edits(part)} - ours
-        if not repository.is_temporary(Path(name).name)
+        for name in {*changes, *_hidden_edits(part, index, hidden)} - ours
+        if not lock.is_temporary(Path(name).name)
     }
     # Upstream's commit gets its tags when its files are there.
-    known = (move.after,) if move and is_upstreams and move.after and own.commit_of(move.after) else ()
-    # Hipify's tag keeps the patches below its commit, until it moves with the checkout.
-    patches = local_commits.in_hipifys_tag_only(own) if own.has_commit() else ()
-    beneath = [f"{commit.id[:10]} {commit.subject}" for commit in patches]
+    known = (move.after,) if move is not None and is_upstreams and move.after else ()
     lost = Losses(
         edits=tuple(sorted(edits)),
         ignored=tuple(sorted(ignored - {*changes, *ours})),
-        commits=(*own.commits_only_here(*known), *beneath),
+        # Hipify's commit comes on top of HEAD, and none is lost.
+        commits=own.commits_only_here(*known) if part.adds is None else (),
     )
     return Survey(part=part, changes=changes, lost=lost)
 
@@ -292,13 +277,12 @@ def _refuse_inner(part: MovingPart, names: Collection[str]) -> None:
         )
 
 
-def _hidden_edits(part: MovingPart) -> list[str]:
+def _hidden_edits(part: MovingPart, index: Mapping[str, Entry], hidden: Sequence[str]) -> list[str]:
     """Return the files hidden from git (assume-unchanged, skip-worktree) that differ from the index."""
     own = part.repository
-    hidden = own.hidden()
     if not hidden:
         return []
-    index, disk = contents.of_index(own), contents.on_disk(own, hidden)
+    disk = contents.on_disk(own, hidden)
     missing = [name for name in hidden if name not in disk]
     if missing and part.is_moving:
         raise SourceError(
@@ -313,7 +297,7 @@ def _staged(one: Survey) -> list[str]:
     own = one.part.repository
     if not one.changes or not own.is_initialized():
         return []
-    index, head = contents.of_index(own), contents.of_tree(own, own.commit_of("HEAD"))
+    index, head = own.index()[0], contents.of_tree(own, own.commit_of("HEAD"))
     disk = contents.on_disk(own, one.changes)
     return [n for n in one.changes if n in index and index[n] not in (head.get(n), disk.get(n))]
 

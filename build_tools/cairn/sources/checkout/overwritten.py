@@ -4,43 +4,63 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from cairn.sources.git.repository import GITLINK, Repository, is_temporary, root_at
+from cairn.sources.git.lock import is_temporary
+from cairn.sources.git.repository import GITLINK, Entry, Repository, root_at
 from cairn.sources.hipify import run
 from cairn.sources.worktree import contents
-from cairn.sources.worktree.contents import Entry
+from cairn.sources.worktree.parts import Part
 
 
-def by_commit(
-    own: Repository, commit: str, source: Path, *, within: Collection[Path], coming: Collection[str]
+@dataclass(frozen=True, kw_only=True)
+class MovingPart(Part):
+    """A part of the checkout, and the commit that it is moved to.
+
+    Attributes:
+        is_moving: it moves to a different commit or is removed; otherwise it is only inspected.
+        commit: what it moves to; None if it is removed.
+        mirror: the mirror, or repository, whose objects have the commit.
+        adds: the files that the commit adds to HEAD, which is its parent; None where it need not be.
+    """
+
+    is_moving: bool = False
+    commit: str | None = None
+    mirror: Path | None = None
+    adds: tuple[str, ...] | None = None
+
+
+def by_move(
+    part: MovingPart, index: Mapping[str, Entry], *, within: Collection[Path], coming: Collection[str]
 ) -> Iterator[str]:
-    """Yield the untracked files, ignored ones too, that checking a commit out would overwrite.
+    """Yield the untracked files, ignored ones too, that moving a part would overwrite or remove.
+
+    Bytecode, which Python makes again, is not among those that are removed.
 
     Args:
-        own: the root or a submodule.
-        commit: what is to be checked out.
-        source: the mirror that has it.
+        part: what moves.
+        index: the entries of its index.
         within: working trees of the parts that are there, which look after themselves.
         coming: paths where submodules are to be that are not there yet.
     """
-    entries = _new_in(own, commit, source)
-    index = contents.of_index(own)
+    own = part.repository
+    links = _empty_links(index, own, within)
+    if part.commit is None or part.mirror is None:
+        ignored = own.listed("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+        yield from (name for name in ignored if not run.is_byproduct(name))
+        yield from _at_places(own, links, index, within)
+        return
+    entries = _new_in(own, part) if part.adds is None else dict.fromkeys(part.adds, ("", ""))
     obstacles = tuple(_InTheWay(own, index, within).among(entries))
+    if obstacles and part.adds is not None:
+        entries = _new_in(own, part)
     disk = contents.on_disk(own, obstacles)
     yield from (name for name in obstacles if name not in entries or disk.get(name) != entries[name])
     # Git does not look into the folder of a submodule, and leaves it where the commit has the submodule too.
-    links = [name for name in _empty_links(index, own, within) if name not in coming]
-    stay = {name for name in _links_of(own, commit, source, links) if is_below(own.work_tree, name)}
+    links = [name for name in links if name not in coming]
+    stay = {name for name in _links_of(own, part, links) if is_below(own.work_tree, name)}
     yield from _at_places(own, {*coming, *links} - stay, index, within)
-
-
-def by_removal(own: Repository, within: Collection[Path]) -> Iterator[str]:
-    """Yield the ignored files of a submodule that is removed, except bytecode that Python makes again."""
-    listed = own.listed("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
-    yield from (name for name in listed if not run.is_byproduct(name))
-    index = contents.of_index(own)
-    yield from _at_places(own, _empty_links(index, own, within), index, within)
 
 
 def is_below(folder: Path, name: str) -> bool:
@@ -54,11 +74,11 @@ def _empty_links(index: Mapping[str, Entry], own: Repository, within: Collection
     return [name for name in links if own.work_tree / name not in within]
 
 
-def _links_of(own: Repository, commit: str, source: Path, names: Collection[str]) -> list[str]:
-    """Return those of the paths at which a commit also has submodules."""
+def _links_of(own: Repository, part: MovingPart, names: Collection[str]) -> list[str]:
+    """Return those of the paths at which the part's commit also has submodules."""
     if not names:
         return []
-    listed = own.listed("ls-tree", "-z", commit, "--", *names, env=_lent(source))
+    listed = own.listed("ls-tree", "-z", part.commit or "", "--", *names, env=_lent(part))
     return [entry.partition("\t")[2] for entry in listed if entry.startswith(GITLINK)]
 
 
@@ -109,17 +129,17 @@ def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
                 yield (at / name).relative_to(folder).as_posix()
 
 
-def _new_in(own: Repository, commit: str, source: Path) -> Mapping[str, Entry]:
-    """Return the entries of a commit whose paths are not in the index."""
+def _new_in(own: Repository, part: MovingPart) -> Mapping[str, Entry]:
+    """Return the entries of the part's commit whose paths are not in the index."""
     options = ("--cached", "--no-renames", "--diff-filter=D", "--raw", "--no-abbrev", "-z")
-    listed = own.run("diff-index", *options, commit, "--", env=_lent(source)).split("\0")
+    listed = own.run("diff-index", *options, part.commit or "", "--", env=_lent(part)).split("\0")
     pairs = zip(listed[::2], listed[1::2], strict=False)  # the last one is empty
     # `:mode mode id id status`, of the commit and of the index (git-diff-index(1), raw output).
     return {name: (head.split()[0][1:], head.split()[2]) for head, name in pairs}
 
 
-def _lent(source: Path) -> Mapping[str, str]:
-    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": contents.quoted(source / "objects")}
+def _lent(part: MovingPart) -> Mapping[str, str]:
+    return contents.lent((part.mirror or part.repository.common_dir) / "objects")
 
 
 class _InTheWay:

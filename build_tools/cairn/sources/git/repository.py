@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files
-from cairn.errors import SourceError, SystemFailureError
+from cairn.errors import SourceError
 from cairn.sources.git import command
 
 UPSTREAM_TAG = "THEROCK_UPSTREAM_DIFFBASE"
@@ -21,22 +19,23 @@ HIPIFY_SUBJECT = "DO NOT SUBMIT: HIPIFY"  # of the commit between them: upstream
 GITLINK = "160000"  # mode of an entry that is a submodule: its id is a commit (git-ls-tree(1))
 ASIDE = "cairn-aside"  # folder of a git directory with what builds left (cairn.build.inputs.leftovers)
 
+Entry = tuple[str, str]
+"""Mode and id of a file, as git writes them."""
+UNMERGED: Entry = ("unmerged", "")
+
 # The submodules' settings, in a file that the repository's own configuration includes (git-config(1),
 # include.path): one file written at once, where `git config` would run three times for each submodule.
 _OURS = "cairn.config"
 _WORKTREE = ("config", "--local", "core.worktree")
-_MARKER = "cairn-busy"
+_ORIGIN_URL = r"remote\.origin\.url"
+# As `git init` writes them into [core] (git's setup.c, create_default_files).
+_OF_FILE_SYSTEM = rb"(?m)^\t(?:filemode|symlinks|ignorecase|precomposeunicode) = \w+\n"
 _UNDER_WAY = {
     "rebase-merge": "rebase",
     "rebase-apply/applying": "am",
     "rebase-apply": "rebase",
     "BISECT_LOG": "bisect",
 }
-# What git-fetch and git-repack write before they rename it (git's pack-write.c, object-file.c).
-_HALF = ("tmp_pack_", "tmp_idx_", "tmp_obj_", "tmp_rev_")
-_TEMPORARY = re.compile(r"\..*\.[0-9a-f]{16}\.part")
-_HIPIFY = "hipify"
-_WAIT_FOR_GIT = 60.0  # seconds for a git whose parent was killed to end by itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +92,8 @@ class Repository:
             # asking git, and a checkout asks this of every submodule more than once. With the mirror, the
             # commit itself may be gone.
             text = (self.git_dir / "HEAD").read_text(encoding="ascii").strip()
+            if text.startswith("ref: "):  # on a branch, which wins over one of its name in packed-refs
+                text = (self.common_dir / text[5:]).read_text(encoding="ascii").strip()
             if command.COMMIT_ID.fullmatch(text) and not has_lost_mirror(self):
                 return text
         return self.commit_of("HEAD")
@@ -104,89 +105,129 @@ class Repository:
         git_dir = root_at(self.work_tree).git_dir
         return git_dir == self.git_dir or git_dir.resolve() == self.git_dir.resolve()
 
+    def resolve(self, *names: str, env: Mapping[str, str] | None = None) -> tuple[str | None, ...]:
+        """Resolve names to the ids of objects, in one git command; None where there is none."""
+        nothing = (None,) * len(names)
+        if not self.git_dir.is_dir() or not self.work_tree.is_dir():
+            return nothing
+        query = os.fsencode("".join(f"{name}\n" for name in names))
+        try:
+            # An id, or `name missing` (git-cat-file(1), BATCH OUTPUT).
+            lines = self.run("cat-file", "--batch-check=%(objectname)", env=env, stdin=query).split("\n")
+        except SourceError:  # no repository
+            return nothing
+        return tuple(line if command.COMMIT_ID.fullmatch(line) else None for line in lines[: len(names)])
+
     def commit_of(self, name: str) -> str | None:
         """Resolve a name to a commit; None if it names none."""
-        if not self.git_dir.is_dir() or not self.work_tree.is_dir():
-            return None
-        try:
-            return self.run("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}").strip()
-        except SourceError:
-            return None
+        return self.resolve(f"{name}^{{commit}}")[0]
 
     def tag(self, name: str) -> str | None:
         """Return the commit that a tag points to; None if there is no such tag."""
-        return self.commit_of(f"refs/tags/{name}")
+        return self.tags(name)[0]
 
     def tags(self, *names: str) -> tuple[str | None, ...]:
         """Like `tag`, for several tags in one git command."""
-        refs = [f"refs/tags/{name}" for name in names]
-        # An annotated tag is an object of its own: what it is of comes last.
-        listed = self.run("for-each-ref", "--format=%(refname) %(objectname) %(*objectname)", *refs)
-        commits = {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
-        return tuple(commits.get(ref) for ref in refs)
+        return self.resolve(*(f"refs/tags/{name}^{{commit}}" for name in names))
 
     def head_descends_from(self, commit: str) -> bool:
         """Whether HEAD is a commit or descends from it."""
-        return self.succeeds("merge-base", "--is-ancestor", commit, "HEAD")
+        return self.head() == commit or self.succeeds("merge-base", "--is-ancestor", commit, "HEAD")
 
-    def gitlinks(self) -> tuple[str, ...]:
-        """Return the paths of the submodules in the index."""
-        # `mode id stage<TAB>path` (git-ls-files(1), OUTPUT).
-        listed = self.listed("ls-files", "--stage", "-z")
-        return tuple(entry.partition("\t")[2] for entry in listed if entry.startswith(GITLINK))
+    def index(self) -> tuple[dict[str, Entry], tuple[str, ...]]:
+        """Return the index: its entries, and the files marked assume-unchanged or skip-worktree.
+
+        A file in conflict has the entry `UNMERGED`, which compares equal to nothing on disk.
+        """
+        entries: dict[str, Entry] = {}
+        hidden: list[str] = []
+        # `letter mode id stage<TAB>path`: the letter is lower case for assume-unchanged, S for skip-worktree;
+        # stages 1 to 3 are the common ancestor, ours and theirs (git-ls-files(1), -v, OUTPUT, --unmerged).
+        for line in self.listed("ls-files", "-v", "--stage", "-z"):
+            head, _, name = line.partition("\t")
+            letter, mode, id_, stage = head.split()
+            entries[name] = (mode, id_) if stage == "0" else UNMERGED
+            if mode != GITLINK and (letter == "S" or letter.islower()):
+                hidden.append(name)
+        return entries, tuple(hidden)
+
+    def gitlinks(self) -> dict[str, bool]:
+        """Return the paths of the submodules in the index, and whether git is to skip each."""
+        listed = self.listed("ls-files", "-v", "--stage", "-z")
+        return {line.partition("\t")[2]: line[0] == "S" for line in listed if line[2:].startswith(GITLINK)}
+
+    def configured(self, names: str) -> dict[str, str]:
+        """Return the settings whose names match a regular expression; empty without any."""
+        try:
+            listed = self.listed("config", "-z", "--get-regexp", f"^({names})$")
+        except SourceError:
+            return {}
+        return {name: value for name, _, value in (entry.partition("\n") for entry in listed)}
 
     def origin_url(self) -> str | None:
         """Return the configured URL of the remote `origin`; None if there is no such remote."""
-        try:
-            return self.run("config", "--get", "remote.origin.url").strip()
-        except SourceError:
-            return None
+        return self.configured(_ORIGIN_URL).get("remote.origin.url")
 
-    def status(self, *options: str) -> list[tuple[str, str]]:
+    def status(
+        self, *, submodules: str = "all", config: Mapping[str, str] | None = None
+    ) -> list[tuple[str, str]]:
         """Return files that differ from HEAD, and new ones, each with git's two status letters.
 
-        Files of submodules are left out. Renames are not detected, so that each entry has a single path.
+        Renames are not detected, so that each entry has a single path.
+
+        Args:
+            submodules: what of them is left out: `all`, or `dirty` where a different commit counts.
+            config: settings on top of ours.
         """
-        always = ("--untracked-files=all", "--ignore-submodules=all", "--no-renames")
-        return [
-            (entry[:2], entry[3:]) for entry in self.listed("status", "--porcelain", "-z", *always, *options)
-        ]
+        options = ("--untracked-files=all", f"--ignore-submodules={submodules}", "--no-renames")
+        listed = self.run("status", "--porcelain", "-z", *options, config=config).split("\0")
+        return [(entry[:2], entry[3:]) for entry in listed if entry]
 
     def changes(self) -> tuple[str, ...]:
         """Return the files that differ from HEAD, and untracked ones, but not those of submodules."""
         return tuple(name for _, name in self.status())
 
-    def hidden(self) -> tuple[str, ...]:
-        """Return the files marked assume-unchanged or skip-worktree, without submodules."""
-        # The letter is lower case for assume-unchanged, S for skip-worktree (git-ls-files(1), -v, -t).
-        listed = self.listed("ls-files", "-v", "-z")
-        marked = [entry[2:] for entry in listed if entry[0] == "S" or entry[0].islower()]
-        links = set(self.gitlinks()) if marked else set()
-        return tuple(name for name in marked if name not in links)
-
     def commits_only_here(self, *known: str) -> tuple[str, ...]:
-        """Return id and subject of the commits that become unreachable once HEAD moves away.
+        """Return id and subject of the commits that become unreachable once HEAD and hipify's tag move away.
 
-        Leaves out ancestors of the known commits, and commits that Cairn made itself: an unfinished run has
-        not tagged its own yet.
+        Below the tag may be the patches that hipify was run on, or what the user moved it to. Leaves out
+        ancestors of the known commits, and hipify's own: an unfinished run has not tagged its own yet.
         """
-        if self.commit_of("HEAD") is None:
+        if (self.head() or self.commit_of("HEAD")) is None:
             return ()
-        elsewhere = ("--not", "--branches", "--tags", "--remotes", *known)
-        heads = ("HEAD", *self.merge_heads())
-        lines = self.run("log", "--format=%ce%x09%h %s", *heads, *elsewhere).splitlines()
-        fields = (line.partition("\t") for line in lines)
-        return tuple(
-            text for email, _, text in fields if email != command.EMAIL or not text.endswith(HIPIFY_SUBJECT)
-        )
+        tag = f"refs/tags/{HIPIFY_TAG}"
+        heads = ("--ignore-missing", "HEAD", *self.merge_heads(), tag)  # there may be no such tag
+        elsewhere = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags", *known, "--")
+        lines = self.run("log", "--format=%ce%x09%H%x09%h %s", *heads, *elsewhere).splitlines()
+        commits = []
+        for email, id_, text in (line.split("\t", 2) for line in lines):
+            is_hipifys = text.endswith(HIPIFY_SUBJECT) and (
+                email == command.EMAIL
+                # By upstream's own script, whoever ran it.
+                or (
+                    text.partition(" ")[2] == HIPIFY_SUBJECT
+                    and self.succeeds("merge-base", "--is-ancestor", id_, tag)
+                )
+            )
+            if not is_hipifys:
+                commits.append(text)
+        return tuple(commits)
 
     def commit_tree(self, commit: str | None) -> str | None:
         """Return the id of a commit's tree; None if `commit` is None."""
-        return self.run("rev-parse", "--verify", f"{commit}^{{tree}}").strip() if commit else None
+        return self.resolve(f"{commit}^{{tree}}")[0] if commit else None
+
+    def may_have_submodules(self) -> bool:
+        """Whether HEAD or the index may name submodules that are, or were, checked out.
+
+        Most have none, and asking git takes longer than looking. (The user may have deleted `.gitmodules`:
+        the repositories of the submodules are still there.)
+        """
+        return (self.work_tree / ".gitmodules").exists() or (self.git_dir / "modules").exists()
 
     def without_files(self) -> Repository:
         """Return the same repository for queries about commits when its working tree is gone."""
-        return Repository(work_tree=self.git_dir, git_dir=self.git_dir)
+        return bare(self.git_dir)
 
     def merge_heads(self) -> tuple[str, ...]:
         """Return the commits being merged; a checkout ends the merge."""
@@ -208,6 +249,28 @@ class Repository:
 
     def _where(self) -> dict[str, str]:
         return {"GIT_DIR": str(self.git_dir), "GIT_WORK_TREE": str(self.work_tree)}
+
+
+def bare(path: Path) -> Repository:
+    """Return a bare repository, such as a mirror, for queries about its commits."""
+    return Repository(work_tree=path, git_dir=path)
+
+
+def create_bare(path: Path, *settings: tuple[str, str], branch: str = "main") -> None:
+    """Make an empty bare repository in a folder that is there."""
+    fixed = (("core.repositoryFormatVersion", "0"), ("core.bare", "true"))
+    lay_out(path, command.config_text((*fixed, *settings)).encode(), branch=branch)
+
+
+def lay_out(git_dir: Path, config: bytes, *, branch: str = "main") -> None:
+    """Write what `git init` would (gitrepository-layout(5)), in less time than it takes to start it.
+
+    HEAD comes last: without it, it is no repository to git, nor to `is_initialized`.
+    """
+    for name in ("objects/info", "refs"):
+        (git_dir / name).mkdir(parents=True, exist_ok=True)
+    files.write_bytes(git_dir / "config", config)
+    files.write_text(git_dir / "HEAD", f"ref: refs/heads/{branch}\n")
 
 
 def root_at(path: Path) -> Repository:
@@ -241,12 +304,13 @@ def edits_at(path: Path) -> tuple[str, ...]:
     return tuple(name for code, name in repository.status() if code != "??" or name.endswith(".py"))
 
 
-def create(repository: Repository, *, origin: str | None = None) -> None:
+def create(repository: Repository, *, origin: str | None = None, parent: Repository | None = None) -> None:
     """Create the repository if it is missing or incomplete; a submodule's is tied to its working tree.
 
     Args:
         repository: which one.
         origin: the URL that `origin` is to mean, so that plain git works in the checkout; None leaves it.
+        parent: of a submodule; without it, git finds out what it can know of the file system.
     """
     work_tree, git_dir = repository.work_tree, repository.git_dir
     work_tree.mkdir(parents=True, exist_ok=True)
@@ -254,26 +318,42 @@ def create(repository: Repository, *, origin: str | None = None) -> None:
     is_submodule = git_dir != work_tree / ".git" and repository.common_dir == git_dir
     if is_submodule:
         _tie(work_tree, git_dir)
-    config = repository.common_dir / "config"
-    is_new = not config.exists()
-    is_whole = not is_new and (repository.common_dir / _OURS).exists()
     settings: list[tuple[str, str]] = []
-    if not is_whole:
-        git_dir.mkdir(parents=True, exist_ok=True)
-        if repository.common_dir == git_dir:
-            repository.run("init", "--quiet")
-        settings.append(("include.path", _OURS))
-    if is_submodule and is_new:
-        # In place of the absolute path that `git init` has written.
-        files.write_bytes(config, re.sub(rb"(?m)^\tworktree = .*\n", b"", config.read_bytes()))
+    before: Mapping[str, str] = {}
+    is_whole = all((repository.common_dir / name).exists() for name in ("config", _OURS))
+    if parent is not None and not (git_dir / "config").exists():
+        lay_out(git_dir, _config_like(parent))
         settings.append(("core.worktree", _relative(work_tree, git_dir)))
-    elif is_submodule and not (is_whole and repository.succeeds(*_WORKTREE)):
-        repository.run(*_WORKTREE, _relative(work_tree, git_dir))
+    else:
+        git_dir.mkdir(parents=True, exist_ok=True)
+        if not is_whole and repository.common_dir == git_dir:
+            repository.run("init", "--quiet")
+        before = repository.configured(rf"core\.worktree|{_ORIGIN_URL}")
+        if is_submodule and not (is_whole and "core.worktree" in before):
+            # In place of the absolute path that `git init` has written.
+            repository.run(*_WORKTREE, _relative(work_tree, git_dir))
     if origin is not None:
-        settings += _origin_settings(repository, origin, is_new=is_new)
-    _append(repository, settings)
+        settings += _origin_settings(repository, origin, before.get("remote.origin.url"))
+    _append(repository, settings if is_whole else [("include.path", _OURS), *settings])
     if not is_whole:
         configure(repository, ())
+
+
+def _config_like(parent: Repository) -> bytes:
+    """Return a new submodule's configuration, with what `git init` found of its parent's file system."""
+    of_file_system = re.findall(_OF_FILE_SYSTEM, (parent.common_dir / "config").read_bytes())
+    fixed = b"\tbare = false\n\tlogallrefupdates = true\n"
+    return b"".join((b"[core]\n\trepositoryformatversion = 0\n", *of_file_system, fixed))
+
+
+def _origin_settings(repository: Repository, url: str, before: str | None) -> list[tuple[str, str]]:
+    """Return the settings that create `origin` with this URL; empty if it exists, after updating its URL."""
+    if before is None:
+        fetch = "+refs/heads/*:refs/remotes/origin/*"
+        return [("remote.origin.url", url), ("remote.origin.fetch", fetch)]
+    if before != url:
+        repository.run("config", "--local", "--replace-all", "remote.origin.url", url)
+    return []
 
 
 def _tie(work_tree: Path, git_dir: Path) -> None:
@@ -281,17 +361,6 @@ def _tie(work_tree: Path, git_dir: Path) -> None:
     path = work_tree / ".git"
     if not path.is_file() or path.read_bytes() != link:
         files.write_bytes(path, link)
-
-
-def _origin_settings(repository: Repository, url: str, *, is_new: bool) -> list[tuple[str, str]]:
-    """Return the settings that create `origin` with this URL; empty if it exists, after updating its URL."""
-    before = None if is_new else repository.origin_url()
-    if before is None:
-        fetch = "+refs/heads/*:refs/remotes/origin/*"
-        return [("remote.origin.url", url), ("remote.origin.fetch", fetch)]
-    if before != url:
-        repository.run("config", "--local", "--replace-all", "remote.origin.url", url)
-    return []
 
 
 def untie(repository: Repository) -> None:
@@ -385,7 +454,7 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
     # A working tree that was never filled needs no cleaning.
     has_index = (repository.git_dir / "index").exists()
     filled = has_index or any(entry.name != ".git" for entry in repository.work_tree.iterdir())
-    links = repository.gitlinks() if filled else ()
+    links = repository.gitlinks() if filled and repository.may_have_submodules() else ()
     if lost := [name for name in links if not (repository.work_tree / name).is_dir()]:
         # Where something else stands in the place of a submodule that git is to skip, it would not move.
         names = command.nul_separated(lost)
@@ -406,89 +475,3 @@ def move_refs(repository: Repository, refs: Mapping[str, str | None]) -> None:
 
 def _relative(path: Path, start: Path) -> str:
     return Path(os.path.relpath(path.resolve(), start.resolve())).as_posix()
-
-
-@contextlib.contextmanager
-def busy(git_dir: Path) -> Iterator[None]:
-    """Mark a git directory, which the caller has locked, as being changed while the block runs.
-
-    A mark found on entry says that an earlier holder was killed: if it left a git running, that is waited
-    for, then the `*.lock` files and half-written packs are removed. (A git that ends with an error has
-    removed its own, and the mark goes with the block.)
-    """
-    marker = git_dir / _MARKER
-    if marker.exists():
-        sweep(git_dir, folders=(git_dir,))
-    marker.touch()
-    try:
-        yield
-    finally:
-        marker.unlink(missing_ok=True)
-
-
-def sweep(git_dir: Path, *, folders: tuple[Path, ...], below: bool = False) -> None:
-    """Remove lock files and half-written packs of programs that were killed.
-
-    Args:
-        git_dir: where they are looked for, git directories of submodules included.
-        folders: working folders of git and hipify programs that may still be running.
-        below: look for such programs in the folders below, too.
-
-    Raises:
-        SystemFailureError: one of them does not end.
-    """
-    resolved = {folder.resolve() for folder in folders}
-    deadline = time.monotonic() + _WAIT_FOR_GIT
-    while running := _at_work(resolved, below=below):
-        name, process = running[0]
-        if name == _HIPIFY:  # a guard has not seen to it (`cairn.platforms`): it would not end for long
-            with contextlib.suppress(OSError):
-                os.kill(process, signal.SIGKILL)
-        elif time.monotonic() > deadline:
-            raise SystemFailureError(
-                f"{name} (process {process}) is still at work in {folders[0]}",
-                tip="wait until it has ended, or end it, and run the same command again",
-            )
-        time.sleep(0.1)
-    _remove_files(
-        git_dir, lambda name: name.endswith(".lock") or name.startswith(_HALF) or is_temporary(name)
-    )
-
-
-def remove_temporary_files(git_dir: Path) -> None:
-    """Remove what a killed `cairn.files` was writing, but no lock: a git of the user may hold it."""
-    _remove_files(git_dir, is_temporary)
-
-
-def _remove_files(git_dir: Path, is_left: Callable[[str], bool]) -> None:
-    for folder, folders, names in os.walk(git_dir):
-        folders[:] = [name for name in folders if name != ASIDE]
-        for name in filter(is_left, names):
-            Path(folder, name).unlink(missing_ok=True)
-
-
-def is_temporary(name: str) -> bool:
-    """Whether a file's name is one that `cairn.files` gives to what it is writing."""
-    return _TEMPORARY.fullmatch(name) is not None
-
-
-def _at_work(folders: set[Path], *, below: bool) -> list[tuple[str, int]]:
-    """Return git and hipify processes running in these folders; none on systems without /proc (proc(5))."""
-    with contextlib.suppress(OSError):
-        processes = [process for process in Path("/proc").iterdir() if process.name.isdecimal()]
-        candidates = ((_name_at_work(process, folders, below=below), process) for process in processes)
-        return [(name, int(process.name)) for name, process in candidates if name]
-    return []
-
-
-def _name_at_work(process: Path, folders: set[Path], *, below: bool) -> str | None:
-    try:
-        folder = (process / "cwd").readlink()
-        if folder not in folders and not (below and folders.intersection(folder.parents)):
-            return None
-        # Both go on writing when the process that started them is killed.
-        if "git" in (name := (process / "comm").read_text().strip()):
-            return name
-        return _HIPIFY if b"watch_script" in (process / "cmdline").read_bytes() else None
-    except OSError:
-        return None  # it ended, or belongs to a different user

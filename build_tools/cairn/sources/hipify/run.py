@@ -25,8 +25,8 @@ from cairn.output.wording import short_id
 from cairn.sources.git import command
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, Repository
 from cairn.sources.hipify.report import HipifyReport, find_leftovers
-from cairn.sources.worktree import twin
-from cairn.sources.worktree.parts import CommittedPart, Part
+from cairn.sources.worktree import contents, twin
+from cairn.sources.worktree.parts import CommittedPart, Part, share_modules
 from cairn.stack import HipifyKind
 
 GPU_SUFFIXES = (".cu", ".cuh")
@@ -211,7 +211,7 @@ def is_signed(path: Path) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Hipified:
-    """Hipified copies; `commits` has their commits after hipify, in the same order.
+    """Hipified copies; `commits` has their commits after hipify, in the same order, which no ref names yet.
 
     `changes` are of all of them; None where a checkout is not hipified.
     """
@@ -274,11 +274,11 @@ def hipified(
         paths = [copied.path for copied in copies]
         generated, changed = by_part(changes.generated, paths), by_part(changes.changed, paths)
 
-        def committed(copied: CommittedPart) -> str:
-            names = [*generated[copied.path], *changed[copied.path]]
-            return _commit(copied.repository, names) if names else copied.commit
-
-        commits = side_by_side(committed, copies)
+        edited = [copied for copied in copies if generated[copied.path] or changed[copied.path]]
+        dates = _dates([copied.repository for copied in edited])
+        commits = side_by_side(
+            lambda copied: _commit(copied, [*generated[copied.path], *changed[copied.path]], dates), copies
+        )
         yield Hipified(kind=kind, copies=copies, commits=commits, changes=changes)
 
 
@@ -323,21 +323,38 @@ def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[st
     return by_part
 
 
-def _commit(copied: Repository, names: Collection[str]) -> str:
-    """Commit hipify's changes in one repository; return the commit, or HEAD if nothing differs.
+def _dates(copies: Sequence[Repository]) -> Mapping[str, tuple[str, str]]:
+    """Return the tree and the date of what is checked out in each copy, by commit, in one git command."""
+    heads = [head for copied in copies if (head := copied.head())]
+    if not heads:
+        return {}
+    listed = copies[0].run(
+        *("log", "--no-walk", "--format=%H %T %cd", "--date=raw", *heads),
+        env=contents.lent(*(copied.git_dir / "objects" for copied in copies)),
+    )
+    fields = (line.split(" ", 2) for line in listed.splitlines())
+    return {head: (tree, date) for head, tree, date in fields}
+
+
+def _commit(part: CommittedPart, names: Collection[str], dates: Mapping[str, tuple[str, str]]) -> str:
+    """Commit hipify's changes in one copy; return the commit, or HEAD if nothing differs.
 
     Generated files are committed even where the project ignores them, so that the commit has everything. It
     depends on the tree, the parent and the parent's time alone, so that it is the same for everyone. It is
     made without `git commit`, which runs hooks, reads the user's settings and fails where nothing changed.
     """
+    copied, head = part.repository, part.repository.head()
+    if not names or head is None:
+        return part.commit
     from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")  # git 2.25
     listed = command.nul_separated(sorted(names))
     copied.run("--literal-pathspecs", "add", "--all", "--force", *from_input, stdin=listed)
     tree = copied.run("write-tree").strip()
-    head, old_tree, date = copied.run("log", "-1", "--format=%H %T %cd", "--date=raw").strip().split(" ", 2)
+    old_tree, date = dates[head]
     if tree == old_tree:
         return head
-    dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
-    new = copied.run("commit-tree", tree, "-p", head, "-m", HIPIFY_SUBJECT, env=dates).strip()
-    copied.run("update-ref", "-m", f"commit: {HIPIFY_SUBJECT}", "HEAD", new, head)
-    return new
+    at = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+    commit = copied.run("commit-tree", tree, "-p", head, "-m", HIPIFY_SUBJECT, env=at).strip()
+    if ".gitmodules" not in names:
+        share_modules(head, commit)
+    return commit

@@ -17,6 +17,7 @@ import msgspec
 from cairn import datafile
 from cairn.errors import UsageError
 from cairn.sources.git import command
+from cairn.sources.git.repository import create_bare
 
 FILE = "100644"
 EXECUTABLE = "100755"
@@ -82,22 +83,17 @@ def write_repository(repository: NewRepository, folder: Path) -> None:
         PrerequisiteError: git is not installed.
         SourceError: git refused.
     """
-    branch = f"--initial-branch={repository.default_branch}"
-    command.run(folder, "init", "--quiet", "--bare", "--template=", "--object-format=sha1", branch)
-    for name in _SERVED_LIKE_A_HOST:
-        command.run(folder, "config", name, "true")
+    create_bare(folder, *((name, "true") for name in _SERVED_LIKE_A_HOST), branch=repository.default_branch)
     # Fewer than fastimport.unpackLimit objects become loose files: a pack is faster to write and to serve.
     stream = b"".join(_stream(repository))
     command.run(folder, "-c", "fastimport.unpackLimit=1", "fast-import", "--quiet", "--done", stdin=stream)
 
 
-def resolve(folder: Path, ref: str) -> str:
-    """Resolve a branch or tag of a repository to the id of its commit.
-
-    Raises:
-        SourceError: there is no such branch or tag.
-    """
-    return command.line(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}")
+def commits_of(folder: Path) -> Mapping[str, str]:
+    """Return the commits of a repository's branches and tags, by name; a tag wins over a branch."""
+    listed = command.run(folder, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)")
+    # Sorted: refs/tags comes last. An annotated tag is an object of its own, and what it is of comes last.
+    return {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
 
 
 def _stream(repository: NewRepository) -> Iterator[bytes]:

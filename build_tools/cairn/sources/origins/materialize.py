@@ -261,12 +261,12 @@ class _Materializer:
         digest = _digest(b"tree", description, *(n.digest.encode() for n in neighbours.values()), *parts)
         written = _Written(folder=self._cache / f"{path.name}.git", digest=digest)
         if not _is_current(written):
+            commits = {name: history_toml.commits_of(n.folder) for name, n in neighbours.items()}
 
             def commit_of(repository: str, ref: str) -> str:
-                try:
-                    return history_toml.resolve(neighbours[repository].folder, ref)
-                except SourceError as error:
-                    raise UsageError(f"{path}: {repository} has no branch or tag {ref!r}") from error
+                if ref not in commits[repository]:
+                    raise UsageError(f"{path}: {repository} has no branch or tag {ref!r}")
+                return commits[repository][ref]
 
             _write(written, history_toml.to_repository(history, tree, commit_of))
         return written

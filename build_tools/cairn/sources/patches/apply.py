@@ -12,7 +12,7 @@ from cairn.errors import SourceError
 from cairn.output import Progress, wording
 from cairn.output.wording import short_id
 from cairn.sources.checkout import local_commits, local_work
-from cairn.sources.git import repository
+from cairn.sources.git import lock, repository
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify import run
@@ -21,7 +21,7 @@ from cairn.sources.patches import patch_files
 from cairn.sources.patches import patch_files as patches_put
 from cairn.sources.patches.export import base_of, root_of
 from cairn.sources.patches.patch_files import Ground, Outcome, PatchFile, Put
-from cairn.sources.worktree import journal, lock, submodules, twin
+from cairn.sources.worktree import journal, submodules, twin
 from cairn.sources.worktree.journal import Move
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
@@ -215,6 +215,7 @@ def _with_new_hipify(
         report = again.report()
         for part, copied, commit in zip(bases, again.copies, again.commits, strict=True):
             ground = Ground(part=part, head=commit, base=commit, commits=())
+            repository.move_refs(copied.repository, {"HEAD": commit})
             head, puts = patches_put.put_on(copied.repository, ground, above.get(part.path, ()))
             twin.bring_back(part, copied.repository, head)
             places.append(_Rebuilt(part=part, hipified=commit, head=head, done=puts))

@@ -22,11 +22,12 @@ from cairn.output import Progress, wording
 from cairn.output.wording import short_id
 from cairn.sources.checkout import local_commits
 from cairn.sources.checkout.local_commits import LocalCommit
+from cairn.sources.git import lock
 from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import build_step, run
 from cairn.sources.patches.export import root_of
-from cairn.sources.worktree import journal, lock
+from cairn.sources.worktree import journal
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind
 
@@ -350,7 +351,7 @@ def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
 
 def _edits(root: Repository, parts: Sequence[CommittedPart]) -> dict[str, list[Unexplained]]:
     changed = side_by_side(lambda part: [part.named(name) for name in part.repository.changes()], parts)
-    hidden = side_by_side(lambda part: [part.named(name) for name in part.repository.hidden()], parts)
+    hidden = side_by_side(lambda part: [part.named(name) for name in part.repository.index()[1]], parts)
     # Asked once for all: the report of a whole torch has thousands of names.
     edited = set(build_step.without_recorded(root, _flat(changed)))
     problems: dict[str, list[Unexplained]] = {}

@@ -19,13 +19,9 @@ from cairn import files
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.sources.git import command
-from cairn.sources.git.repository import GITLINK, Repository, root_at
+from cairn.sources.git.repository import GITLINK, UNMERGED, Entry, Repository, root_at
 from cairn.sources.worktree.parts import Part, walk_submodules
 
-Entry = tuple[str, str]
-"""Mode and id, as git writes them."""
-
-_UNMERGED: Entry = ("unmerged", "")
 _FOLDER: Entry = ("040000", "")
 
 
@@ -36,17 +32,6 @@ def of_tree(own: Repository, tree: str | None) -> dict[str, Entry]:
     # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT).
     entries = (entry.partition("\t") for entry in own.listed("ls-tree", "-r", "-z", "--full-tree", tree))
     return {name: (head.split()[0], head.split()[2]) for head, _, name in entries}
-
-
-def of_index(own: Repository) -> dict[str, Entry]:
-    """Return every file of the index; a file in conflict compares equal to nothing."""
-    entries: dict[str, Entry] = {}
-    for entry in own.listed("ls-files", "--stage", "-z"):
-        head, _, name = entry.partition("\t")
-        mode, id_, stage = head.split()
-        # Stages 1 to 3 are the common ancestor, ours and theirs of a conflict (git-ls-files(1), --unmerged).
-        entries[name] = (mode, id_) if stage == "0" else _UNMERGED
-    return entries
 
 
 def on_disk(own: Repository, names: Iterable[str]) -> dict[str, Entry]:
@@ -137,7 +122,8 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
     """
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = _own_index(own, Path(temporary))
-        if hidden := [name for name in own.hidden() if os.path.lexists(own.work_tree / name)]:
+        index, marked = own.index()
+        if hidden := [name for name in marked if os.path.lexists(own.work_tree / name)]:
             # Git is to look at them all the same; `update-index` heeds only the last of these options.
             names = command.nul_separated(hidden)
             for option in ("--no-skip-worktree", "--no-assume-unchanged"):
@@ -148,7 +134,7 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
             for name in ignored
             for path in (PurePosixPath(name), *PurePosixPath(name).parents)
         }
-        if links := existing.intersection(own.gitlinks()) if ignored else ():
+        if links := [name for name in existing if index.get(name, ("", ""))[0] == GITLINK]:
             own.run(
                 "update-index", "--force-remove", "-z", "--stdin", env=env, stdin=command.nul_separated(links)
             )
@@ -164,7 +150,7 @@ def staged(own: Repository) -> str:
     """Write the index as a tree, without paths in conflict, which the merged commits have."""
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = _own_index(own, Path(temporary))
-        if conflicts := [name for name, entry in of_index(own).items() if entry == _UNMERGED]:
+        if conflicts := [name for name, entry in own.index()[0].items() if entry == UNMERGED]:
             names = command.nul_separated(conflicts)
             own.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=names)
         return own.run("write-tree", env=env).strip()
@@ -181,10 +167,15 @@ def _own_index(own: Repository, folder: Path) -> Mapping[str, str]:
     return {"GIT_INDEX_FILE": str(index)}
 
 
-def quoted(path: Path) -> str:
+def _quoted(path: Path) -> str:
     """Quote a path for GIT_ALTERNATE_OBJECT_DIRECTORIES, which splits at separators (git(1))."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
+
+
+def lent(*folders: Path) -> Mapping[str, str]:
+    """Return the variable that lets a git command read the objects in these folders, too."""
+    return {"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(map(_quoted, folders))}
 
 
 def tree_state(path: Path) -> str:
@@ -204,31 +195,41 @@ def tree_state(path: Path) -> str:
     return digest.hexdigest()
 
 
-def work_tree_id(repository: Repository, *, outputs: bool = True, also: Collection[str] = ()) -> str:
+def work_tree_id(
+    repository: Repository, *, outputs: bool = True, also: Collection[str] = (), committed: str | None = None
+) -> str:
     """Return the id of the tree that committing the whole working tree would make.
 
-    Git's own machinery does it, on a copy of the index (which knows what has not changed since it was last
-    looked at) and with a folder of its own for the objects of edited files.
+    Where git sees no difference from HEAD, it is HEAD's. Else git's own machinery makes it, on a copy of the
+    index (which knows what has not changed since it was last looked at) and with a folder of its own for the
+    objects of edited files.
 
     Args:
         repository: whose tree.
         outputs: untracked files count too that lie where build tools leave theirs: `build`, `*.egg-info`.
         also: files that count where git ignores them, by path.
+        committed: HEAD's tree, where the caller has asked.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-tree-") as temporary:
+        config = {}
+        if not outputs:
+            (excludes := Path(temporary, "excludes")).write_text("/build/\n*.egg-info/\n", encoding="utf-8")
+            config = {"core.excludesFile": str(excludes)}
+        present = [name for name in also if os.path.lexists(repository.work_tree / name)]
+        # `add` stages the commits of submodules that it is not told to skip: they count, their files do not.
+        if not present and not repository.status(submodules="dirty", config=config):
+            committed = committed or repository.commit_tree("HEAD")
+            if committed is not None:
+                return committed
         objects = Path(temporary, "objects")
         objects.mkdir()
         env = {
             **_own_index(repository, Path(temporary)),
             "GIT_OBJECT_DIRECTORY": str(objects),
-            "GIT_ALTERNATE_OBJECT_DIRECTORIES": quoted(repository.common_dir / "objects"),
+            **lent(repository.common_dir / "objects"),
         }
-        config = {}
-        if not outputs:
-            (excludes := Path(temporary, "excludes")).write_text("/build/\n*.egg-info/\n", encoding="utf-8")
-            config = {"core.excludesFile": str(excludes)}
         repository.run("add", "--all", env=env, config=config)
-        if present := [name for name in also if os.path.lexists(repository.work_tree / name)]:
+        if present:
             from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")  # git 2.25
             names = command.nul_separated(present)
             repository.run("--literal-pathspecs", "add", "--force", *from_input, env=env, stdin=names)
@@ -291,7 +292,7 @@ def _hidden(part: Part) -> dict[str, Path]:
     own = part.repository
     # A folder stands for a repository inside; the files of one that is ignored come with `_ignored`.
     listed = _listed(part, only_folders=True)
-    return listed | {part.named(name): own.work_tree / name for name in own.hidden()}
+    return listed | {part.named(name): own.work_tree / name for name in own.index()[1]}
 
 
 def _listed(part: Part, *options: str, only_folders: bool = False) -> dict[str, Path]:

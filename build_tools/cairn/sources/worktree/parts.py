@@ -4,20 +4,19 @@
 `.gitmodules`.
 
 A `Part` is the root or a submodule; a `CommittedPart` has the commit that its parent names; a `Module` is one
-of these and not the root. `local_work.MovingPart` adds where a checkout moves it, and `submodules.Coming` the
-mirror that a new one comes from.
+of these and not the root. `overwritten.MovingPart` adds where a checkout moves it, and `submodules.Coming`
+the mirror that a new one comes from.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
 from cairn.sources.git import url as git_url
+from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.git.repository import GITLINK, Repository
 
 
@@ -73,19 +72,10 @@ def walk(root: Repository) -> tuple[Part, ...]:
 
 def walk_commit(root: Repository, commit: str) -> tuple[CommittedPart, ...]:
     """Return the root at a commit, and every checked-out submodule at the commit it then has."""
-    top = CommittedPart(path="", repository=root, commit=commit)
-    parts, level = [top], [top]
-    while level:
-        modules = [
-            module
-            for inner in side_by_side(
-                lambda part: of_commit(part.repository, part.commit, within=part), level
-            )
-            for module in inner
-        ]
-        present = side_by_side(lambda module: module.repository.has_commit(), modules)
-        level = [module for module, exists in zip(modules, present, strict=True) if exists]
-        parts += level
+    parts = [CommittedPart(path="", repository=root, commit=commit)]
+    for part in parts:  # and those that are added below
+        modules = of_commit(part.repository, part.commit, within=part)
+        parts += [module for module in modules if module.repository.has_commit()]
     return tuple(parts)
 
 
@@ -94,21 +84,13 @@ def walk_submodules(root: Repository, *, origin: str = "", initialized: bool = F
 
     With `initialized`, also those that a killed run has begun, which have no commit yet.
     """
-    level = [(Part(path="", repository=root), origin)]
-    while level:
-        modules = [
-            module
-            for parent, its_origin in level
-            for module in of_commit(parent.repository, "HEAD", origin=its_origin, within=parent)
-        ]
-        heads = side_by_side(lambda module: module.repository.head(), modules)
-        present = [
-            replace(module, head=head)
-            for module, head in zip(modules, heads, strict=True)
-            if head or (initialized and module.repository.is_initialized())
-        ]
-        yield from present
-        level = [(module, module.origin) for module in present]
+    parents = [(Part(path="", repository=root), origin)]
+    for parent, its_origin in parents:  # and those that are added below
+        for module in of_commit(parent.repository, "HEAD", origin=its_origin, within=parent):
+            head = module.repository.head()
+            if head or (initialized and module.repository.is_initialized()):
+                parents.append((module, module.origin))
+                yield replace(module, head=head)
 
 
 def of_commit(
@@ -132,20 +114,12 @@ def of_commit(
         SourceError: `.gitmodules` is malformed or names a path outside.
     """
     source = objects or parent
-    # Most submodules have none of their own, and asking git takes longer than looking. (The user may have
-    # deleted the file: the submodules' repositories are still there.)
-    places = (source.work_tree / ".gitmodules", source.git_dir / "modules")
-    if commit == "HEAD" and not any(place.exists() for place in places):
+    if commit == "HEAD" and not source.may_have_submodules():
         return ()
-    try:
-        # `id type size`, or `name missing` (git-cat-file(1), BATCH OUTPUT).
-        query = f"{commit}:.gitmodules\n{commit}^{{tree}}\n".encode()
-        file, tree, *_ = source.run("cat-file", "--batch-check", stdin=query).split("\n")
-    except SourceError:  # no repository
-        return ()
-    if file.endswith(" missing"):
-        return ()
-    declared, commits = _read(source, tree.split()[0])
+    named = source.head() if commit == "HEAD" else commit
+    if named is not None and not COMMIT_ID.fullmatch(named):
+        named = source.commit_of(named)
+    declared, commits = _read(source, named) if named else ({}, {})
     return tuple(
         _module(parent, declared[path], commit=commits[path], origin=origin, within=within)
         for path in declared
@@ -164,28 +138,43 @@ class _Declared:
     update: str | None
 
 
-@functools.lru_cache(maxsize=1024)
-def _read(source: Repository, tree: str) -> tuple[Mapping[str, _Declared], Mapping[str, str]]:
-    """Read the `.gitmodules` of a tree and the commits of its submodules, both by path.
+# What was read of commits and of `.gitmodules`, by their ids: their contents never change, and a checkout
+# asks for the same few many times, in its mirrors and in its working trees.
+_OF_COMMITS: dict[str, tuple[Mapping[str, _Declared], Mapping[str, str]]] = {}
+_OF_FILES: dict[str, Mapping[str, _Declared]] = {}
 
-    A checkout asks for the same few trees many times, and a tree never changes.
-    """
-    declared = _declared(source, tree)
+
+def _read(source: Repository, commit: str) -> tuple[Mapping[str, _Declared], Mapping[str, str]]:
+    """Read the `.gitmodules` of a commit and the commits of its submodules, both by path."""
+    if commit in _OF_COMMITS:
+        return _OF_COMMITS[commit]
+    file, tree = source.resolve(f"{commit}:.gitmodules", f"{commit}^{{tree}}")
+    if tree is None:
+        return {}, {}
+    declared = _OF_FILES.get(file or "") or (_declared(source, file) if file else {})
     listed = source.listed("ls-tree", "-z", tree, "--", *declared) if declared else []
     # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT); of a gitlink, the id is the submodule's commit.
     links = (entry.partition("\t") for entry in listed if entry.startswith(GITLINK))
-    return declared, {path: head.split()[2] for head, _, path in links}
+    _OF_FILES[file or ""] = declared
+    _OF_COMMITS[commit] = declared, {path: head.split()[2] for head, _, path in links}
+    return _OF_COMMITS[commit]
 
 
-def _declared(parent: Repository, tree: str) -> dict[str, _Declared]:
-    """Parse the entries of `.gitmodules` by path, each path once.
+def share_modules(commit: str, child: str) -> None:
+    """Know the submodules of a commit's child, which has the same ones, without asking git."""
+    if commit in _OF_COMMITS:
+        _OF_COMMITS[child] = _OF_COMMITS[commit]
+
+
+def _declared(parent: Repository, file: str) -> Mapping[str, _Declared]:
+    """Parse the entries of a `.gitmodules` by path, each path once.
 
     Where several sections name one path, the last line that sets it wins, wherever its section begins; the
     first path of a section that is given a second one belongs to no section any more (git's
     submodule-config.c: parse_config, cache_put_path, cache_remove_path).
     """
     try:
-        listed = parent.listed("config", "--blob", f"{tree}:.gitmodules", "--list", "-z")
+        listed = parent.listed("config", "--blob", file, "--list", "-z")
     except SourceError as error:
         raise SourceError(f".gitmodules of {parent.work_tree} is malformed: {error}") from error
     sections: dict[str, dict[str, str]] = {}

@@ -6,7 +6,7 @@ import functools
 import itertools
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from cairn.sources import mirror
 from cairn.sources.git import command, repository
 from cairn.sources.git import url as git_url
 from cairn.sources.git.repository import UPSTREAM_TAG, Repository
-from cairn.sources.worktree import contents, journal
+from cairn.sources.worktree import journal
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import Module, of_commit, walk_submodules
 
@@ -58,13 +58,13 @@ def fetch_all(root: Repository, commit: str, source: Path, *, origin: str, how: 
         how: they are fetched.
     """
     levels: list[tuple[Coming, ...]] = []
-    modules = of_commit(root, commit, origin=origin, objects=_bare(source))
+    modules = of_commit(root, commit, origin=origin, objects=repository.bare(source))
     while modules:
         fetched = side_by_side(functools.partial(_fetch, how=how), modules, jobs=how.jobs)
         levels.append(fetched)
         modules = tuple(
             inner
-            for module, objects in ((coming.module, _bare(coming.source)) for coming in fetched)
+            for module, objects in ((coming.module, repository.bare(coming.source)) for coming in fetched)
             for inner in of_commit(
                 module.repository, module.commit, origin=module.origin, within=module, objects=objects
             )
@@ -95,21 +95,6 @@ def place_all(root: Repository, plan: Plan, *, moves: Mapping[str, Move], how: F
     for parent in parents:
         if own := [c.module for level in plan for c in level if c.module.parent == parent]:
             mark_ignored(parent, own)
-
-
-def are_whole(root: Repository, modules: Sequence[Module]) -> bool:
-    """Whether submodules are checked out and the mirrors they borrow from have their commits.
-
-    A mirror that was removed and made anew, with --depth, need not have the same commits.
-    """
-    heads = [module.repository.head() for module in modules]
-    if not heads or None in heads:
-        return not heads
-    # Git takes the objects of all of them together: one run in place of one for each.
-    folders = [contents.quoted(module.repository.common_dir / "objects") for module in modules]
-    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.pathsep.join(folders)}
-    names = "".join(f"{head}\n" for head in heads)
-    return " missing\n" not in root.run("cat-file", "--batch-check", env=lent, stdin=names.encode())
 
 
 def remove(modules: Iterable[Module]) -> None:
@@ -148,12 +133,9 @@ def mark_ignored(parent: Repository, modules: Iterable[Module]) -> None:
 
 def skip_gitlinks(parent: Repository) -> None:
     """Have git ignore which commits the submodules are at, so that no `git add --all` stages them."""
-    if paths := parent.gitlinks():
+    # A mark stays where a checkout leaves the submodule's commit as it was.
+    if paths := [path for path, is_skipped in parent.gitlinks().items() if not is_skipped]:
         parent.run("update-index", "-z", "--skip-worktree", "--stdin", stdin=command.nul_separated(paths))
-
-
-def _bare(mirror_path: Path) -> Repository:
-    return Repository(work_tree=mirror_path, git_dir=mirror_path)
 
 
 def _fetch(module: Module, *, how: Fetching) -> Coming:
@@ -169,7 +151,7 @@ def _place(coming: Coming, *, untouched: bool, how: Fetching, alone: bool) -> No
     module, own = coming.module, coming.module.repository
     if not untouched:
         how.say(f"submodule {module.path}")
-        repository.create(own, origin=git_url.without_credentials(module.origin))
+        repository.create(own, origin=git_url.without_credentials(module.origin), parent=module.parent)
         repository.borrow_objects(own, coming.source)
         repository.place(own, module.commit, alone=alone)
     tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}

@@ -264,9 +264,9 @@ def bring_back(part: CommittedPart, copied: Repository, commit: str) -> None:
     """Fetch a commit made in a copy, on top of the one that the copy was placed at, into its repository."""
     own = part.repository
     # In the repository itself: git renames the pack, and the copy may be on a different file system.
-    lent = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": contents.quoted(copied.git_dir / "objects")}
     pack = own.common_dir / "objects" / "pack" / "pack"
     options = ("--revs", "--quiet", "--non-empty", "--window=0")
+    lent = contents.lent(copied.git_dir / "objects")
     own.run("pack-objects", *options, str(pack), env=lent, stdin=f"{commit}\n^{part.commit}\n".encode())
 
 
@@ -307,11 +307,8 @@ def _make(copied: CommittedPart, original: Repository, *, root: Path) -> None:
         is_place = own.work_tree.is_dir() and own.work_tree.resolve() == root.resolve() / copied.path
         if not is_place or any(own.work_tree.iterdir()):
             raise SourceError(f"{copied.path} is in no commit that is to be copied", tip=_RECHECK)
-        # As `git init` has made the root's (gitrepository-layout(5)); running it for each takes longer.
-        for folder in ("objects/info", "refs"):
-            (own.git_dir / folder).mkdir(parents=True)
-        shutil.copyfile(root / ".git" / "config", own.git_dir / "config")
-        (own.git_dir / "HEAD").write_text("ref: refs/heads/main\n", encoding="ascii")
+        # As `git init` has made the root's; running it for each takes longer.
+        repository.lay_out(own.git_dir, (root / ".git" / "config").read_bytes())
     repository.borrow_objects(own, original.common_dir)
     # Of many that are placed side by side, each is faster on one core.
     repository.place(own, copied.commit, alone=not copied.path)

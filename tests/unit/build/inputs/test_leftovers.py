@@ -149,11 +149,11 @@ def test_builds_with_different_settings_are_as_if_the_other_had_not_been(
 KILLED = """
 import os, signal, pathlib, sys
 from cairn.build.inputs import leftovers
-from cairn.sources.worktree import lent_file
+from cairn.sources.worktree import journal
 from cairn.sources.git.repository import root_at
 tree, settings, init = sys.argv[1:]
 root = root_at(pathlib.Path(tree))
-with leftovers.exchange(root, settings, ('.',)), lent_file.lend(root, init, 'x = 1'):
+with leftovers.exchange(root, settings, ('.',)), journal.lend(root, init, 'x = 1'):
     os.makedirs(f"{tree}/build")
     pathlib.Path(tree, "build/CMakeCache.txt").write_text('rocm')
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,7 +10,7 @@ import pytest
 
 from cairn.errors import SourceError
 from cairn.sources.git.repository import Repository, root_at
-from cairn.sources.worktree import lent_file
+from cairn.sources.worktree import journal
 
 
 @pytest.fixture
@@ -26,9 +26,9 @@ def killed_while_lending(root: Repository, *, at: str = "") -> Path:
     code = (
         "import os, signal, pathlib, sys\n"
         f"sys.addaudithook({hook})\n"
-        "from cairn.sources.worktree import lent_file\n"
+        "from cairn.sources.worktree import journal\n"
         "from cairn.sources.git.repository import root_at\n"
-        f"with lent_file.lend(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
+        f"with journal.lend(root_at(pathlib.Path({str(root.work_tree)!r})), 'a/x.py', 'ours'):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     folder = root.work_tree / "a"
@@ -38,33 +38,33 @@ def killed_while_lending(root: Repository, *, at: str = "") -> Path:
 
 
 def test_a_lent_file_is_there_for_the_block_alone(root: Repository) -> None:
-    with lent_file.lend(root, "x.py", "ours"):
+    with journal.lend(root, "x.py", "ours"):
         assert (root.work_tree / "x.py").read_text() == "ours"
-        assert lent_file.is_lent(root)
+        assert journal.is_lent(root)
     assert os.listdir(root.work_tree) == [".git"]
-    assert not lent_file.is_lent(root)
+    assert not journal.is_lent(root)
 
 
 def test_it_is_taken_back_after_a_kill(root: Repository) -> None:
     path = killed_while_lending(root)
     assert path.read_text() == "ours"
-    lent_file.take_back(root)
+    journal.take_back(root)
     assert not path.exists()
-    assert not lent_file.is_lent(root)
+    assert not journal.is_lent(root)
 
 
 @pytest.mark.parametrize("at", ["open", "os.rename", "os.remove"])
 def test_nothing_of_it_is_left_by_a_kill_while_it_is_written(root: Repository, at: str) -> None:
     killed_while_lending(root, at=at)
-    lent_file.take_back(root)
+    journal.take_back(root)
     assert list((root.work_tree / "a").iterdir()) == []
-    assert not lent_file.is_lent(root)
+    assert not journal.is_lent(root)
 
 
 def test_what_somebody_made_of_it_since_stays(root: Repository) -> None:
     path = killed_while_lending(root)
     path.write_text("mine now")
-    lent_file.take_back(root)
+    journal.take_back(root)
     assert path.read_text() == "mine now"
 
 
@@ -77,7 +77,7 @@ def test_what_is_there_is_not_replaced(root: Repository, kind: str) -> None:
         path.symlink_to("nowhere")
     else:
         path.mkdir()
-    with pytest.raises(SourceError, match="is there already"), lent_file.lend(root, "x.py", "ours"):
+    with pytest.raises(SourceError, match="is there already"), journal.lend(root, "x.py", "ours"):
         pass
     assert os.path.lexists(path)
-    assert not lent_file.is_lent(root)
+    assert not journal.is_lent(root)

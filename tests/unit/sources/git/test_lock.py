@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cairn.output import console
-from cairn.sources.worktree import lock
+from cairn.sources.git import lock
 
 
 def test_who_waits_for_another_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
