@@ -129,4 +129,6 @@ def _wrong(archive: Archive, row: RecordRow) -> str:
     digest, size = archive.digest(row.path, row.algorithm), archive.member(row.path).size
     if row.size is not None and row.size != size:
         return f"has {size} bytes, not {row.size}"
+    if row.digest == digest.hex():
+        return "has its hash in hexadecimal digits, not in base64"
     return "" if encode_digest(digest) == row.digest else "has different content than its hash says"

@@ -339,6 +339,8 @@ def _check_row(row: RecordRow, member: Member, reader: _MemberReader, *, own: bo
         reason = f"RECORD uses {row.algorithm}, which is not trusted"
     elif reader.digest and encode_digest(reader.digest) != row.digest:
         reason = "its content does not match its hash in RECORD"
+        if row.digest == reader.digest.hex():
+            reason = "RECORD has its hash in hexadecimal digits, not in base64: installer refuses it"
     if reason:
         yield Finding(code=FindingCode.RECORD_HASH, member=row.path, reason=reason, fix=_REWRITE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from cairn.errors import WheelError
 from cairn.wheels.contents import providers
+from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, judge
 from helpers.formats import make_dll, make_elf, make_macho, make_universal
 from helpers.wheels import Change, MakeWheel, altered, build_wheel, cairn_wheel
@@ -937,6 +940,17 @@ def test_what_installers_refuse(make_wheel: MakeWheel, code: str, spoil: str) ->
     file, change = REFUSED[code][spoil]
     wheel = altered(make_wheel(requires=()), {f"{INFO}/{file}": change}, record=file != "RECORD")
     assert {found_code for found_code, _ in found(wheel)} == {code}
+
+
+def test_a_hash_in_another_spelling_is_no_other_content(make_wheel: MakeWheel) -> None:
+    row = f"demo/__init__.py,sha256={hashlib.sha256(b'').hexdigest()},0"
+    record = {f"{INFO}/RECORD": lambda data: re.sub(rb"(?m)^demo/__init__.py,.*$", row.encode(), data)}
+    wheel = altered(make_wheel(requires=(), files={"demo/__init__.py": b""}), record)
+    (finding,) = judge(wheel, Expectation()).findings
+    assert (finding.code, finding.member) == ("record-hash", "demo/__init__.py")
+    assert finding.reason == "RECORD has its hash in hexadecimal digits, not in base64: installer refuses it"
+    with pytest.raises(WheelError, match="has its hash in hexadecimal digits"):
+        edit_wheel(wheel, Edit(replace_files={"demo/__init__.py": b"x"}), wheel.parent / "out")
 
 
 def test_a_semicolon_before_the_first_section_is_no_entry(tmp_path: Path) -> None:
