@@ -32,7 +32,7 @@ from cairn.pipeline.repository.choices import Lock
 from cairn.release import ledger_entries, weighing
 from cairn.release.audit import inventory
 from cairn.release.gate import judgement
-from cairn.release.index import generation
+from cairn.release.index import generation, names
 from cairn.release.pages import night_history, targets_file, trends, view
 from cairn.release.provenance import attest
 from cairn.release.publish import mirror_lock
@@ -391,7 +391,8 @@ def _formats() -> Iterator[tuple[str, type[datafile.Value], str]]:
     yield "ledger-names.json", ledger_entries.Names, "The names that the ledger has of a project."
     yield "ledger-set.json", ledger_entries.History, "What the ledger has of a set."
     yield "ledger-head.json", ledger_entries.Head, "Up to which entry these two are written."
-    yield "index-set.json", generation.IndexSet, "A set as an index lists it: a part of a generation."
+    yield "bin.json", names.Bin, "Some of the projects of a generation by their parts, or some of its sets."
+    yield "index-set.json", generation.IndexSet, "A set as an index lists it."
 
 
 def _slug(name: str) -> str:

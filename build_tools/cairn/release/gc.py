@@ -27,9 +27,9 @@ from cairn.output import Progress, silent, wording
 from cairn.release import wholes
 from cairn.release.index import keys, marks, write
 from cairn.release.index.commit import attempts, recover
-from cairn.release.index.generation import Generation
+from cairn.release.index.reach import Reach
 from cairn.release.index.reading import read_current
-from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing, objects_of
+from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, existing
 from cairn.release.trust import anchor
 from cairn.store.protocol import ListedObject, Store
 
@@ -129,7 +129,7 @@ def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> 
             # One whose project is gone offers nothing, and may go.
             name = keys.index_of(key) or ""
             project, slash, _ = key.removeprefix(keys.simple_prefix(name)).partition("/")
-            gone = name in current and project not in current[name].generation.projects
+            gone = name in current and project not in current[name].project_parts
             return bool(slash) and gone and write.is_empty_page(store, key)
         return kind in ("file", "part") and key not in named
 
@@ -145,35 +145,20 @@ def _named(snapshot: Snapshot, since: datetime) -> set[str]:
     index, pointer = snapshot.index, snapshot.pointer
     listed = index.store.list(keys.generations_prefix(index.name))
     young = [named for one in listed if one.modified >= since and (named := keys.generation_of(one.key))]
-    needed: list[Generation] = []
+    reach = Reach(index)
+    reach.add(snapshot.generation, required=True)
+    if pointer is not None:
+        reach.add(index.generation(pointer.rendered, pointer.rendered_digest), required=True)
+    for named in young:
+        reach.add(index.generation(*named))
     for digest, one in index.chain(snapshot):
-        needed.append(one)
+        reach.add(one)
         # The one before it was current until this one was made: by the clock of its writer, or by that of the
         # store if that says later. A writer whose clock is slow must not make what it took away look old.
         if datetime.fromisoformat(one.when) < since and (one.number, digest) not in young:
             break
-    needed += (index.generation(*named) for named in young)
-    shown = [snapshot.generation]
-    if pointer is not None:
-        shown.append(index.generation(pointer.rendered, pointer.rendered_digest))
-    needed += shown
-
-    def of_project(project: tuple[str, str]) -> set[str]:
-        name, digest = project
-        try:
-            parts = {keys.part_key(index.name, one) for one in index.parts_of(digest)}
-            return parts.union(*map(objects_of, index.project(digest, name).files))
-        except StoreError:
-            # An earlier collection with a shorter time has taken it: nobody can go back to it any more.
-            if any(one.projects.get(name) == digest for one in shown):
-                raise
-            return {keys.part_key(index.name, digest)}
-
-    # Most generations have most of their projects from the one before.
-    projects = {project for one in needed for project in one.projects.items()}
-    sets = {(set_id, digest) for one in needed for set_id, digest in one.sets.items()}
-    names = {set_id for set_id, _ in sets} | {keys.part_key(index.name, digest) for _, digest in sets}
-    return names.union(*side_by_side(of_project, projects, jobs=_AT_ONCE))
+    reach.close()
+    return reach.named | reach.sets
 
 
 def _replaced(store: Store, listed: Iterable[ListedObject], since: datetime) -> list[ListedObject]:
@@ -235,6 +220,6 @@ def _write_pages_again(store: Store, removed: Iterable[ListedObject]) -> None:
             projects.setdefault(name, set()).add(project)
     for name, names in projects.items():
         for attempt in attempts(Index(store, name)):
-            back = sorted(names & attempt.before.generation.projects.keys())
+            back = sorted(name for name in names if name in attempt.before.project_parts)
             if all(write.put_project_page(attempt.before, project) for project in back):
                 break

@@ -83,6 +83,7 @@ class Ledger:
         self.store = store
         self.pending = tuple(pending)
         self._decisions = Decisions(store)
+        self._head: tuple[bytes, Head | None] = b"", None
 
     @property
     def is_signed(self) -> bool:
@@ -90,11 +91,7 @@ class Ledger:
         return self._decisions.read() is not None
 
     def history(self, set_id: str) -> tuple[Event, ...]:
-        """Every event that was ever recorded of a set, oldest first.
-
-        Raises:
-            StoreError: an entry is lost or was changed.
-        """
+        """Every event that was ever recorded of a set, oldest first; raises as `entries` does."""
         return self._history(set_id, self._tail())
 
     def ban(self, *subjects: str) -> Event | None:
@@ -249,8 +246,10 @@ class Ledger:
         return (tail.number, tail.digest) if tail.number is not None and tail.digest is not None else None
 
     def _tail(self) -> _Tail:
-        head = _parsed(read_or_none(self.store, keys.LEDGER_HEAD), Head)
-        head = head if head is not None and head.lookups is not None else None
+        blob = read_or_none(self.store, keys.LEDGER_HEAD)
+        if blob is None or blob.data != self._head[0]:  # it grows with the store, and each set asks for it
+            self._head = blob.data if blob else b"", _parsed(blob, Head)
+        head = self._head[1] if self._head[1] and self._head[1].lookups is not None else None
         number, digest = (head.number, head.digest) if head else (None, None)
         entries = []
         for entry_digest, entry in self._entries_after(head):

@@ -19,7 +19,7 @@ from cairn import datafile
 from cairn.errors import CairnError
 from cairn.release.index import keys
 from cairn.release.index.generation import Generation, IndexSet, digest_of, now, project_of, who
-from cairn.release.index.snapshot import Index, read_set, traces
+from cairn.release.index.snapshot import Index, Snapshot, read_set, traces
 from cairn.store.protocol import Store, read_or_none
 from cairn.wheels.wheelset import WheelSet
 
@@ -176,10 +176,10 @@ def first_entry(store: Store) -> Entry:
             event = Event(kind="begin", set_id=subject_of(name), who=who(), when=every[-1].when, index=name)
             begun.append(event)
         for generation in every:
-            known = names.setdefault(keys.scope_of(name), {})
-            for filename, sha256 in _files(index, generation):
+            known, state = names.setdefault(keys.scope_of(name), {}), index.at(generation, "")
+            for filename, sha256 in _files(state):
                 known.setdefault(filename, sha256)
-            for entry in _sets(index, generation):
+            for entry in _sets(state):
                 # The newest generation that has a set says whether it is yanked there.
                 if entry.set_id not in marked and entry.yanked is not None:
                     events.setdefault(entry.set_id, _ban(entry, generation, name))
@@ -211,16 +211,18 @@ def _generations(index: Index) -> Iterator[Generation]:
         yield from chain
 
 
-def _files(index: Index, generation: Generation) -> Iterator[tuple[str, str]]:
-    for name, digest in generation.projects.items():
-        with contextlib.suppress(CairnError):  # `gc` has collected the parts of what was long ago
-            yield from ((file.filename, file.sha256) for file in index.project(digest, name).files)
+def _files(state: Snapshot) -> Iterator[tuple[str, str]]:
+    with contextlib.suppress(CairnError):  # `gc` has collected the bins and parts of what was long ago
+        for name in state.project_names:
+            with contextlib.suppress(CairnError):
+                yield from ((file.filename, file.sha256) for file in state.project(name).files)
 
 
-def _sets(index: Index, generation: Generation) -> Iterator[IndexSet]:
-    for digest in generation.sets.values():
-        with contextlib.suppress(CairnError):
-            yield index.part(digest, IndexSet)
+def _sets(state: Snapshot) -> Iterator[IndexSet]:
+    with contextlib.suppress(CairnError):
+        for set_id in state.set_ids:
+            with contextlib.suppress(CairnError):
+                yield state.set(set_id)
 
 
 def _ban(entry: IndexSet, generation: Generation, index: str) -> Event:

@@ -219,7 +219,7 @@ def _through_the_gate(
             moment=datetime.now(UTC),
         )
         has_root = case.trust is not None and case.trust.builders is not None
-        if set_id in case.target.set_ids and not (readmission and has_root):
+        if case.target.has_set(set_id) and not (readmission and has_root):
             return _result_of_present(case, readmission, dry_run=dry_run)
         report = _judge(case, readmission, on_step)
         entry = _index_entry(case, report)
@@ -313,7 +313,7 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
 def _listed(case: Case) -> IndexSet | None:
     """The set as the target lists it already, which is judged again then; None for one that is to come."""
     set_id = case.wheel_set.id
-    return case.target.set(set_id) if set_id in case.target.set_ids else None
+    return case.target.set(set_id) if case.target.has_set(set_id) else None
 
 
 def _judgement_key(entry: IndexSet) -> str:
@@ -384,7 +384,7 @@ def _result_of_present(case: Case, readmission: Readmission | None, *, dry_run: 
         already_present=True,
         late_objections=(
             *((f"it was yanked: {entry.yanked}",) if entry.yanked is not None else ()),
-            *(gate.weigh(case).open_failures if set_id in case.source.set_ids else ()),
+            *(gate.weigh(case).open_failures if case.source.has_set(set_id) else ()),
         ),
     )
 

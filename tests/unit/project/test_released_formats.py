@@ -16,11 +16,14 @@ import pytest
 
 from cairn import datafile
 from cairn.errors import UsageError
+from cairn.release.index.names import FlatGeneration
 from cairn.testing import record
 
 ROOT = Path(__file__).parents[3]
 RELEASED = Path(__file__).with_name("released")
 FILES = sorted(path for path in RELEASED.glob("*/*") if path.name != "shapes.json")
+# The classes that read what a format was before it got a new number.
+EARLIER: dict[str, type[datafile.Value]] = {"cairn.generation/1": FlatGeneration}
 # What commands print is none of a store's, nor of a repository's.
 PRINTED = {"audit.json", "bisect.json", "compat.json", "doctor.json", "legs.json", "notice.json"}
 
@@ -32,7 +35,7 @@ def test_a_file_of_each_release_is_read(path: Path, generator: ModuleType) -> No
         return
     text = path.read_text(encoding="utf-8")
     data = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
-    cls = generator.formats()[path.name]
+    cls = EARLIER.get(data["schema"], generator.formats()[path.name])
     value = datafile.from_plain(data, cls, name=path.name)
     assert datafile.to_plain(value)["schema"] == data["schema"]
     with pytest.raises(UsageError, match=r"expected 'cairn\."):

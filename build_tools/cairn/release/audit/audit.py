@@ -15,6 +15,7 @@ from cairn.release.audit import chains, offered, sets
 from cairn.release.audit.inventory import AuditReport, Code, Inventory, Problem
 from cairn.release.index import keys
 from cairn.release.index.generation import now
+from cairn.release.index.reach import with_every_name
 from cairn.release.index.snapshot import Index, Snapshot, missing, with_status
 from cairn.release.trust.signers import Trust
 from cairn.store.protocol import Store
@@ -113,12 +114,15 @@ def _index(
 
 
 def _loaded(name: str, inventory: Inventory) -> tuple[Snapshot | None, list[Problem]]:
+    code: Code = "pointer"
     try:
-        return Index(inventory.store, name).load(), []
+        snapshot = Index(inventory.store, name).load()
+        code = "generation"
+        return with_every_name(snapshot), []
     except (CairnError, OSError) as error:
         # What it named is not known: all that is left of it may be needed to put it right.
         inventory.named |= set(inventory.below(f"{name}/"))
-        return None, [Problem(code="pointer", index=name, where=keys.state_key(name), said=str(error))]
+        return None, [Problem(code=code, index=name, where=keys.state_key(name), said=str(error))]
 
 
 def _people(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:

@@ -6,7 +6,8 @@ Also check that the indexes agree with the ledger.
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 
 import msgspec
 
@@ -18,8 +19,9 @@ from cairn.release import records
 from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.audit.offered import readable_projects
 from cairn.release.index import keys, marks
-from cairn.release.index.generation import Generation, digest_of, encode
-from cairn.release.index.snapshot import Index, Snapshot, objects_of
+from cairn.release.index.generation import digest_of, encode
+from cairn.release.index.reach import Reach, with_every_name
+from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.ledger import Ledger, replayed, short
 from cairn.release.ledger_entries import Entry, Event, Head, History
 from cairn.release.trust import anchor
@@ -32,56 +34,61 @@ _AHEAD = 2  # see `_set_back`
 
 def check_generations(snapshot: Snapshot, inventory: Inventory, *, hashes: bool) -> Iterator[Problem]:
     """The problems of an index's chain of generations, and of the objects beside it."""
-    index = snapshot.index
-    every = dict(_read(index, inventory))
-    inventory.named |= {keys.state_key(index.name), *inventory.below(keys.generations_prefix(index.name))}
-    for key, generation in every.items():
-        if isinstance(generation, str):
-            yield Problem(code="generation", index=index.name, where=key, said=generation)
-    true = {key: generation for key, generation in every.items() if isinstance(generation, Generation)}
-    chain: list[Generation] = []
+    index, reach = snapshot.index, Reach(snapshot.index)
+    parents: dict[str, tuple[str | None, int]] = {}  # of each generation that can be read, with its number
+    reach.add(snapshot.generation)
+    broken = None
     try:
-        chain += (generation for _, generation in index.chain(snapshot))
+        for digest, generation in index.chain(snapshot):
+            parents[digest] = generation.parent, generation.number
+            reach.add(generation)
     except CairnError as error:
-        yield Problem(
-            code="generation", index=index.name, where=index.name, said=f"the chain breaks: {error}"
-        )
-    yield from _pointer(snapshot)
-    yield from _set_back(snapshot, true)
-    _name_what_they_name(index, [snapshot.generation, *chain], inventory)
+        broken = f"the chain breaks: {error}"
+    chain = frozenset(parents)
+    generation_keys = inventory.below(keys.generations_prefix(index.name))
+    inventory.named |= {keys.state_key(index.name), *generation_keys}
+    rest = [key for key in generation_keys if (keys.generation_of(key) or (0, ""))[1] not in chain]
+    for key, read in zip(rest, side_by_side(partial(_read, index), rest, jobs=_AT_ONCE), strict=True):
+        if isinstance(read, str):
+            yield Problem(code="generation", index=index.name, where=key, said=read)
+        else:
+            digest, parent, number = read
+            parents[digest] = parent, number
+    if broken is not None:
+        yield Problem(code="generation", index=index.name, where=index.name, said=broken)
+    yield from _pointer(snapshot, chain)
+    yield from _set_back(snapshot, parents)
+    reach.close()
+    inventory.named |= reach.named
+    inventory.named |= {key for key in inventory.below("sets/") if key.split("/")[1] in reach.sets}
     if hashes:
         yield from _damaged_parts(index, inventory)
 
 
-def _read(index: Index, inventory: Inventory) -> Iterator[tuple[str, Generation | str]]:
-    """Yield every stored generation of an index, or the reason why it cannot be read."""
-
-    def one(key: str) -> Generation | str:
-        named = keys.generation_of(key)
-        if named is None:  # it is foreign, which the list of keys says
-            return f"{key} is not called like a generation"
-        try:
-            return index.generation(*named)
-        except (CairnError, OSError) as error:
-            return str(error)
-
-    generation_keys = inventory.below(keys.generations_prefix(index.name))
-    return zip(generation_keys, side_by_side(one, generation_keys, jobs=_AT_ONCE), strict=True)
+def _read(index: Index, key: str) -> tuple[str, str | None, int] | str:
+    """The digest, the parent and the number of a generation, or the reason why it cannot be read."""
+    named = keys.generation_of(key)
+    if named is None:  # it is foreign, which the list of keys says
+        return f"{key} is not called like a generation"
+    try:
+        generation = index.generation(*named)
+    except (CairnError, OSError) as error:
+        return str(error)
+    return named[1], generation.parent, generation.number
 
 
-def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
+def _pointer(snapshot: Snapshot, chain: Collection[str]) -> Iterator[Problem]:
     """Check that the generation which the pages are said to show is in the chain."""
     pointer, index = snapshot.pointer, snapshot.index
     if pointer is None or pointer.rendered == pointer.generation:
         return
     key = keys.state_key(index.name)
     try:
-        shown = index.generation(pointer.rendered, pointer.rendered_digest)
-        on_chain = pointer.rendered == 0 or any(past == shown for _, past in index.chain(snapshot))
+        index.generation(pointer.rendered, pointer.rendered_digest)
     except CairnError as error:
         yield Problem(code="pointer", index=index.name, where=key, said=str(error))
         return
-    if not on_chain:
+    if pointer.rendered and pointer.rendered_digest not in chain:
         text = f"{key} says that the pages are of generation {pointer.rendered}, which was never current"
         yield Problem(code="pointer", index=index.name, where=key, said=text)
     text = (
@@ -91,17 +98,15 @@ def _pointer(snapshot: Snapshot) -> Iterator[Problem]:
     yield Problem(code="unfinished", index=index.name, where=key, said=text)
 
 
-def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Problem]:
+def _set_back(snapshot: Snapshot, parents: Mapping[str, tuple[str | None, int]]) -> Iterator[Problem]:
     """Check that nobody has written an older pointer over a newer one.
 
     A generation whose parent is the current one was left by a writer that lost the race, died, or is still
     at work. If that generation has a child in its turn, it was once current, and the pointer was set back.
     """
-    children: dict[str, list[tuple[str, Generation]]] = collections.defaultdict(list)
-    for key, later in true.items():
-        named = keys.generation_of(key)
-        if named is not None:
-            children[later.parent or ""].append((named[1], later))
+    children: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
+    for digest, (parent, number) in parents.items():
+        children[parent or ""].append((digest, number))
     ahead = [(1, *child) for child in children[snapshot.digest or ""]]
     newest = max(ahead, key=lambda item: item[0], default=None)
     while ahead:
@@ -113,32 +118,10 @@ def _set_back(snapshot: Snapshot, true: dict[str, Generation]) -> Iterator[Probl
         _, digest, later = newest
         name, number = snapshot.index.name, snapshot.generation.number
         text = (
-            f"{keys.state_key(name)} was set back: it names generation {number}, and {later.number} was made"
-            f" after it (cairn index repair --index {name} --generation {later.number}-{short_id(digest)})"
+            f"{keys.state_key(name)} was set back: it names generation {number}, and {later} was made"
+            f" after it (cairn index repair --index {name} --generation {later}-{short_id(digest)})"
         )
         yield Problem(code="pointer", index=name, where=keys.state_key(name), said=text)
-
-
-def _name_what_they_name(index: Index, chain: list[Generation], inventory: Inventory) -> None:
-    """Mark every part, file and set that a generation of the chain names and that is still there as named."""
-    projects = {(digest, name) for one in chain for name, digest in one.projects.items()}
-    sets = {set_id for one in chain for set_id in one.sets}
-    parts = {digest for digest, _ in projects} | {digest for one in chain for digest in one.sets.values()}
-    inventory.named |= {keys.part_key(index.name, digest) for digest in parts}
-
-    def objects(project: tuple[str, str]) -> set[str]:
-        digest, name = project
-        try:
-            parts = {keys.part_key(index.name, one) for one in index.parts_of(digest)}
-            return parts.union(*map(objects_of, index.project(digest, name).files))
-        except (CairnError, OSError):
-            return set()  # that of the current generation is missed by `offered`; others may be collected
-
-    present = [one for one in sorted(projects) if keys.part_key(index.name, one[0]) in inventory.objects]
-    inventory.named |= set().union(*side_by_side(objects, present, jobs=_AT_ONCE))
-    for key in inventory.below("sets/"):
-        if key.split("/")[1] in sets:
-            inventory.named.add(key)
 
 
 def _damaged_parts(index: Index, inventory: Inventory) -> Iterator[Problem]:
@@ -182,7 +165,7 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
     }
     for name in names:
         try:
-            snapshot = Index(inventory.store, name).load()
+            snapshot = with_every_name(Index(inventory.store, name).load())
         except (CairnError, OSError):
             continue  # that it cannot be read is said of it already
         if entries:  # none in a store that is older than its ledger, and that nobody has written to since

@@ -11,7 +11,8 @@ from cairn.output import Progress
 from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.index import keys, people, render, write
 from cairn.release.index.generation import FileEntry, ProjectState, project_of
-from cairn.release.index.snapshot import Snapshot, objects_of
+from cairn.release.index.reach import objects_of
+from cairn.release.index.snapshot import Snapshot
 from cairn.store.protocol import MissingKeyError, Store, sha256_of
 
 _AT_ONCE = 16  # requests side by side
@@ -180,7 +181,9 @@ def _moments(snapshot: Snapshot) -> tuple[Snapshot, ...]:
         return (snapshot,)
     try:
         for digest, generation in snapshot.index.chain(snapshot):
-            if pointer.rendered <= generation.number < snapshot.generation.number:
+            if generation.number < pointer.rendered:
+                break
+            if generation.number < snapshot.generation.number:
                 moments.append(snapshot.index.at(generation, digest))
     except (CairnError, OSError):
         pass  # that the chain breaks is said of it already

@@ -109,6 +109,8 @@ def _entry(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator
     for field in _SAME:
         if getattr(entry, field) != getattr(wheel_set, field):
             yield f"{snapshot.index.name} says {getattr(entry, field)!r} of its {field}, {SET_FILE} does not"
+    if entry.derived_from not in (None, wheel_set.derived_from or ""):
+        yield f"{snapshot.index.name} says that it comes from {entry.derived_from!r}, {SET_FILE} does not"
     if dict(entry.projects) != {wheel.distribution: wheel.version for wheel in wheel_set.wheels}:
         yield f"{snapshot.index.name} lists other projects of it than {SET_FILE}"
     for file in wheel_set.files:

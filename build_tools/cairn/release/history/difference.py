@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from cairn import datafile
 from cairn.output import safe_text
-from cairn.release.index.generation import FileRef, Generation, GenerationOrigin, ProjectState, origin_of
+from cairn.release.index.generation import FileRef, Generation, ProjectState, Stored
+from cairn.release.index.names import FlatGeneration, GenerationOrigin, origin_of
 from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot, missing
 from cairn.store.protocol import Store
@@ -46,8 +47,8 @@ def between(before: Snapshot, change: Change) -> Difference:
     return Difference(
         gone=_sorted(old - new),
         back=_sorted(new - old),
-        gone_sets=tuple(sorted(set(before.set_ids) - set(after.set_ids))),
-        back_sets=tuple(sorted(set(after.set_ids) - set(before.set_ids))),
+        gone_sets=tuple(sorted(i for i in change.sets if before.has_set(i) and not after.has_set(i))),
+        back_sets=tuple(sorted(i for i in change.sets if after.has_set(i) and not before.has_set(i))),
     )
 
 
@@ -102,7 +103,7 @@ class Logged(GenerationOrigin):
 
 
 def entries(store: Store, index: str) -> Iterator[Logged]:
-    """The generations of an index, newest first; each is read when it is asked for.
+    """Return the generations of an index, newest first; each is read when it is asked for.
 
     Raises:
         StoreError: there is no such index, or a generation of it is lost or was changed.
@@ -110,26 +111,35 @@ def entries(store: Store, index: str) -> Iterator[Logged]:
     current = read_current(Index(store, index))
     if not current.exists:
         raise missing(store, index)
+    return (entry for _, _, entry in logged(current))
+
+
+def logged(current: Snapshot) -> Iterator[tuple[str, Generation, Logged]]:
+    """The generations of an index by digest, newest first, each with its entry in the log."""
     newer: tuple[str, Generation] | None = None
     for digest, older in current.index.chain(current):
         if newer is not None:
-            yield _logged(*newer, older)
+            yield *newer, _logged(*newer, older)
         newer = digest, older
     if newer is not None:
-        yield _logged(*newer, None)
+        yield *newer, _logged(*newer, None)
 
 
 def _logged(digest: str, generation: Generation, before: Generation | None) -> Logged:
-    old_sets = dict(before.sets) if before else {}
-    old_projects = dict(before.projects) if before else {}
-    common = generation.sets.keys() & old_sets.keys()
+    if not isinstance(generation, FlatGeneration):
+        names = ("brought", "removed", "marked")
+        ids = {name: getattr(generation, name) for name in names}
+        return Logged(**origin_of(digest, generation), **ids, projects=generation.changed)
+    old_sets, sets = (_flat(one.sets) if one else {} for one in (before, generation))
+    old_projects, projects = (_flat(one.projects) if one else {} for one in (before, generation))
     return Logged(
         **origin_of(digest, generation),
-        brought=tuple(sorted(generation.sets.keys() - old_sets.keys())),
-        removed=tuple(sorted(old_sets.keys() - generation.sets.keys())),
-        marked=tuple(sorted(set_id for set_id in common if generation.sets[set_id] != old_sets[set_id])),
-        projects=sum(
-            generation.projects.get(name) != old_projects.get(name)
-            for name in generation.projects.keys() | old_projects.keys()
-        ),
+        brought=tuple(sorted(sets.keys() - old_sets.keys())),
+        removed=tuple(sorted(old_sets.keys() - sets.keys())),
+        marked=tuple(sorted(i for i in sets.keys() & old_sets.keys() if sets[i] != old_sets[i])),
+        projects=len({name for name, _ in projects.items() ^ old_projects.items()}),
     )
+
+
+def _flat(stored: Stored) -> Mapping[str, str]:
+    return stored if isinstance(stored, Mapping) else {}

@@ -15,8 +15,10 @@ from cairn.release.history.difference import Difference
 from cairn.release.index import commit, keys, marks
 from cairn.release.index.commit import attempts
 from cairn.release.index.generation import IndexSet, ProjectState, now, who
+from cairn.release.index.names import differing
+from cairn.release.index.reach import objects_of
 from cairn.release.index.reading import read_current
-from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, objects_of, read_set
+from cairn.release.index.snapshot import SET_FILE, Change, Index, Snapshot, missing, read_set
 from cairn.release.ledger_entries import Event, EventKind
 from cairn.store.protocol import MissingKeyError, Store, keep_young, sha256_of
 
@@ -103,7 +105,7 @@ def rollback(
         generation=attempt.generation,
         changed=changed,
         difference=whole,
-        still_yanked=_yanked_since(past),
+        still_yanked=_yanked_since(attempt.before.with_change(change), past),
     )
 
 
@@ -171,12 +173,10 @@ def _bringing(current: Snapshot, beginning: str) -> dict[str, Snapshot]:
     """The newest state that brought each set whose id starts with `beginning`."""
     index = current.index
     brought: dict[str, Snapshot] = {}
-    newer: Snapshot | None = None
-    for digest, one in (*index.chain(current), ("", index.generation(0, ""))):
-        for set_id in newer.generation.sets.keys() - one.sets.keys() if newer is not None else ():
-            if newer is not None and set_id.startswith(beginning):
-                brought.setdefault(set_id, newer)
-        newer = index.at(one, digest)
+    for digest, one, entry in difference.logged(current):
+        for set_id in entry.brought:
+            if set_id.startswith(beginning):
+                brought.setdefault(set_id, index.at(one, digest))
     return brought
 
 
@@ -194,32 +194,35 @@ def _moment(to: str) -> datetime:
 def _change(now: Snapshot, past: Snapshot) -> Change:
     """The change that turns `now` back into `past`, except for what has become known of its sets since."""
     mark = marks.marking_from_ledger(now.index.store)
-    sets = dict(side_by_side(lambda set_id: (set_id, mark(past.set(set_id))), past.set_ids, jobs=_REQUESTS))
+    changed = sorted(differing(now.set_entries, past.set_entries))
+    back = [set_id for set_id in changed if past.has_set(set_id)]
+    sets = dict(side_by_side(lambda set_id: (set_id, mark(past.set(set_id))), back, jobs=_REQUESTS))
     lifted = {i for i, one in sets.items() if one.yanked is None and past.set(i).yanked is not None}
-    marks.refuse_stepping_back(now.index.name, sets.values(), lifted)
+    if lifted:
+        after = (sets.get(set_id) or past.set(set_id) for set_id in past.set_ids)
+        marks.refuse_stepping_back(now.index.name, after, lifted)
     new_sets: dict[str, IndexSet | None] = {
         set_id: sets.get(set_id)
-        for set_id in sets.keys() | set(now.set_ids)
-        if set_id not in now.generation.sets or sets.get(set_id) != now.set(set_id)
+        for set_id in changed
+        if sets.get(set_id) != (now.set(set_id) if now.has_set(set_id) else None)
     }
     marked = now.with_change(Change(sets=new_sets))
+    names = {name for entry in new_sets.values() if entry is not None for name in entry.projects}
     projects: dict[str, ProjectState | None] = {}
-    for name in sorted({*past.project_names, *now.project_names}):
-        if name not in past.generation.projects:
+    for name in sorted(names | differing(now.project_parts, past.project_parts)):
+        if name not in past.project_parts:
             projects[name] = None
             continue
         old = marks.with_marks(marked, past.project(name))
-        if name not in now.generation.projects or not difference.same_but_serial(old, now.project(name)):
+        if name not in now.project_parts or not difference.same_but_serial(old, now.project(name)):
             projects[name] = old
     return Change(projects=projects, sets=new_sets)
 
 
-def _yanked_since(past: Snapshot) -> tuple[str, ...]:
-    """The ids of the sets of a past state that have been yanked since."""
-    mark = marks.marking_from_ledger(past.index.store)
-    live = [one for one in past.sets() if one.yanked is None]
-    marked = side_by_side(mark, live, jobs=_REQUESTS)
-    return tuple(one.set_id for one in marked if one.yanked is not None)
+def _yanked_since(now: Snapshot, past: Snapshot) -> tuple[str, ...]:
+    """The ids of the sets of a past state that have been yanked since, and are so in `now`."""
+    changed = (i for i in differing(now.set_entries, past.set_entries) if past.has_set(i) and now.has_set(i))
+    return tuple(sorted(i for i in changed if past.set(i).yanked is None and now.set(i).yanked is not None))
 
 
 def _refuse_damaged(

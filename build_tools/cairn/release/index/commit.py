@@ -53,6 +53,7 @@ from cairn.release.index.generation import (
     now,
     who,
 )
+from cairn.release.index.names import differing
 from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 from cairn.release.ledger import Ledger
@@ -274,27 +275,28 @@ def _write_pages(current: Snapshot) -> tuple[str, ...]:
     Returns:
         The projects whose pages are right by now, in their order.
     """
-    index, pointer, new = current.index, current.pointer, current.generation
+    index, pointer = current.index, current.pointer
     assert pointer is not None  # noqa: S101 - its caller has looked
     try:
-        old = index.generation(pointer.rendered, pointer.rendered_digest)
-        changed = {name for name, _ in old.projects.items() ^ new.projects.items()}
-        ordered = write.page_order(index.at(old, pointer.rendered_digest), current, changed)
+        shown = index.at(index.generation(pointer.rendered, pointer.rendered_digest), pointer.rendered_digest)
+        changed = differing(shown.project_parts, current.project_parts)
+        ordered = write.page_order(shown, current, changed)
+        other_sets = bool(differing(shown.set_entries, current.set_entries))
     except StoreError:
         # What the pages show was lost: an old `gc` collected it. All that is current can still be shown.
-        old = empty(index.name)
-        ordered = write.page_order(index.at(old, ""), current, new.projects)
+        shown, changed, other_sets = index.at(empty(index.name), ""), frozenset(current.project_names), True
+        ordered = write.page_order(shown, current, changed)
         ordered += write.pages_of_others(current)
     for place, name in enumerate(ordered):
         if not write.put_project_page(current, name):
             return ordered[:place]
-    other_projects = old.projects.keys() != new.projects.keys() or old.number == 0
-    other_sets = old.sets != new.sets or old.number == 0
-    if (not other_projects or write.put_root_page(current)) and (
-        not other_sets or _put_people_pages(current)
+    is_first = not shown.exists
+    other_projects = any((name in shown.project_parts) != (name in current.project_parts) for name in changed)
+    if (not (other_projects or is_first) or write.put_root_page(current)) and (
+        not (other_sets or is_first) or _put_people_pages(current)
     ):
-        shown = msgspec.structs.replace(pointer, rendered=new.number, rendered_digest=pointer.digest)
-        index.store.write_if(keys.state_key(index.name), generation.encode(shown), etag=current.etag)
+        whole = msgspec.structs.replace(pointer, rendered=pointer.generation, rendered_digest=pointer.digest)
+        index.store.write_if(keys.state_key(index.name), generation.encode(whole), etag=current.etag)
     return ordered
 
 
@@ -326,7 +328,7 @@ def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> No
     own = {
         set_id: frozenset(file.sha256 for file in files if set_id in file.sets)
         for set_id, listed in change.sets.items()
-        if listed is not None and listed.yanked is None and set_id not in before.set_ids
+        if listed is not None and listed.yanked is None and not before.has_set(set_id)
     }
     fresh = {file.sha256 for file in _new_files(before, change) if file.yanked is None}
     if own or fresh:
@@ -340,18 +342,20 @@ def _take_back_if_banned(current: Snapshot, signed: Snapshot) -> bool:
         current: a state that a promoter promised, and that no timestamp leads to yet.
         signed: the signed state before it.
     """
-    new, old = current.generation, signed.generation
-    projects = {name: current.project(name) for name, _ in new.projects.items() - old.projects.items()}
-    sets = {set_id: current.set(set_id) for set_id, _ in new.sets.items() - old.sets.items()}
+    changed = differing(signed.project_parts, current.project_parts)
+    projects = {name: current.project(name) for name in changed if name in current.project_parts}
+    changed = differing(signed.set_entries, current.set_entries)
+    sets = {set_id: current.set(set_id) for set_id in changed if current.has_set(set_id)}
     ledger = Ledger(current.index.store)
     try:
         ledger.refuse_banned(entry for entry in sets.values() if entry.yanked is None)
-        if new.action != "rollback":  # as `commit` asks
+        if current.generation.action != "rollback":  # as `commit` asks
             _refuse_banned_files(ledger, signed, Change(projects=projects, sets=sets))
     except GateError:
         zero = digest_of(generation.encode(empty(current.index.name)))
         # Its writer may have written some of its pages: all are made anew.
-        back = Pointer(generation=old.number, digest=signed.digest or zero, rendered=0, rendered_digest=zero)
+        number = signed.generation.number
+        back = Pointer(generation=number, digest=signed.digest or zero, rendered=0, rendered_digest=zero)
         key = keys.state_key(current.index.name)
         current.index.store.write_if(key, generation.encode(back), etag=current.etag)
         return False
@@ -376,25 +380,21 @@ def _next(
     ledger: tuple[int, str] | None,
 ) -> Generation:
     """Store the parts of the generation that a change makes, and return that generation."""
-    index, old = before.index, before.generation
-    projects, sets = dict(old.projects), dict(old.sets)
+    index, old, parts, sets = before.index, before.generation, before.project_parts, before.set_entries
+    number, digests = old.number + 1, dict[str, str | None]()
     for name, project in change.projects.items():
-        if project is None:
-            projects.pop(name, None)
-        else:
-            new = msgspec.structs.replace(project, serial=old.number + 1)
-            projects[name] = index.put_project(new, old.projects.get(name))
-    for set_id, listed in change.sets.items():
-        if listed is None:
-            sets.pop(set_id, None)
-        else:
-            sets[set_id] = index.put_part(listed)
+        new = msgspec.structs.replace(project, serial=number) if project is not None else None
+        digests[name] = index.put_project(new, parts.get(name)) if new is not None else None
+    changed = {name for name, digest in digests.items() if digest != parts.get(name)}
+    same_projects = all(name in parts and digests[name] is not None for name in changed)
+    brought = {set_id for set_id, new in change.sets.items() if new is not None and set_id not in sets}
+    removed = {set_id for set_id, new in change.sets.items() if new is None and set_id in sets}
     entry = LogEntry(
-        number=old.number + 1, action=action, who=who(), when=now(), why=why, sets=tuple(sorted(change.sets))
+        number=number, action=action, who=who(), when=now(), why=why, sets=tuple(sorted(change.sets))
     )
     return Generation(
         index=index.name,
-        number=entry.number,
+        number=number,
         parent=before.digest,
         action=action,
         who=entry.who,
@@ -402,9 +402,15 @@ def _next(
         when=entry.when,
         recent=(entry, *old.recent)[:RECENT] if entry.sets else old.recent,
         change_id=change_id,
-        projects=dict(sorted(projects.items())),
-        sets=dict(sorted(sets.items())),
-        serial=old.serial if projects.keys() == old.projects.keys() else entry.number,
+        projects=parts.put(digests, index.put_part),
+        sets=sets.put(change.sets, index.put_part),
+        brought=tuple(sorted(brought)),
+        removed=tuple(sorted(removed)),
+        marked=tuple(
+            sorted(i for i, new in change.sets.items() if new is not None and sets.get(i, new) != new)
+        ),
+        changed=len(changed),
+        serial=old.serial if same_projects else number,
         ledger=ledger,
     )
 

@@ -1,8 +1,9 @@
 """The stored form of an index: immutable generations, and one small pointer to the current one.
 
-A generation names every project and every set of the index by the digest of a part of its own, so that a
-change reads and writes only what it touches, however large the index is. The part of a project in its turn
-may be what changed over earlier parts, so that what a change writes does not grow with the project.
+A generation names the projects and the sets of the index by bins (`names`), each a part with its own digest,
+so that a change reads and writes only what it touches, however large the index is. A bin names projects by
+their parts. The part of a project in its turn may be what changed over earlier parts, so that what a change
+writes does not grow with the project.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
@@ -266,6 +267,8 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         weakened: where the policy asked less than it should that let it in, a sentence each.
         download, installed: bytes of all that it installs, packed and unpacked; 0 where that is not known.
         rebuilds: who built it again by now, and whether it came out the same, a sentence each.
+        derived_from: the set whose wheels it has under other versions, empty for a build; None in an entry of
+            an earlier Cairn, where `set.json` alone says it.
     """
 
     set_id: str
@@ -291,6 +294,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     rebuilds: tuple[str, ...] = ()
     installed: int = 0
     staged: str = ""
+    derived_from: str | None = None
 
     def tested_targets_replaced_in(self, other: IndexSet) -> tuple[str, ...]:
         """The targets that this set was not tested on and `other`, for the same installers, was, in order."""
@@ -359,7 +363,11 @@ RECENT = 20
 """So many changes of sets are repeated in a generation, for the pages."""
 
 
-class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
+Stored = tuple[str, ...] | Mapping[str, str]
+"""The digests of bins, an empty one for a bin without names; or, from Cairn 0.1, of parts by name."""
+
+
+class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/2"):
     """A complete state of an index; it never changes, and the next one names it as its parent.
 
     Attributes:
@@ -371,8 +379,9 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
         why: the reason, where one was given.
         when: RFC 3339 in UTC.
         change_id: random, so that two writers never make the same generation.
-        projects: normalised name -> digest of its `ProjectState`, or of a `ProjectChange` in its place.
-        sets: set id -> digest of its `IndexSet`.
+        projects, sets: what it names, see `names.Names`: as many bins as a power of two.
+        brought, removed, marked: the ids of the sets that came with it, that went, and that were changed.
+        changed: how many projects differ from those of the generation before.
         serial: number of the generation that last changed which projects there are; see `ProjectState`.
         ledger: number and sha256 of the last entry that the ledger had then; None before it began.
         recent: the last changes of sets, newest first, at most `RECENT`: the pages for people show them, and
@@ -387,8 +396,12 @@ class Generation(datafile.Value, tag_field="schema", tag="cairn.generation/1"):
     when: str
     change_id: str
     why: str | None = None
-    projects: Mapping[str, str] = msgspec.field(default_factory=dict)
-    sets: Mapping[str, str] = msgspec.field(default_factory=dict)
+    projects: Stored = ()
+    sets: Stored = ()
+    brought: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    marked: tuple[str, ...] = ()
+    changed: int = 0
     serial: int = 0
     ledger: tuple[int, str] | None = None
     recent: tuple[LogEntry, ...] = ()
@@ -422,32 +435,6 @@ def comparable(version: str) -> Version:
 def variants_of(files: Iterable[FileEntry]) -> tuple[VariantsFile, ...]:
     """The files that describe the wheel variants among these files: one for each version that has any."""
     return tuple(dict.fromkeys(file.variants for file in files if file.variants is not None))
-
-
-class GenerationOrigin(datafile.Value):
-    """What names a generation, and who made it.
-
-    Attributes:
-        number: of the generation; with `digest`, its name.
-        digest: of its bytes.
-        action: which command made it.
-        who: who ran that.
-        when: RFC 3339 in UTC.
-        why: the reason, where one was given.
-    """
-
-    number: int
-    digest: str
-    action: Action | None
-    who: str
-    when: str
-    why: str | None
-
-
-def origin_of(digest: str, generation: Generation) -> dict[str, Any]:
-    """The fields of `GenerationOrigin`, for those that add their own."""
-    names = ("number", "action", "who", "when", "why")
-    return {"digest": digest, **{name: getattr(generation, name) for name in names}}
 
 
 def encode(value: datafile.Value) -> bytes:

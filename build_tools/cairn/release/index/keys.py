@@ -23,8 +23,8 @@
     ledger/…                                             what is never forgotten: `release.ledger`
     metadata/…                                           who vouches for which state: `release.trust.metadata`
     <index>/state.json                                   the pointer to the current generation
-    <index>/generations/<number>-<digest>.json           a whole state of the index, by digests
-    <index>/parts/<digest>.json                          a set, a project, or what changed of one
+    <index>/generations/<number>-<digest>.json           a whole state of the index, by digests of bins
+    <index>/parts/<digest>.json                          a bin of names, a project, or what changed of one
     <index>/simple/…/index.html and index.json           pages, which can be made again from the generation
     <index>/index.html, status.html, targets.json, locks/, status/    for people, and for installers
     <index>/trends.json                                  what the last nights measured of its sets
@@ -217,7 +217,7 @@ def generation_of(key: str) -> tuple[int, str] | None:
 
 
 def part_key(index: str, digest: str) -> str:
-    """The key of a project or a set of a generation, by the digest of its bytes."""
+    """The key of a bin or a project of a generation, by the digest of its bytes."""
     return f"{index}/parts/{digest}.json"
 
 

@@ -26,6 +26,7 @@ def index_set(wheel_set: WheelSet) -> IndexSet:
         projects={wheel.distribution: wheel.version for wheel in wheel_set.wheels},
         added=now(),
         download=sum(file.size for file in wheel_set.files),
+        derived_from=wheel_set.derived_from or "",
     )
 
 

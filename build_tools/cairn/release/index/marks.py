@@ -126,7 +126,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
                 commit.recover(index)  # a promotion that died, before the pages of others show it
             now = read_current(index)
             of_night = (one.set_id for one in now.sets() if one.manifest_sha256 == subject)
-            own = (subject,) if subject in now.set_ids else tuple(of_night)
+            own = (subject,) if now.has_set(subject) else tuple(of_night)
             # First, since nothing that any other set lacks is to keep these from being marked.
             marks += [_settle(index, it, action, why, marking, dry_run=dry_run) for it in own]
             for set_id in _alike(now, banned):
@@ -191,13 +191,19 @@ def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
     """The sets of an index that are derived from one of these sets, or share a wheel with one."""
     store, ids = now.index.store, {one.id for one in sets}
     digests = {wheel.sha256 for one in sets for wheel in one.wheels}
+    versions = {(wheel.distribution, wheel.version) for one in sets for wheel in one.wheels}
 
     def is_alike(set_id: str) -> bool:
         whole = read_set(store, set_id)
         shares = any(wheel.sha256 in digests for wheel in whole.wheels)
         return shares or not ids.isdisjoint(ancestors(store, whole))
 
-    listed = now.set_ids if ids else ()
+    # A wheel that two sets share has one version; an entry of an earlier Cairn lacks `derived_from`.
+    listed = [
+        entry.set_id
+        for entry in (now.sets() if ids else ())
+        if entry.derived_from != "" or not versions.isdisjoint(entry.projects.items())
+    ]
     alike = side_by_side(is_alike, listed, jobs=_AT_ONCE)
     return tuple(itertools.compress(listed, alike))
 
@@ -233,7 +239,7 @@ def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking
         generation=current.generation.number,
         changed=False,
     )
-    if set_id not in current.set_ids:  # a different writer has taken it off meanwhile
+    if not current.has_set(set_id):  # a different writer has taken it off meanwhile
         return Change(), nothing
     marked = mark(current.set(set_id))
     sets = {set_id: marked} if marked != current.set(set_id) else {}
@@ -254,11 +260,10 @@ def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking
 
 def with_marks(snapshot: Snapshot, project: ProjectState) -> ProjectState:
     """A project whose files have the marks that all their sets in the index share."""
-    ids = frozenset(snapshot.set_ids)
     sets: dict[str, IndexSet] = {}
 
     def marked(file: FileEntry) -> FileEntry:
-        here = [set_id for set_id in file.sets if set_id in ids]
+        here = [set_id for set_id in file.sets if snapshot.has_set(set_id)]
         for set_id in here:
             if set_id not in sets:
                 sets[set_id] = snapshot.set(set_id)

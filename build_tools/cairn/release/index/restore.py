@@ -13,13 +13,11 @@ from cairn.release import wholes
 from cairn.release.index import commit, generation, keys, marks, render
 from cairn.release.index.generation import (
     Generation,
-    GenerationOrigin,
-    IndexSet,
     Pointer,
     decode_pointer,
     digest_of,
-    origin_of,
 )
+from cairn.release.index.names import GenerationOrigin, differing, origin_of
 from cairn.release.index.snapshot import Index, Snapshot, empty
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import first_entry
@@ -59,7 +57,7 @@ def candidates(index: Index) -> tuple[Candidate, ...]:
     listed = []
     for digest, one in sorted(leaves, key=lambda item: (item[1].number, item[0]), reverse=True):
         problem = _problem(index, one, digest)
-        shown, changed = (0, 0) if problem else _shown(index, one)
+        shown, changed = (0, 0) if problem else _shown(index, one, digest)
         listed.append(
             Candidate(
                 **origin_of(digest, one),
@@ -102,7 +100,7 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
         raise StoreError(f"somebody else has written {keys.state_key(index.name)}", tip="run it again")
     commit.render_all(index)
     # What the store has come to know of its sets since then still holds.
-    for set_id in one.sets:
+    for set_id in index.at(one, digest).set_ids:
         marks.update_marks(index.store, set_id, "record", indexes=[index.name])
     return index.load()
 
@@ -202,30 +200,35 @@ def _etag_of_broken(index: Index, chosen: Generation, digest: str) -> str | None
 def _problem(index: Index, one: Generation, digest: str) -> str | None:
     """Why a generation cannot be current: an ancestor or a part of it is lost or was changed."""
     try:
-        for _ in index.chain(index.at(one, digest)):
+        state = index.at(one, digest)
+        for _ in index.chain(state):
             pass
-        projects = one.projects.items()
-        side_by_side(lambda item: index.project(item[1], item[0]), projects, jobs=_AT_ONCE)
-        side_by_side(lambda part: index.part(part, IndexSet), one.sets.values(), jobs=_AT_ONCE)
+        side_by_side(state.project, state.project_names, jobs=_AT_ONCE)
+        side_by_side(state.set, state.set_ids, jobs=_AT_ONCE)
     except (CairnError, OSError) as error:
         return str(error)
     return None
 
 
-def _shown(index: Index, one: Generation) -> tuple[int, int]:
+def _shown(index: Index, one: Generation, digest: str) -> tuple[int, int]:
     """How many of the projects that a generation changed have their page from it, and how many it changed."""
-    before = index.generation(one.number - 1, one.parent).projects if one.parent else {}
-    changed = [name for name, part in one.projects.items() if before.get(name) != part]
+    before = index.generation(one.number - 1, one.parent) if one.parent else empty(index.name)
+    state = index.at(one, digest)
+    try:
+        changed = differing(index.at(before, one.parent or "").project_parts, state.project_parts)
+    except StoreError:  # `gc` has collected what only the generation before it named
+        changed = frozenset(state.project_names)
     prefix = keys.simple_prefix(index.name)
 
     def same(name: str) -> bool:
-        page = render.project_page(index.project(one.projects[name], name), prefix=prefix)
+        page = render.project_page(state.project(name), prefix=prefix)
         try:
             return index.store.read(f"{prefix}{name}/index.json").data == page.json
         except MissingKeyError:
             return False
 
-    return sum(side_by_side(same, changed, jobs=_AT_ONCE)), len(changed)
+    names = [name for name in changed if name in state.project_parts]
+    return sum(side_by_side(same, names, jobs=_AT_ONCE)), len(names)
 
 
 def plain(candidate: Candidate) -> dict[str, object]:

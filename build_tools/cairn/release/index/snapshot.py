@@ -6,6 +6,7 @@ import contextlib
 import functools
 import operator
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -33,6 +34,8 @@ from cairn.release.index.generation import (
     project_of,
     weight_of,
 )
+from cairn.release.index.names import Bin, FlatGeneration, Names
+from cairn.release.index.names import Part as StoredPart
 from cairn.store.protocol import MissingKeyError, Store, keep_young, write_once
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
@@ -43,6 +46,7 @@ SET_FILE, MANIFEST_FILE = "set.json", "manifest.json"
 
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _AT_ONCE = 8  # parts of one project read side by side
+_PASSING = 600  # generations and bins: two states of 5,000 sets
 _RESTORE = "restore it from a copy of the store"
 
 
@@ -62,18 +66,6 @@ class Change:
     def empty(self) -> bool:
         """Whether the change changes nothing."""
         return not self.projects and not self.sets
-
-
-def objects_of(file: FileEntry) -> dict[str, str]:
-    """The objects that a store must have for a file in an index: key to sha256, the file itself first."""
-    objects = {keys.file_key(file.sha256, file.filename): file.sha256}
-    if file.metadata_sha256 is not None:
-        objects[keys.sidecar_key(file.sha256, file.filename)] = file.metadata_sha256
-    if file.provenance is not None:
-        objects[keys.provenance_key(file.sha256, file.filename, file.provenance)] = file.provenance
-    if file.variants is not None:
-        objects[keys.file_key(file.variants.sha256, file.variants.filename)] = file.variants.sha256
-    return objects
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,13 +90,23 @@ class Snapshot:
 
     @property
     def exists(self) -> bool:
-        """Whether anything was ever published into the index."""
+        """Whether anything was ever published into it."""
         return self.generation.number > 0
+
+    @functools.cached_property
+    def project_parts(self) -> Names[str]:
+        """The digest of the part of each project that the generation has."""
+        return Names(self.index.name, "projects", self.generation.projects, self.index.part)
+
+    @functools.cached_property
+    def set_entries(self) -> Names[IndexSet]:
+        """Each set that the generation has."""
+        return Names(self.index.name, "sets", self.generation.sets, self.index.part)
 
     @property
     def project_names(self) -> tuple[str, ...]:
         """The projects that it lists, sorted."""
-        names = {*self.generation.projects, *self.changed.projects}
+        names = {*self.project_parts, *self.changed.projects}
         gone = {name for name, new in self.changed.projects.items() if new is None}
         return tuple(sorted(names - gone))
 
@@ -112,7 +114,7 @@ class Snapshot:
         """What the index offers of a project; an empty state where it has none."""
         if name in self.changed.projects:
             return self.changed.projects[name] or ProjectState(name=name, files=())
-        digest = self.generation.projects.get(name)
+        digest = self.project_parts.get(name)
         if digest is None:
             return ProjectState(name=name, files=(), serial=self.generation.number)
         return self.index.project(digest, name)
@@ -124,10 +126,13 @@ class Snapshot:
     @property
     def set_ids(self) -> tuple[str, ...]:
         """The ids of its sets, sorted."""
-        unchanged = {set_id for set_id in self.generation.sets if set_id not in self.changed.sets}
-        return tuple(
-            sorted(unchanged | {set_id for set_id, new in self.changed.sets.items() if new is not None})
-        )
+        removed = {set_id for set_id, new in self.changed.sets.items() if new is None}
+        return tuple(sorted({*self.set_entries, *self.changed.sets} - removed))
+
+    def has_set(self, set_id: str) -> bool:
+        """Whether it has a set of this id."""
+        changed = self.changed.sets
+        return changed[set_id] is not None if set_id in changed else set_id in self.set_entries
 
     def set(self, set_id: str) -> IndexSet:
         """A set of the index.
@@ -135,11 +140,8 @@ class Snapshot:
         Raises:
             StoreError: it has no such set, or another in its place.
         """
-        if set_id in self.changed.sets:
-            entry = self.changed.sets[set_id]
-        else:
-            digest = self.generation.sets.get(set_id)
-            entry = self.index.part(digest, IndexSet) if digest is not None else None
+        changed = self.changed.sets
+        entry = changed[set_id] if set_id in changed else self.set_entries.get(set_id)
         if entry is None:
             raise StoreError(f"{self.index.name} has no set {set_id}", tip=_sets_there(self.set_ids))
         if entry.set_id != set_id:
@@ -186,6 +188,7 @@ class Index:
         self.store, self.strict = store, strict
         self.name = keys.checked_index(name)
         self._parts: dict[str, datafile.Value] = {}
+        self._passing, self._flat = deque[str](), deque[str]()  # see `_keep`
         self._states: dict[str, ProjectState] = {}  # what a `ProjectChange` stands for, by its digest
 
     def load(self) -> Snapshot:
@@ -225,7 +228,7 @@ class Index:
         if number == 0:
             return empty(self.name)
         key = keys.generation_key(self.name, number, digest)
-        one = self._object(key, digest, Generation)
+        one = self._object(key, digest, Generation, FlatGeneration)
         if (one.index, one.number) != (self.name, number):
             raise DamagedIndexError(
                 f"{self.store.url}/{key} is generation {one.number} of {one.index[:100]}", tip=_RESTORE
@@ -266,8 +269,8 @@ class Index:
         if digest in self._states:
             return self._states[digest]
         over = self._over(digest)
-        below = side_by_side(self._part_of_project, over, jobs=_AT_ONCE) if over else ()
-        *changes, state = (self._part_of_project(digest), *below)
+        below = side_by_side(self.project_part, over, jobs=_AT_ONCE) if over else ()
+        *changes, state = (self.project_part(digest), *below)
         for part in (state, *reversed(changes)):
             if part.name != name or isinstance(part, ProjectState) != (part is state):
                 where = f"{self.store.url}/{keys.part_key(self.name, digest)}"
@@ -288,9 +291,9 @@ class Index:
             DamagedIndexError: a part is lost, has not the bytes of its digest, is of something else, or has
                 the file twice.
         """
-        current = self._part_of_project(digest)
+        current = self.project_part(digest)
         for one in self.parts_of(digest):
-            part = self._part_of_project(one)
+            part = self.project_part(one)
             entries = [file for file in part.files if file.filename == filename]
             if part.name != name or len(entries) > 1:
                 where = f"{self.store.url}/{keys.part_key(self.name, one)}"
@@ -299,6 +302,12 @@ class Index:
             if entries or (isinstance(part, ProjectChange) and filename in part.gone):
                 return current, entries[0] if entries else None
         return current, None
+
+    def project_part(self, digest: str) -> ProjectPart:
+        """One part of a project as it is stored; raises like `part`."""
+        part = self._object(keys.part_key(self.name, digest), digest, ProjectState, ProjectChange)
+        assert isinstance(part, ProjectPart)  # noqa: S101 - `_object` gives no other
+        return part
 
     def parts_of(self, digest: str) -> tuple[str, ...]:
         """The digests of all parts that make up a project, its own first."""
@@ -318,13 +327,13 @@ class Index:
         chain = self.parts_of(over) if over is not None else ()
         for place, digest in enumerate(chain):
             change = change_of(self.project(digest, new.name), new, chain[place:])
-            if weight_of(self._part_of_project(digest)) >= 2 * weight_of(change):
+            if weight_of(self.project_part(digest)) >= 2 * weight_of(change):
                 put = self.put_part(change)
                 self._states[put] = new
                 return put
         return self.put_part(new)
 
-    def put_part(self, value: ProjectPart | IndexSet) -> str:
+    def put_part(self, value: StoredPart) -> str:
         """Store a part and return its digest; nothing refers to it yet."""
         data = generation.encode(value)
         digest = digest_of(data)
@@ -332,20 +341,16 @@ class Index:
         key = keys.part_key(self.name, digest)
         if not write_once(self.store, key, data):
             keep_young(self.store, key)
-        self._parts[digest] = value
+        self._keep(digest, value)
         return digest
 
     def _over(self, digest: str) -> tuple[str, ...]:
-        part = self._part_of_project(digest)
+        part = self.project_part(digest)
         return part.over if isinstance(part, ProjectChange) else ()
 
-    def _part_of_project(self, digest: str) -> ProjectPart:
-        part = self._object(keys.part_key(self.name, digest), digest, ProjectState, ProjectChange)
-        assert isinstance(part, ProjectPart)  # noqa: S101 - `_object` gives no other
-        return part
-
     def _object(self, key: str, digest: str, *kinds: type[Part]) -> Part:
-        if digest not in self._parts:
+        known = self._parts.get(digest)
+        if known is None:
             try:
                 data = self.store.read(key).data
             except MissingKeyError as error:
@@ -354,11 +359,23 @@ class Index:
             # store would otherwise be published by the next change of its project.
             if digest_of(data) != digest:
                 raise DamagedIndexError(f"{self.store.url}/{key} was changed", tip=_RESTORE)
-            self._parts[digest] = self._decoded(data, kinds, f"{self.store.url}/{key}")
-        part = self._parts[digest]
-        if not isinstance(part, kinds):
+            part = self._decoded(data, kinds, f"{self.store.url}/{key}")
+            self._keep(digest, part)
+            return part
+        if not isinstance(known, kinds):
             raise DamagedIndexError(f"{digest} is not a {kinds[0].__name__} in {self.name}")
-        return part
+        return known
+
+    def _keep(self, digest: str, value: datafile.Value) -> None:
+        """Keep what was read; of generations and bins, of which an index has thousands, the last ones."""
+        self._parts[digest] = value
+        if isinstance(value, Generation | Bin):
+            passing, most = (
+                (self._flat, 4) if isinstance(value, FlatGeneration) else (self._passing, _PASSING)
+            )
+            passing.append(digest)
+            while len(passing) > most:
+                self._parts.pop(passing.popleft(), None)
 
     def _decoded(self, data: bytes, kinds: tuple[type[Part], ...], name: str) -> Part:
         if not self.strict:

@@ -73,7 +73,7 @@ def pages_of_others(current: Snapshot) -> tuple[str, ...]:
     names = set()
     for listed in index.store.list(prefix):
         name, slash, _ = listed.key.removeprefix(prefix).partition("/")
-        if slash and name not in current.generation.projects and not is_empty_page(index.store, listed.key):
+        if slash and name not in current.project_parts and not is_empty_page(index.store, listed.key):
             names.add(name)
     return tuple(sorted(names))
 

@@ -81,15 +81,15 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     snapshot = own.at(own.generation(pointer.generation, pointer.digest), pointer.digest)
     now, name = snapshot.generation, project_of(file_name)
     state = f"{index}, number {now.number}: {now.action or 'nothing'} by {now.who}, {now.when}"
-    if name not in now.projects:
+    if (part := snapshot.project_parts.get(name)) is None:
         return Offer(state=state, file=None, sets={})
-    project, file = own.file(now.projects[name], name, file_name)
+    project, file = own.file(part, name, file_name)
     status = ": ".join(filter(None, (project.status, project.status_reason)))
     return Offer(
         state=state,
         file=file,
         warning=None if project.status == "active" else f"the project {name} is {status}",
-        sets={one: snapshot.set(one) for one in (file.sets if file else ()) if one in now.sets},
+        sets={one: snapshot.set(one) for one in (file.sets if file else ()) if snapshot.has_set(one)},
     )
 
 

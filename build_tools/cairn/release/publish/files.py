@@ -230,7 +230,7 @@ class Offer:
                 name: snapshot.project(name).with_files((*fresh[name], *listed[name].entries))
                 for name in fresh
             },
-            sets={entry.set_id: entry} if entry is not None and entry.set_id not in snapshot.set_ids else {},
+            sets={entry.set_id: entry} if entry is not None and not snapshot.has_set(entry.set_id) else {},
         )
         added = tuple(file for name in sorted(fresh) for file in fresh[name])
         unserved = self._unserved(snapshot, {file.filename for file in added})
@@ -269,7 +269,7 @@ class Offer:
         if self.entry is None:
             new = (item for item in self.dists if here.project(item.name).file(item.path.name) is None)
             others = [item.sha256 for item in new]
-        elif self.entry.set_id not in here.set_ids:
+        elif not here.has_set(self.entry.set_id):
             own = {self.entry.set_id: [item.sha256 for item in self.dists]}
         taken = {index.name: [item.ref for item in self.dists]}
         ledger.refuse_banned_files(own, others, named=taken)

@@ -27,7 +27,9 @@ import msgspec
 
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError, UsageError
-from cairn.release.index.generation import FileEntry, Generation, ProjectState, digest_of, encode
+from cairn.release.index.generation import FileEntry, Generation, ProjectState, digest_of
+from cairn.release.index.names import differing
+from cairn.release.index.reach import stored_bytes
 from cairn.release.index.snapshot import Change, Snapshot, empty
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event
@@ -70,9 +72,7 @@ from cairn.store.protocol import Store, attempts_at, read_or_none
 IN_A_BIN = 128
 """So many files a bin has at most, on average: for 100,000, a snapshot of 40 KB and a bin of 40 KB."""
 
-_DIGITS = 8
-"""So many of a digest name what is adopted, at least."""
-
+_DIGITS = 8  # so many of a digest name what is adopted, at least
 _AT_ONCE = 16  # requests side by side
 
 
@@ -182,7 +182,7 @@ class Promoter(SignedMetadata):
                 index = current.index.name
                 entry = now.meta.get(f"{role_of(index)}.json")
                 count = sum(len(project.files) for project in current.projects())
-                made = self._state(current.generation, encode(current.generation), count, None)
+                made = self._state(current.generation, stored_bytes(current), count, None)
                 state = self._put(role_of(index), made, entry.version if entry else 0)
                 nothing = current.index.at(empty(index), "")
                 meta |= self._write_index(now, state, nothing, current)
@@ -464,21 +464,21 @@ def _bin_of(path: str, bins: Bins) -> str:
 
 def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[str, dict[str, File | None]]:
     """What is to be written into each bin: files that are new or different, None for those that are gone."""
-    before, after = old.generation.projects, new.generation.projects
     changes: dict[str, dict[str, File | None]] = defaultdict(dict)
-    for name in sorted({name for name, _ in before.items() ^ after.items()}):
+    moved = {i for i in differing(old.set_entries, new.set_entries) if old.has_set(i) != new.has_set(i)}
+    for name in sorted(differing(old.project_parts, new.project_parts)):
         states = [
-            snapshot.project(name) if name in projects else ProjectState(name=name, files=())
-            for snapshot, projects in ((old, before), (new, after))
+            snapshot.project(name) if name in snapshot.project_parts else ProjectState(name=name, files=())
+            for snapshot in (old, new)
         ]
         files_before, files_after = ({file.filename: file for file in state.files} for state in states)
         around = [(state.status, state.status_reason) for state in states]
-        is_same = around[0] == around[1] and old.generation.sets.keys() == new.generation.sets.keys()
         for filename in files_before.keys() | files_after.keys():
-            if is_same and files_before.get(filename) == files_after.get(filename):
+            before, after = files_before.get(filename), files_after.get(filename)
+            if before == after and around[0] == around[1] and after and moved.isdisjoint(after.sets):
                 continue
-            one = _target(files_after.get(filename), new, states[1])
-            if one != _target(files_before.get(filename), old, states[0]):
+            one = _target(after, new, states[1])
+            if one != _target(before, old, states[0]):
                 path = f"{index}/{filename}"
                 changes[_bin_of(path, bins)][path] = one
     return changes
@@ -491,7 +491,7 @@ def _target(file: FileEntry | None, snapshot: Snapshot, state: ProjectState) -> 
     if file.provenance is not None and file.provenance_kind is not None:
         # All that verifying it asks of the index, so that nobody has to read a whole generation for it.
         marks |= {"provenance": file.provenance, "kind": file.provenance_kind}
-        marks["sets"] = [one for one in file.sets if one in snapshot.generation.sets]
+        marks["sets"] = [one for one in file.sets if snapshot.has_set(one)]
     if state.status != "active":
         reason = f": {state.status_reason}" if state.status_reason else ""
         marks["status"] = f"the project {state.name} is {state.status}{reason}"

@@ -7,7 +7,7 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
 from cairn.release.index import generation, keys
 from cairn.release.index.generation import FileEntry, Generation, digest_of
-from cairn.release.index.snapshot import Index
+from cairn.release.index.snapshot import Index, Snapshot
 from cairn.release.provenance.judged import TESTED
 from cairn.release.weighing import Bypass
 from cairn.store.memory import MemoryStore
@@ -53,13 +53,26 @@ class Tampered:
     sets: Sets
 
     @property
+    def snapshot(self) -> Snapshot:
+        return Index(self.store, "release").load()
+
+    @property
     def now(self) -> Generation:
         """The current generation of the release."""
-        return Index(self.store, "release").load().generation
+        return self.snapshot.generation
 
     def past(self, number: int) -> Generation:
         index = Index(self.store, "release")
         return next(found for _, found in index.chain(index.load()) if found.number == number)
+
+    def with_parts(self, digests: Mapping[str, str | None]) -> tuple[str, ...]:
+        """The bins of the current projects, with these parts."""
+        return self.snapshot.project_parts.put(digests, self.snapshot.index.put_part)
+
+    def bin_of(self, field: str, number: int = 0) -> str:
+        """The key of the first bin that has names, of the current generation or an earlier one."""
+        now = self.past(number) if number else self.now
+        return self.part(next(filter(None, getattr(now, field))))
 
     def one(self, beginning: str) -> str:
         """The one key that begins so."""
@@ -115,9 +128,9 @@ class Tampered:
 
     def change_entry(self, **changes: object) -> None:
         """Have the release say something else of a set than it did, in a generation that fits."""
-        index, set_id = Index(self.store, "release"), self.sets["2.9.0"].id
-        digest = index.put_part(msgspec.structs.replace(index.load().set(set_id), **changes))
-        self.forge(sets={**self.now.sets, set_id: digest})
+        set_id = self.sets["2.9.0"].id
+        entry = msgspec.structs.replace(self.snapshot.set(set_id), **changes)
+        self.forge(sets=self.snapshot.set_entries.put({set_id: entry}, self.snapshot.index.put_part))
 
     def add_to_torch(self, **changes: object) -> None:
         """Have the release offer a file more of torch, in a generation that fits."""
@@ -127,7 +140,7 @@ class Tampered:
         assert isinstance(found, FileEntry)
         more = msgspec.structs.replace(found, **changes)
         digest = index.put_part(msgspec.structs.replace(torch, files=(*torch.files, more)))
-        self.forge(projects={**self.now.projects, "torch": digest})
+        self.forge(projects=self.with_parts({"torch": digest}))
 
     def judge(
         self,
@@ -194,19 +207,26 @@ TAMPERING: dict[str, Callable[[Tampered], object]] = {
     "a generation is of a different index": lambda t: t.forge(index="staging"),
     "a generation has a different number": lambda t: t.forge(number=7),
     "a generation has a different parent": lambda t: t.forge(parent=ZERO),
-    "a generation names a part that is not there": lambda t: t.forge(
-        projects={**t.now.projects, "torch": ZERO}
-    ),
+    "a generation names a part that is not there": lambda t: t.forge(projects=t.with_parts({"torch": ZERO})),
     "a generation has fewer projects than its pages": lambda t: t.forge(
-        projects={k: v for k, v in t.now.projects.items() if k != "numpy"}
+        projects=t.with_parts({"numpy": None})
     ),
-    "the part of a project is removed": lambda t: t.delete(t.part(t.now.projects["torch"])),
-    "the part of a project is edited": lambda t: t.edit(t.part(t.now.projects["torch"]), b"2.9.0", b"6.6.6"),
-    "the part of a set is edited": lambda t: t.edit(
-        t.part(t.now.sets[t.sets["2.9.0"].id]), b'"main"', b'"evil"'
+    "the part of a project is removed": lambda t: t.delete(t.part(t.snapshot.project_parts["torch"])),
+    "the part of a project is edited": lambda t: t.edit(
+        t.part(t.snapshot.project_parts["torch"]), b"2.9.0", b"6.6.6"
     ),
+    "the bin of projects is removed": lambda t: t.delete(t.bin_of("projects")),
+    "the bin of projects is of an earlier generation": lambda t: t.write(
+        t.bin_of("projects"), t.store.objects[t.bin_of("projects", 1)]
+    ),
+    "the bin of sets is removed": lambda t: t.delete(t.bin_of("sets")),
+    "the bin of sets is edited": lambda t: t.edit(t.bin_of("sets"), b'"main"', b'"evil"'),
+    "the bin of sets is cut": lambda t: t.write(t.bin_of("sets"), t.store.objects[t.bin_of("sets")][:100]),
+    "a generation has no power of two of bins": lambda t: t.forge(sets=(*t.now.sets, "", "")),
+    "a generation has its bins in another order": lambda t: t.forge(sets=("", *t.now.sets)),
+    "a bin of an old generation is edited": lambda t: t.edit(t.bin_of("sets", 1), b'"main"', b'"evil"'),
     "a part of an old generation is edited": lambda t: t.edit(
-        t.part(t.past(1).projects["torch"]), b"2.8.0", b"6.6.6"
+        t.part(t.snapshot.index.at(t.past(1), "").project_parts["torch"]), b"2.8.0", b"6.6.6"
     ),
     # pages
     "a page leads elsewhere": lambda t: t.edit(

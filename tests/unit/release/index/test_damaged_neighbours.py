@@ -52,7 +52,8 @@ def test_an_index_that_is_damaged_keeps_no_yanked_set_in_another(
 
 def test_a_set_that_is_lost_keeps_no_other_from_being_marked(two_nights: tuple[MemoryStore, Sets]) -> None:
     store, sets = two_nights
-    store.delete(keys.set_key(sets["2.8.0"].id, SET_FILE))
+    # It has a wheel of the version that the other one has; so whether it is yanked too cannot be known.
+    store.delete(keys.set_key(sets["2.10.0"].id, SET_FILE))
     with pytest.raises(StoreError, match=r"holds no sets/"):
         yank(store, sets["2.9.0"].id, reason="wrong results")
     for index in ("release", "staging"):
@@ -77,7 +78,7 @@ def lose_generation(store: MemoryStore, index: str) -> str:
 
 
 def change_a_set(store: MemoryStore, index: str) -> str:
-    part = next(iter(Index(store, index).load().generation.sets.values()))
+    part = next(filter(None, Index(store, index).load().generation.sets))
     key = keys.part_key(index, part)
     assert digest_of(store.read(key).data) == part
     store.write(key, b"{}")

@@ -83,7 +83,7 @@ def test_parts_of_200_promotions_grow_with_what_changes_and_are_read_in_a_few_re
     name = entry("torch", "2.199.0+rocm7.10.0").filename
     found = evidence.offer(counted, "release", name)
     assert found.file == Index(store, "release").load().project("torch").file(name)
-    assert [kind for kind, _ in counted.plan.requests] == ["read"] * 3  # pointer, generation, part
+    assert [kind for kind, _ in counted.plan.requests] == ["read"] * 4  # pointer, generation, bin, part
 
 
 @pytest.mark.parametrize("act", ["lose", "edit"])
@@ -92,7 +92,7 @@ def test_a_part_below_others_is_as_needed_as_they_are(
 ) -> None:
     store = MemoryStore(promoted[0].objects)
     there = Index(store, "release")
-    _, *below = there.parts_of(there.load().generation.projects["torch"])
+    _, *below = there.parts_of(there.load().project_parts["torch"])
     key = keys.part_key("release", below[-1])
     if act == "lose":
         store.delete(key)
@@ -106,13 +106,12 @@ def test_a_part_below_others_is_as_needed_as_they_are(
 
 def test_parts_that_do_not_belong_together_are_no_state(promoted: tuple[MemoryStore, list[int]]) -> None:
     store = MemoryStore(promoted[0].objects)
-    now = Index(store, "release").load().generation.projects
+    now = Index(store, "release").load().project_parts
     with pytest.raises(StoreError, match="is not a state of torch"):
         Index(store, "release").project(now["triton"], "torch")
     with pytest.raises(StoreError, match="is not a state of torch"):
-        forged = msgspec.structs.replace(
-            Index(store, "release").load().generation, projects={**now, "torch": now["triton"]}
-        )
+        bins = now.put({"torch": now["triton"]}, Index(store, "release").put_part)
+        forged = msgspec.structs.replace(Index(store, "release").load().generation, projects=bins)
         data = msgspec.json.encode(forged) + b"\n"
         digest = hashlib.sha256(data).hexdigest()
         store.write(keys.generation_key("release", forged.number, digest), data)

@@ -104,13 +104,16 @@ def test_what_lost_its_race_is_said_to_have(released: MemoryStore) -> None:
     assert len(found) == 3
 
 
-@pytest.mark.parametrize("what", ["part of a project", "part of a set", "generation before", "generation"])
+@pytest.mark.parametrize(
+    "what", ["part of a project", "bin of projects", "bin of sets", "generation before", "generation"]
+)
 def test_what_is_not_whole_cannot_count(released: MemoryStore, what: str) -> None:
     now = Index(released, "release").load()
     digest = digest_at(released, 3)
     key = {
-        "part of a project": keys.part_key("release", now.generation.projects["numpy"]),
-        "part of a set": keys.part_key("release", next(iter(now.generation.sets.values()))),
+        "part of a project": keys.part_key("release", now.project_parts["numpy"]),
+        "bin of projects": keys.part_key("release", next(filter(None, now.generation.projects))),
+        "bin of sets": keys.part_key("release", next(filter(None, now.generation.sets))),
         "generation before": keys.generation_key("release", 1, digest_at(released, 1)),
         "generation": keys.generation_key("release", 3, digest),
     }[what]

@@ -14,6 +14,7 @@ from cairn import datafile
 from cairn.errors import NetworkError, StoreError
 from cairn.release.index import generation, keys, listing
 from cairn.release.index.generation import Generation, IndexSet, Pointer, ProjectState, digest_of
+from cairn.release.index.names import Bin
 from cairn.release.index.snapshot import Index
 from cairn.release.provenance import chain, evidence, judged
 from cairn.release.provenance.attest import KeyAttester
@@ -134,7 +135,7 @@ def test_what_is_missing_is_named(there: Released, what: str) -> None:
 # From here on the attacker may write the store, and makes every digest up to the pointer fit.
 
 
-def put_part(there: Released, value: ProjectState | IndexSet) -> str:
+def put_part(there: Released, value: datafile.Value) -> str:
     data = generation.encode(value)
     there.store.objects[keys.part_key("release", digest_of(data))] = data
     return digest_of(data)
@@ -146,22 +147,29 @@ def rewrite(
     file: Change | None = None,
     project: Change | None = None,
     listed: Change | None = None,
+    listing: Change | None = None,
     state: Change | None = None,
 ) -> None:
     """Change what `release` says, with every digest above made to fit."""
     snapshot = Index(there.store, "release").load()
     whole: Plain = datafile.to_plain(snapshot.generation) | {"number": 7}
+    projects, sets = dict(snapshot.project_parts), dict(snapshot.set_entries)
     if file or project:
         plain = datafile.to_plain(snapshot.project("torch"))
         if file:
             file(next(entry for entry in plain["files"] if entry["filename"] == there.wheels[-1].name))
         if project:
             project(plain)
-        whole["projects"]["torch"] = put_part(there, datafile.from_plain(plain, ProjectState, name="it"))
+        projects["torch"] = put_part(there, datafile.from_plain(plain, ProjectState, name="it"))
     if listed:
         plain = datafile.to_plain(snapshot.set(there.made.id))
         listed(plain)
-        whole["sets"][there.made.id] = put_part(there, datafile.from_plain(plain, IndexSet, name="it"))
+        sets[there.made.id] = datafile.from_plain(plain, IndexSet, name="it")
+    if listing:
+        listing(sets)
+    # An index as small as this has one bin of each.
+    whole["projects"] = [put_part(there, Bin(projects=projects))]
+    whole["sets"] = [put_part(there, Bin(sets=sets))]
     if state:
         state(whole)
     data = generation.encode(datafile.from_plain(whole, Generation, name="it"))
@@ -346,7 +354,7 @@ def test_a_set_is_not_listed_under_the_id_of_another(there: Released) -> None:
     rewrite(
         there,
         file=lambda plain: plain.update(sets=["0" * 64]),
-        state=lambda plain: plain["sets"].update({"0" * 64: plain["sets"][there.made.id]}),
+        listing=lambda sets: sets.update({"0" * 64: sets[there.made.id]}),
     )
     report = there.check()
     assert broken(report) == ["generation"]
@@ -416,20 +424,24 @@ def test_a_generation_of_another_index_or_a_file_offered_twice_does_not_count(th
 def put_spelled(there: Released, what: str, old: bytes, new: bytes) -> None:
     """Spell the project or the set in `release` otherwise, with every digest above made to fit."""
     snapshot = Index(there.store, "release").load()
-    parts = {"projects": "torch", "sets": there.made.id}
-    digest = datafile.to_plain(snapshot.generation)[what][parts[what]]
+    (bin_digest,) = getattr(snapshot.generation, what)
+    digest = snapshot.project_parts["torch"] if what == "projects" else bin_digest
     data = there.store.objects[keys.part_key("release", digest)]
-    assert old in data
-    again = data.replace(old, new, 1)
+    at = data.rindex(old)  # the schema of the set comes after that of its bin
+    again = data[:at] + new + data[at + len(old) :]
     there.store.objects[keys.part_key("release", digest_of(again))] = again
-    rewrite(there, state=lambda plain: plain[what].update({parts[what]: digest_of(again)}))
+    if what == "sets":
+        rewrite(there, state=lambda plain: plain.update(sets=[digest_of(again)]))
+        return
+    of_bin = put_part(there, Bin(projects={**snapshot.project_parts, "torch": digest_of(again)}))
+    rewrite(there, state=lambda plain: plain.update(projects=[of_bin]))
 
 
 @pytest.mark.parametrize(
     ("what", "old", "new", "words"),
     [
         ("sets", b'{"schema"', b'{"yanked":"a stolen key","schema"', "has the name 'yanked' twice"),
-        ("sets", b'"schema":"cairn.index-set/', b'"schem":"cairn.index-set/', "has schema None"),
+        ("sets", b'"schema":"cairn.index-set/', b'"schem":"cairn.index-set/', "unknown field `schem`"),
         ("projects", b'{"schema"', b'{"status":"quarantined","schema"', "has the name 'status' twice"),
         (
             "projects",

@@ -25,18 +25,21 @@ FREE = {
     # Which state it is, who made it and when, and how far pages were written.
     "generation": {
         "parent", "action", "who", "when", "why", "change_id", "serial", "recent", "recent.number",
-        "recent.who", "recent.when", "recent.sets", "projects.triton", "ledger",
+        "recent.who", "recent.when", "recent.sets", "ledger", "brought", "removed", "marked", "changed",
+        "sets",  # twice, since of two bins one alone is read
     },
+    "bin of projects": {"projects.triton"},
     "pointer": {"rendered", "rendered_digest"},
     # That something is yanked or in quarantine is told, if the state says so.
     "project": {
         "serial", "status", "status_reason", "files.upload_time", "files.needs", "files.metadata_sha256",
         "files.sets", "files.unpacked",
     },
-    # Both sizes are for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed.
+    # Both sizes are for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed. What it
+    # is, its place in a bin says; and what it comes from, `set.json`, with which the audit compares it.
     "set": {
         "added", "yanked", "failed", "untested", "untested_targets", "installed_with", "weakened",
-        "download", "rebuilds", "installed", "staged",
+        "download", "rebuilds", "installed", "staged", "schema", "derived_from",
     },
     # A signature may be by several, and the id of a key is a hint.
     "record signature": {"signatures", "signatures.keyid"},
@@ -96,8 +99,13 @@ class Attacker:
         self.pointer = self._read("release/state.json")
         number, digest = self.pointer["generation"], self.pointer["digest"]
         self.generation = self._read(keys.generation_key("release", number, digest))
-        self.project = self._read(keys.part_key("release", self.generation["projects"]["torch"]))
-        self.set = self._read(keys.part_key("release", self.generation["sets"][made.made.id]))
+        # An index as small as this has one bin of each.
+        self.bins = {
+            field: self._read(keys.part_key("release", self.generation[field][0]))
+            for field in ("projects", "sets")
+        }
+        self.project = self._read(keys.part_key("release", self.bins["projects"]["projects"]["torch"]))
+        self.set = self.bins["sets"]["sets"][made.made.id]
         (self.record,) = self.set["records"]
         self.judgement = self.set["judgement"]
         (self.file,) = self.project["files"]
@@ -116,17 +124,20 @@ class Attacker:
         key = keys.generation_key("release", self.pointer["generation"], digest_of(data))
         return {key: data, "release/state.json": encode(self.pointer | {"digest": digest_of(data)})}
 
+    def with_bin(self, field: str, plain: Any) -> Objects:
+        data = encode(plain)
+        part = {keys.part_key("release", digest_of(data)): data}
+        return part | self.with_generation(self.generation | {field: [digest_of(data)]})
+
     def with_project(self, project: Any) -> Objects:
         data = encode(project)
-        projects = self.generation["projects"] | {"torch": digest_of(data)}
+        projects = self.bins["projects"]["projects"] | {"torch": digest_of(data)}
         part = {keys.part_key("release", digest_of(data)): data}
-        return part | self.with_generation(self.generation | {"projects": projects})
+        return part | self.with_bin("projects", self.bins["projects"] | {"projects": projects})
 
     def with_set(self, listed: Any) -> Objects:
-        data = encode(listed)
-        sets = self.generation["sets"] | {self.made.made.id: digest_of(data)}
-        part = {keys.part_key("release", digest_of(data)): data}
-        return part | self.with_generation(self.generation | {"sets": sets})
+        sets = self.bins["sets"]["sets"] | {self.made.made.id: listed}
+        return self.with_bin("sets", self.bins["sets"] | {"sets": sets})
 
     def with_record(self, record: Any) -> Objects:
         data = as_written(record)
@@ -156,6 +167,7 @@ class Attacker:
         return {
             "pointer": (self.pointer, lambda plain: {"release/state.json": encode(plain)}),
             "generation": (self.generation, self.with_generation),
+            "bin of projects": (self.bins["projects"], lambda plain: self.with_bin("projects", plain)),
             "project": (self.project, self.with_project),
             "set": (self.set, self.with_set),
             "record": (self._read(self.of_set(f"records/{self.record}.json")), self.with_record),
@@ -179,8 +191,8 @@ class Attacker:
 
 
 KINDS = (
-    "pointer", "generation", "project", "set", "record", "judgement", "provenance", "record signature",
-    "manifest", "set.json",
+    "pointer", "generation", "bin of projects", "project", "set", "record", "judgement", "provenance",
+    "record signature", "manifest", "set.json",
 )  # fmt: skip
 
 
