@@ -191,7 +191,8 @@ class Ledger:
     ) -> tuple[Event, ...]:
         """Record names and events in the ledger, except those it has already; return the events that are new.
 
-        Where the store has a root, decisions count once they are signed: see `index.commit.note_events`.
+        Where the store has a root, decisions count once they are signed, which comes first: see
+        `index.commit.note_events`. What is signed of the same sets, and not noted, is noted with them.
 
         Args:
             names: sha256 by file name, by scope: what is about to be offered.
@@ -208,7 +209,7 @@ class Ledger:
             tail = self._tail()
             fresh, clashes = self._clashes(offered, tail)
             _refuse(clashes)
-            news = self._news(noted, tail)
+            news = (*self._signed_alone({event.set_id for event in noted}, tail), *self._news(noted, tail))
             if not (fresh or news):
                 return ()
             begun = tail if tail.number is not None else self._begun(tail)
@@ -319,11 +320,27 @@ class Ledger:
         return fresh, tuple(clashes)
 
     def _history(self, set_id: str, tail: _Tail) -> tuple[Event, ...]:
+        events, signed = self._noted(set_id, tail), self._decisions.read()
+        return events if signed is None else believed(signed, events, set_id, self.pending)
+
+    def _noted(self, set_id: str, tail: _Tail) -> tuple[Event, ...]:
         stored = self._lookup(keys.ledger_set_key(set_id), History, tail) or _NOTHING
         later = (e for entry in tail.entries if entry.number > stored.through for e in entry.events)
-        events = (*stored.events, *(event for event in later if event.set_id == set_id))
-        signed = self._decisions.read()
-        return events if signed is None else believed(signed, events, set_id, self.pending)
+        return (*stored.events, *(event for event in later if event.set_id == set_id))
+
+    def _signed_alone(self, set_ids: Collection[str], tail: _Tail) -> Iterator[Event]:
+        """What promoters have signed of sets, and no entry has: the writer died in between."""
+        signed = [event for event in self._decisions.read() or () if event.set_id in set_ids]
+        noted = {one: self._noted(one, tail) for one in dict.fromkeys(event.set_id for event in signed)}
+        return (event for event in signed if event not in noted[event.set_id])
+
+    def news(self, events: Iterable[Event]) -> tuple[Event, ...]:
+        """The events that would change what the ledger knows of their sets."""
+        return self._news(events, self._tail())
+
+    def note_signed(self) -> None:
+        """Note what promoters have signed and no entry has; nobody's key is needed for that."""
+        self.add(events=self._decisions.read() or ())
 
     def _lookup(self, key: str, what: type[_L], tail: _Tail) -> _L | None:
         """The lookup under a key; None if the entries before the tail have nothing for it."""

@@ -136,6 +136,7 @@ def _repair_each(request: Repair) -> Iterator[Answer]:
     from cairn.release import records, wholes
     from cairn.release.index import restore
     from cairn.release.index.snapshot import Index
+    from cairn.release.ledger import Ledger
 
     store = request.open_existing_store()
     if request.generation is not None:
@@ -147,11 +148,15 @@ def _repair_each(request: Repair) -> Iterator[Answer]:
         yield _end(request, f"generation {after.generation.number} of {index.name} {verb}")
         return
     problems: list[CairnError] = []
+    indexes = tuple(_indexes(store, request.index))
+    forged = {index.name: restore.restore_signed(index, dry_run=request.dry_run) for index in indexes}
+    yield from (_end(request, text) for text in forged.values() if text)
     # Pages and a ledger that are made anew would hide that it is gone.
     wholes.require_all(store, request.index)
     if not request.dry_run:
+        Ledger(store).note_signed()
         records.publish_late(store)
-    for index in _indexes(store, request.index):
+    for index in indexes if not request.dry_run else (one for one in indexes if not forged[one.name]):
         if (why := restore.broken(index)) is None:
             with console.current().stage(f"make pages of {index.name}"):
                 yield _end(request, _pages(index, dry_run=request.dry_run))

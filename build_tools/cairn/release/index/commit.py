@@ -229,11 +229,13 @@ def note_events(store: Store, events: Sequence[Event]) -> None:
     ledger, promoter = Ledger(store), _promoter(store)
     if promoter is not None and any(event.kind in DECISIONS for event in events):
         promoter.require_key()
-    news = ledger.add(events=events)
     if promoter is not None and promoter.can_sign:
+        # Signed first: what is signed and not noted yet counts, and anybody can note it (`ledger.add`).
         of_sets = dict.fromkeys(event.set_id for event in events)
         failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
-        promoter.decide([*failures, *(event for event in news if event.kind != "record")])
+        news = [event for event in ledger.news(events) if event.is_bad or event.kind != "record"]
+        promoter.decide([*failures, *news])
+    ledger.add(events=events)
 
 
 def render_all(index: Index) -> tuple[str, ...]:

@@ -21,7 +21,8 @@ from cairn.release.index.names import GenerationOrigin, differing, origin_of
 from cairn.release.index.snapshot import Index, Snapshot, empty
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import first_entry
-from cairn.store.protocol import MissingKeyError, Store
+from cairn.release.trust import anchor
+from cairn.store.protocol import MissingKeyError, Store, read_or_none
 
 _AT_ONCE = 16  # requests side by side
 _SHORTEST = 4  # digits of a digest
@@ -90,19 +91,58 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
         raise StoreError(f"generation {chosen} cannot be current: {problem}", tip="choose a different one")
     if dry_run:
         return index.at(one, digest)
-    pointer = Pointer(
-        generation=one.number,
-        digest=digest,
-        rendered=0,
-        rendered_digest=digest_of(generation.encode(empty(index.name))),
-    )
-    if not index.store.write_if(keys.state_key(index.name), generation.encode(pointer), etag=etag):
-        raise StoreError(f"somebody else has written {keys.state_key(index.name)}", tip="run it again")
+    _point(index, one, digest, etag=etag)
     commit.render_all(index)
     # What the store has come to know of its sets since then still holds.
     for set_id in index.at(one, digest).set_ids:
         marks.update_marks(index.store, set_id, "record", indexes=[index.name])
     return index.load()
+
+
+def restore_signed(index: Index, *, dry_run: bool = False) -> str | None:
+    """Point an index at the generation that a promoter signed, if `state.json` leads elsewhere.
+
+    What a promoter promised and did not finish stays: the next commit finishes it. Pages are left to
+    `commit.render_all`.
+
+    Returns:
+        What was wrong; None where nothing was, or nobody signs the index.
+
+    Raises:
+        StoreError: the signed generation is not whole, or the metadata cannot be believed.
+    """
+    trusted = anchor.anchor(index.store) if keys.is_gated(index.name) else None
+    if trusted is None:
+        return None
+    from cairn.release.trust.online import Promoter  # noqa: PLC0415 - cryptography
+
+    signed = Promoter(index.store, trusted).signed(index.name)
+    if signed is None:
+        return None
+    key = keys.state_key(index.name)
+    stored = read_or_none(index.store, key)
+    problem = broken(index)
+    if problem is None:
+        current = index.load()
+        if current.digest == signed.digest or Promoter(index.store, trusted).has_promised(current):
+            return None
+        made = current.generation
+        problem = f"{key} led to generation {made.number} by {made.who or 'nobody'}, which no promoter signed"
+    one = index.generation(signed.number, signed.digest)
+    if lost := _problem(index, one, signed.digest):
+        raise StoreError(f"generation {signed.number} of {index.name}, which is signed, is not whole: {lost}")
+    if not dry_run:
+        _point(index, one, signed.digest, etag=stored.etag if stored else None)
+    verb = "would be" if dry_run else "is"
+    return f"{problem}; generation {signed.number}, which is signed, {verb} current again"
+
+
+def _point(index: Index, one: Generation, digest: str, *, etag: str | None) -> None:
+    """Have a generation be current, of which no page is known to be written."""
+    zero = digest_of(generation.encode(empty(index.name)))
+    pointer = Pointer(generation=one.number, digest=digest, rendered=0, rendered_digest=zero)
+    if not index.store.write_if(keys.state_key(index.name), generation.encode(pointer), etag=etag):
+        raise StoreError(f"somebody else has written {keys.state_key(index.name)}", tip="run it again")
 
 
 def accept_loss(store: Store, name: str, reason: str) -> None:

@@ -194,6 +194,11 @@ class SignedMetadata:
         entry = now.meta.get(f"{role_of(name)}.json")
         return self.read(role_of(name), entry.version, Targets) if entry else None
 
+    def signed(self, index: str) -> Vouched | None:
+        """What is signed of an index; None where nothing is."""
+        role = self.role(self.current(late=True), index)
+        return vouched(role.targets, index) if role else None
+
     def ending(self, now: Current) -> dict[str, metadata.Signed]:
         """What of the snapshot and all below it counts no more soon, by file name.
 

@@ -274,6 +274,15 @@ class Promoter(SignedMetadata):
                 meta[name] = Version(version=self._put(name.removesuffix(".json"), new, old.version).version)
         return self._lead_to(now, meta, []) if ending else None
 
+    def has_promised(self, current: Snapshot) -> bool:
+        """Whether a promoter meant the current generation to follow the signed one."""
+        role = self.role(self.current(late=True), current.index.name)
+        try:
+            self._promised(current, role, vouched(role.targets, current.index.name) if role else None)
+        except MetadataError:
+            return False
+        return True
+
     def _promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
         """The metadata by which a promoter meant the current generation to be current."""
         index, made = current.index.name, f"{current.generation.number}-{current.digest}"
