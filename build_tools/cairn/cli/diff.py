@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli import consumers
+from cairn.cli import consumers, signing
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import UsageError
@@ -178,7 +178,8 @@ def _wheels(request: Diff, places: Sequence[Path | str]) -> Answer:
     with console.current().stage("compare"):
         interfaces = []
         for place in places:
-            with published.reading(place, whole=request.binaries, like=like) as archive:
+            wheel = signing.signed_wheel(place, like)
+            with published.reading(wheel, whole=request.binaries) as archive:
                 interfaces.append(
                     read_listing(archive) if by_listing else read_archive(archive, python=request.python)
                 )

@@ -16,6 +16,7 @@ from cairn.options import Exclusive, flag, option, repeated
 if TYPE_CHECKING:
     from cairn.release.provenance.attest import Attester
     from cairn.release.trust.signers import Signer, Trust
+    from cairn.simple_index import IndexFile
     from cairn.store.protocol import Store
 
 _ONE = Exclusive()
@@ -83,6 +84,24 @@ class AttestOptions(SignOptions):
 
         key = self.signer()
         yield KeyAttester(key) if key else None
+
+
+def signed_wheel(wheel: Path | str, like: str | None = None) -> Path | IndexFile:
+    """The wheel that a user names; one of an index whose store has a root must be signed.
+
+    Raises:
+        MetadataError: nobody signed it.
+    """
+    from cairn import files, simple_index
+    from cairn.release.provenance import chain
+    from cairn.wheels import published
+
+    place, hash_sign, fragment = str(wheel).rpartition("#")
+    file = published.find(wheel, like=like) if isinstance(wheel, str) else wheel
+    if isinstance(wheel, str) and hash_sign and not fragment.startswith("sha256="):
+        sha256 = files.sha256_of(file) if isinstance(file, Path) else file.sha256
+        chain.require_signed(simple_index.root(place), file.name, sha256)
+    return file
 
 
 def trust(what: str) -> Any:

@@ -52,14 +52,12 @@ from cairn.release.pages.targets_file import (
 )
 from cairn.release.pages.view import IndexView
 from cairn.release.provenance import chain, evidence
-from cairn.release.trust import anchor
-from cairn.store.opening import open_existing
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
 
 if TYPE_CHECKING:
     from cairn.release.trust.client import SignedStore
-    from cairn.store.protocol import Reader, Store
+    from cairn.store.protocol import Store
 
 _AT_ONCE = 16  # requests side by side
 _LARGEST = 16 << 20  # bytes of a targets.json
@@ -153,8 +151,10 @@ def prepare(
     if "://" not in index_url:  # pip and uv take a path as well, but only a URL can be put together
         index_url = files.expanded(index_url).absolute().as_uri()
     address = f"{index_url.rstrip('/').removesuffix('/simple')}/targets.json"
-    signed, folder = _signed(address)
-    if signed:
+    signed, folder = chain.signed_store(
+        f"{address.removesuffix('/targets.json')}/simple/", tip=package_index.TIP
+    )
+    if signed and keys.is_gated(folder):
         offered = _offered(signed, folder)
     else:
         try:
@@ -251,24 +251,6 @@ def destination(place: Path | None, *, to_change: bool) -> Destination:
     raise UsageError("there is no Python to install for", tip=MAKE_ONE)
 
 
-def _signed(address: str) -> tuple[SignedStore | None, str]:
-    """The store of an index as its promoter signed it, None if it has no root; and the name of the index."""
-    try:
-        base, index = chain.parse_index_url(f"{address.removesuffix('/targets.json')}/simple/")
-    except UsageError:
-        return None, ""  # no index of Cairn's, which its list will show
-    if not keys.is_gated(index) or not base.startswith(("file:", "http:", "https:")):
-        return None, index
-    web = base.startswith(("http://", "https://"))
-    source: Reader = chain.WebReader(base, tip=package_index.TIP) if web else open_existing(base)
-    trusted = anchor.anchor(source)
-    if trusted is None:
-        return None, index
-    from cairn.release.trust.client import SignedStore  # noqa: PLC0415 - python-tuf, for stores with a root
-
-    return SignedStore(source, trusted), index
-
-
 def _offered(store: SignedStore, folder: str) -> TargetsFile:
     """What targets.json says, made here of what was signed: nobody signs that file, and it chooses."""
     views = []
@@ -289,7 +271,9 @@ def pages(prepared: Installation, pick: Pick) -> Iterator[str]:
     if store is None:
         yield index_url
         return
-    listed = store.current(Index(cast("Store", store), pick.offer.index)).set(pick.offer.set_id)
+    index, listed = pick.offer.index, None
+    if keys.is_gated(index):  # what nobody signs, such as staging, is believed for its builder's signature
+        listed = store.current(Index(cast("Store", store), index)).set(pick.offer.set_id)
     wheel_set = read_set(cast("Store", store), pick.offer.set_id)
     evidence.require_builder(store, wheel_set, ())
     evidence.builder_signers(store, wheel_set, store.anchor.root.trust(), listed=listed)

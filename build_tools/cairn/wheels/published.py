@@ -183,7 +183,9 @@ def file_name(wheel: Path | str) -> str | None:
 
 
 @contextlib.contextmanager
-def reading(wheel: Path | str, *, whole: bool = False, like: str | None = None) -> Iterator[Archive]:
+def reading(
+    wheel: Path | str | IndexFile, *, whole: bool = False, like: str | None = None
+) -> Iterator[Archive]:
     """Open a wheel wherever it is, in parts where that is on a server.
 
     A server that does not offer parts of it sends it whole, which is said.
@@ -198,7 +200,7 @@ def reading(wheel: Path | str, *, whole: bool = False, like: str | None = None) 
         NetworkError: see `find` and `opening`.
         WheelError: it is not a wheel.
     """
-    place = wheel if isinstance(wheel, Path) else find(wheel, like=like)
+    place = find(wheel, like=like) if isinstance(wheel, str) else wheel
     with contextlib.ExitStack() as stack:
         if isinstance(place, IndexFile):
             try:

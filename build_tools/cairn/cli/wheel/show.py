@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece, Table
 from cairn.cli.binder import command
 from cairn.errors import CairnError, ProblemsError
@@ -53,7 +54,7 @@ def _show(request: Show) -> Answer:
     summaries, errors = [], []
     for wheel in request.wheels:
         try:
-            with published.reading(wheel, whole=request.binaries) as archive:
+            with published.reading(signing.signed_wheel(wheel), whole=request.binaries) as archive:
                 summaries.append(summarise_archive(archive))
         except CairnError as error:  # the other wheels are shown all the same
             errors.append(error)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from cairn import converters
 from cairn.cli import common_options as common
+from cairn.cli import signing
 from cairn.cli.answer import Answer, Piece
 from cairn.cli.binder import command
 from cairn.errors import CairnError, PrerequisiteError, ProblemsError, UsageError, WheelError
@@ -87,7 +88,7 @@ def run(request: Verify) -> Answer:
             from cairn.wheels import published  # which loads what asks servers
 
             try:
-                texts[stack.enter_context(published.whole_file(wheel))] = str(wheel)
+                texts[stack.enter_context(published.whole_file(signing.signed_wheel(wheel)))] = str(wheel)
             except CairnError as error:  # the other wheels are judged all the same
                 if len(request.wheels) == 1:
                     raise

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, TYPE_CHECKING, Literal
 
 from cairn import files, web
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError, UsageError
@@ -26,12 +26,18 @@ from cairn.release.provenance import attest, evidence, judged
 from cairn.release.provenance.attest import Vouched
 from cairn.release.provenance.dsse import UntrustedKeyError, claims_of
 from cairn.release.provenance.evidence import Offer
+from cairn.release.trust import anchor
+from cairn.release.trust.metadata import MetadataError
 from cairn.release.trust.signers import Trust
 from cairn.store.folder import LocalStore
 from cairn.store.memory import MemoryStore
+from cairn.store.opening import open_existing
 from cairn.store.protocol import MissingKeyError, Reader, Store, StoredObject, valid_key
 from cairn.wheels.build_statement import Source
 from cairn.wheels.wheelset import WheelSet
+
+if TYPE_CHECKING:
+    from cairn.release.trust.client import SignedStore
 
 LinkName = Literal[
     "generation", "wheel", "provenance", "set", "manifest", "builder", "statement", "records", "judgement"
@@ -377,6 +383,51 @@ def parse_index_url(url: str) -> tuple[str, str]:
         with contextlib.suppress(UsageError):
             return base, keys.checked_index("/".join(parts))
     raise UsageError(f"{url} is not an index of Cairn's: it has no channel before /simple/")
+
+
+def signed_store(index_url: str, *, tip: str = _TIP) -> tuple[SignedStore | None, str]:
+    """Return the store of an index as its promoter signed it, None if it has no root; and the index's name.
+
+    Args:
+        index_url: of its simple pages, or of what may be an index of somebody else's.
+        tip: what to do where its server does not answer.
+
+    Raises:
+        MetadataError: the store has another root than this machine asks for.
+    """
+    try:
+        base, index = parse_index_url(index_url)
+    except UsageError:
+        return None, ""
+    scheme = urllib.parse.urlsplit(base).scheme  # in lower case
+    if scheme not in ("file", "http", "https"):
+        return None, index
+    base = f"{scheme}{base[len(scheme) :]}"
+    source: Reader = open_existing(base) if scheme == "file" else WebReader(base, tip=tip)
+    trusted = anchor.anchor(source)
+    if trusted is None:
+        return None, index
+    from cairn.release.trust.client import SignedStore  # noqa: PLC0415 - python-tuf, for stores with a root
+
+    return SignedStore(source, trusted), index
+
+
+def require_signed(index_url: str, file_name: str, sha256: str | None) -> None:
+    """Refuse a file of an index that its promoter did not sign, where the store has a root.
+
+    Raises:
+        MetadataError: nobody signed it, or other bytes.
+    """
+    store, index = signed_store(index_url)
+    if store is None or not keys.is_gated(index):
+        return
+    target = store.target(f"{index}/{file_name}")
+    if target is None or target.hashes["sha256"] != sha256:
+        what = "a file" if target is None else "the bytes"
+        raise MetadataError(
+            f"{index_url} lists {what} that nobody has signed: {file_name}",
+            tip="its pages are not what its promoter released: do not install from there",
+        )
 
 
 def parse_file_url(url: str) -> tuple[str, str, str] | None:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import posixpath
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from cairn import files
 from cairn.errors import UsageError
@@ -163,9 +165,10 @@ def _spelling(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if scheme.lower() not in _PORTS:
         return url
-    host, slash, path = rest.partition("/")
-    host = host.rpartition("@")[2].lower().removesuffix(_PORTS[scheme.lower()])
-    return f"{scheme.lower()}{separator}{host}{slash}{path}"
+    host, _, path = rest.partition("/")
+    host = host.rpartition("@")[2].lower().removesuffix(_PORTS[scheme.lower()]).removesuffix(".")
+    path = posixpath.normpath(f"/{unquote(path)}".replace("//", "/")).removesuffix("/")
+    return f"{scheme.lower()}{separator}{host}{path}"
 
 
 def warning(reader: Reader) -> str | None:
