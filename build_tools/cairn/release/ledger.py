@@ -38,7 +38,18 @@ from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef, IndexSet, digest_of, encode, now, who
 from cairn.release.index.snapshot import ancestors
-from cairn.release.ledger_entries import Entry, Event, Head, History, Names, by_place, first_entry
+from cairn.release.ledger_entries import (
+    Entry,
+    Event,
+    Head,
+    History,
+    Names,
+    ban_of,
+    by_place,
+    first_entry,
+    is_news,
+    standing_of,
+)
 from cairn.release.trust.current import Decisions, believed
 from cairn.store.protocol import MissingKeyError, Store, StoredObject, attempts_at, read_or_none, replace
 from cairn.wheels.wheelset import WheelSet
@@ -360,7 +371,7 @@ class Ledger:
         for event in events:
             if event.set_id not in histories:
                 histories[event.set_id] = self._history(event.set_id, tail)
-            if _is_news(event, histories[event.set_id]):
+            if is_news(event, histories[event.set_id]):
                 histories[event.set_id] += (event,)
                 news.append(event)
         return tuple(news)
@@ -447,15 +458,6 @@ def short(key: str) -> str:
     return hashlib.sha256(key.encode()).hexdigest()[:_SHORT]
 
 
-def ban_of(history: Iterable[Event], of: str | None = None) -> Event | None:
-    """The ban in force by a set's history, or by a wheel's for the set `of`; None if there is none."""
-    ban = None
-    for event in history:
-        if event.kind in ("ban", "lift") and event.of == of:
-            ban = event if event.kind == "ban" else None
-    return ban
-
-
 def _bans_of_wheel(history: tuple[Event, ...]) -> tuple[Event, ...]:
     """The bans in force on a wheel with this history, of all its sets."""
     every = (ban_of(history, of) for of in dict.fromkeys(event.of for event in history))
@@ -483,34 +485,9 @@ def _refuse_ban(what: str, which: str, ban: Event) -> NoReturn:
     )
 
 
-def withdrawn_from(history: Iterable[Event], index: str) -> Event | None:
-    """The rollback that took a set off an index; None if there is none, or the set was readmitted."""
-    moves = [e for e in history if e.kind in ("withdraw", "readmit") and e.index == index]
-    return moves[-1] if moves and moves[-1].kind == "withdraw" else None
-
-
-def standing_of(history: Iterable[Event], of: str | None = None) -> str:
-    """The failures that stand against a set with this history; empty for none; `of` as for `ban_of`."""
-    stand = (event.why for event in reversed(tuple(history)) if event.kind == "stand" and event.of == of)
-    return next(stand, "")
-
-
 def _refuse(clashes: Sequence[str]) -> None:
     if clashes:
         raise NameTakenError(
             "; ".join(clashes),
             tip="a published name never changes its bytes: build it again under a new version",
         )
-
-
-def _is_news(event: Event, history: tuple[Event, ...]) -> bool:
-    if event.kind in ("ban", "lift"):
-        ban = ban_of(history, event.of)
-        return ban is not None if event.kind == "lift" else ban is None or ban.why != event.why
-    if event.kind in ("withdraw", "readmit"):
-        withdrawal = withdrawn_from(history, event.index or "")
-        return (withdrawal is None) == (event.kind == "withdraw")
-    if event.kind == "stand":
-        return event.why != standing_of(history, event.of)
-    what = (event.kind, event.record, event.why)
-    return what not in {(one.kind, one.record, one.why) for one in history}

@@ -268,3 +268,38 @@ def by_place(names: Mapping[str, Mapping[str, str]]) -> dict[tuple[str, str], di
         for name, sha256 in files.items():
             by_project.setdefault((scope, project_of(name)), {})[name] = sha256
     return by_project
+
+
+def ban_of(history: Iterable[Event], of: str | None = None) -> Event | None:
+    """The ban in force by a set's history, or by a wheel's for the set `of`; None if there is none."""
+    ban = None
+    for event in history:
+        if event.kind in ("ban", "lift") and event.of == of:
+            ban = event if event.kind == "ban" else None
+    return ban
+
+
+def withdrawn_from(history: Iterable[Event], index: str) -> Event | None:
+    """The rollback that took a set off an index; None if there is none, or the set was readmitted."""
+    moves = [e for e in history if e.kind in ("withdraw", "readmit") and e.index == index]
+    return moves[-1] if moves and moves[-1].kind == "withdraw" else None
+
+
+def standing_of(history: Iterable[Event], of: str | None = None) -> str:
+    """The failures that stand against a set with this history; empty for none; `of` as for `ban_of`."""
+    stand = (event.why for event in reversed(tuple(history)) if event.kind == "stand" and event.of == of)
+    return next(stand, "")
+
+
+def is_news(event: Event, history: tuple[Event, ...]) -> bool:
+    """Whether an event changes what the history of its set says."""
+    if event.kind in ("ban", "lift"):
+        ban = ban_of(history, event.of)
+        return ban is not None if event.kind == "lift" else ban is None or ban.why != event.why
+    if event.kind in ("withdraw", "readmit"):
+        withdrawal = withdrawn_from(history, event.index or "")
+        return (withdrawal is None) == (event.kind == "withdraw")
+    if event.kind == "stand":
+        return event.why != standing_of(history, event.of)
+    what = (event.kind, event.record, event.why)
+    return what not in {(one.kind, one.record, one.why) for one in history}

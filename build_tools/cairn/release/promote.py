@@ -28,8 +28,8 @@ from cairn.release.index.generation import Attested, IndexSet, now, project_of
 from cairn.release.index.listing import change_to_promote, index_set
 from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, whole_id
-from cairn.release.ledger import Ledger, withdrawn_from
-from cairn.release.ledger_entries import Event
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import Event, withdrawn_from
 from cairn.release.provenance.attest import Attester, attest
 from cairn.release.provenance.evidence import of_builder
 from cairn.release.publish import rules

@@ -17,7 +17,8 @@ from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import yank
 from cairn.release.index.restore import restore
 from cairn.release.index.snapshot import Index
-from cairn.release.ledger import Ledger, withdrawn_from
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import withdrawn_from
 from cairn.release.promote import Readmission, RefusedError, promote
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import TestRecord

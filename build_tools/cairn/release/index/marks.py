@@ -24,8 +24,8 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot, ancestors, existing, read_set, traces
-from cairn.release.ledger import Ledger, standing_of
-from cairn.release.ledger_entries import Event, rebuilds_of
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import Event, rebuilds_of, standing_of
 from cairn.release.trust.metadata import MetadataError
 from cairn.store.protocol import MissingKeyError, Store
 from cairn.wheels.wheelset import WheelSet

@@ -9,6 +9,7 @@ that a test failed is believed without, since it lets nothing in.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from cairn.release.trust.metadata import (
 from cairn.store.protocol import MissingKeyError, Store, read_or_none
 
 if TYPE_CHECKING:
+    from cairn.release.index.snapshot import Snapshot
     from cairn.release.trust.signers import PublicKey
 
 MARKS = ("yanked", "failed", "untested", "status")
@@ -198,6 +200,35 @@ class SignedMetadata:
         """What is signed of an index; None where nothing is."""
         role = self.role(self.current(late=True), index)
         return vouched(role.targets, index) if role else None
+
+    def has_promised(self, current: Snapshot) -> bool:
+        """Whether a promoter meant the current generation to follow the signed one."""
+        role = self.role(self.current(late=True), current.index.name)
+        try:
+            self.promised(current, role, vouched(role.targets, current.index.name) if role else None)
+        except MetadataError:
+            return False
+        return True
+
+    def promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
+        """The metadata by which a promoter meant the current generation to be current."""
+        index, made = current.index.name, f"{current.generation.number}-{current.digest}"
+        links = (current.digest, signed.digest if signed else None)
+        for version in itertools.count((role.version if role else 0) + 1):
+            try:
+                meant = self.read(role_of(index), version, Targets)
+            except MetadataError:
+                if not self.store.exists(key_of(role_of(index), version)):
+                    break
+                continue  # somebody's litter
+            if (vouched(meant.targets, index).digest, current.generation.parent) == links:
+                return meant
+        raise MetadataError(
+            f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
+            "somebody without a promoter's key changed state.json, or it was made before there was a root",
+            tip=f"look at it (cairn release log --index {index}); if it is good, vouch for it: "
+            f"cairn trust refresh --adopt {index}={made[: made.index('-') + 13]}",
+        )
 
     def ending(self, now: Current) -> dict[str, metadata.Signed]:
         """What of the snapshot and all below it counts no more soon, by file name.

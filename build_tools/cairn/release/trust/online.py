@@ -44,7 +44,6 @@ from cairn.release.trust.current import (
     STATE,
     Current,
     SignedMetadata,
-    Vouched,
     vouched,
 )
 from cairn.release.trust.metadata import (
@@ -114,7 +113,7 @@ class Promoter(SignedMetadata):
             self.require_entry(signed.ledger if signed else None)
             if (signed.digest if signed else None) == (current.digest if current.generation.number else None):
                 return True
-            promised = self._promised(current, role, signed)
+            promised = self.promised(current, role, signed)
             old = current.index.at(
                 current.index.generation(signed.number, signed.digest)
                 if signed
@@ -273,35 +272,6 @@ class Promoter(SignedMetadata):
                 new = msgspec.structs.replace(old, expires=expiry(life))
                 meta[name] = Version(version=self._put(name.removesuffix(".json"), new, old.version).version)
         return self._lead_to(now, meta, []) if ending else None
-
-    def has_promised(self, current: Snapshot) -> bool:
-        """Whether a promoter meant the current generation to follow the signed one."""
-        role = self.role(self.current(late=True), current.index.name)
-        try:
-            self._promised(current, role, vouched(role.targets, current.index.name) if role else None)
-        except MetadataError:
-            return False
-        return True
-
-    def _promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
-        """The metadata by which a promoter meant the current generation to be current."""
-        index, made = current.index.name, f"{current.generation.number}-{current.digest}"
-        links = (current.digest, signed.digest if signed else None)
-        for version in itertools.count((role.version if role else 0) + 1):
-            try:
-                meant = self.read(role_of(index), version, Targets)
-            except MetadataError:
-                if not self.store.exists(key_of(role_of(index), version)):
-                    break
-                continue  # somebody's litter
-            if (vouched(meant.targets, index).digest, current.generation.parent) == links:
-                return meant
-        raise MetadataError(
-            f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
-            "somebody without a promoter's key changed state.json, or it was made before there was a root",
-            tip=f"look at it (cairn release log --index {index}); if it is good, vouch for it: "
-            f"cairn trust refresh --adopt {index}={made[: made.index('-') + 13]}",
-        )
 
     def _state(self, made: Generation, data: bytes, count: int, before: Targets | None) -> Targets:
         """What is signed of an index, with its bins as they are."""

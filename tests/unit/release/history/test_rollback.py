@@ -16,7 +16,8 @@ from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys
 from cairn.release.index.generation import FileRef
 from cairn.release.index.snapshot import Change, Index, Snapshot
-from cairn.release.ledger import Ledger, withdrawn_from
+from cairn.release.ledger import Ledger
+from cairn.release.ledger_entries import withdrawn_from
 from cairn.store.memory import MemoryStore
 from cairn.wheels.wheelset import WheelSet
 from helpers.moments import Forgetful, Meddled

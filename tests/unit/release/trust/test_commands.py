@@ -152,7 +152,7 @@ def test_an_installation_is_of_what_was_signed_whatever_the_server_says(
         "--dry-run",
         "--store",
         store,
-        "--target",
+        "--gpu",
         "cpu",
         "--python",
         sys.executable,
