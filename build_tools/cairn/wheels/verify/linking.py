@@ -8,13 +8,17 @@ On macOS each is named by a path, which may begin with the folder of the binary 
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
+from cairn import requirements
+from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.contents.binaries import OF_MACOS, ORIGIN, Binary, run_path_folder, shipped
@@ -29,6 +33,7 @@ from cairn.wheels.contents.system_libraries import (
     promise_of,
 )
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, platforms_of
+from cairn.wheels.metadata.wheel_info import requirement as requirement_of
 from cairn.wheels.verify import alternatives, macos
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
@@ -45,6 +50,8 @@ _OF_PYTHON_DLL = re.compile(r"python(\d\d)\.dll")
 _OLD_RUNTIMES = dict.fromkeys(("26", "27", "31", "32"), "msvcr90.dll") | dict.fromkeys(
     ("33", "34"), "msvcr100.dll"
 )
+_EXTRA = re.compile(r'\bextra == "([^"]+)"')
+_SHORT = 3  # letters of a word that says nothing
 _PACKAGE_DEPTH = 2  # the __init__.py of a top package, or of one below it
 
 
@@ -75,8 +82,10 @@ def check(
             )
         ]
         optional = alternatives.optional(archive, of_kind, [(b.path, names) for b, names, _ in lacking])
+        brought = _of_extras(info) if lacking and info else {}
         for binary, libraries, system in lacking:
-            yield _needed(binary, libraries, system, absent, optional=binary.path in optional)
+            finding = _needed(binary, libraries, system, absent, optional=binary.path in optional)
+            yield _if_of_extra(finding, libraries, brought)
         for binary in of_kind:
             if kind == "elf":
                 yield from _check_symbols(binary, own, rules)
@@ -135,6 +144,34 @@ def _needed(
         return Finding(code=FindingCode.OPTIONAL_PLUGIN, member=binary.path, reason=reason, fix=_LEAVE_OUT)
     fix = _how_to_bring(missing, binary)
     return Finding(code=FindingCode.NEEDED, member=binary.path, reason=reason, fix=fix)
+
+
+def _of_extras(info: WheelInfo) -> dict[str, str]:
+    """Words of the names of wheels that extras of a wheel require, each with the extra and the wheel."""
+    words: dict[str, str] = {}
+    for text in info.requires_dist:
+        with contextlib.suppress(WheelError):  # which `metadata` reports
+            requirement = requirement_of(text)
+            extra = _EXTRA.search(str(requirement.marker or ""))
+            if extra and not requirements.is_sdk(name := canonicalize_name(requirement.name)):
+                fresh = set(name.split("-")) - set(info.distribution.split("-"))
+                words |= {word: f"its extra {extra[1]} names {name}" for word in fresh if len(word) > _SHORT}
+    return words
+
+
+def _if_of_extra(finding: Finding, missing: Sequence[str], brought: Mapping[str, str]) -> Finding:
+    """A finding on missing libraries, as a note where wheels of extras are called like all of them.
+
+    Kivy for Windows needs SDL2_image.dll, which kivy-deps.sdl2 of its extra `base` brings: whether that wheel
+    has it is not known where it is not there.
+    """
+    stems = [name.rpartition("/")[2].lower().removeprefix("lib") for name in missing]
+    by_stem = [next((brought[word] for word in brought if stem.startswith(word)), "") for stem in stems]
+    if finding.code is not FindingCode.NEEDED or not all(by_stem):
+        return finding
+    reason = f"{finding.reason}; {', '.join(dict.fromkeys(by_stem))}, which may bring it"
+    fix = "nothing, where it is loaded with that extra alone; otherwise require the wheel always"
+    return replace(finding, code=FindingCode.OPTIONAL_PLUGIN, reason=reason, fix=fix)
 
 
 def _how_to_bring(missing: Sequence[str], binary: Binary) -> str:

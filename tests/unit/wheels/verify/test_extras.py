@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from helpers.release import make_wheel
-from helpers.wheels import cairn_wheel
+from cairn.wheels.verify import Expectation, judge
+from helpers.formats import make_elf
+from helpers.release import make_wheel as make_release_wheel
+from helpers.wheels import LINUX, MakeWheel, cairn_wheel
 
 
 @pytest.mark.parametrize(
@@ -27,10 +29,38 @@ def test_the_extra_of_a_requirement_is_declared_by_the_wheel_beside(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], requirement: str, lacking: str, *, linked: bool
 ) -> None:
     tag = "py3-none-manylinux_2_28_x86_64" if "win32" in requirement else "py3-none-any"
-    torch = make_wheel(tmp_path, "torch", "2.9", requires=[requirement], extras=["gpu"], tag=tag)
-    rocm = make_wheel(tmp_path / "sdk", "rocm", "7.10.0", extras=["devel", "lib_raries"])
+    torch = make_release_wheel(tmp_path, "torch", "2.9", requires=[requirement], extras=["gpu"], tag=tag)
+    rocm = make_release_wheel(tmp_path / "sdk", "rocm", "7.10.0", extras=["devel", "lib_raries"])
     beside = ("--find-links", rocm.parent) if linked else (rocm,)
     cairn_wheel("verify", torch, *beside)
     printed = capsys.readouterr().out
     assert ("[extra-undeclared]" in printed) == bool(lacking)
     assert f"which has no extra {lacking}\n" in printed or not lacking
+
+
+@pytest.mark.parametrize(
+    ("requires", "library", "brought"),
+    [
+        # As Kivy has it: SDL2.dll, SDL2_image.dll and glew32.dll come with wheels of its extra `base`.
+        (["kivy_deps.sdl2~=0.8.0; extra == 'base'"], "libSDL2_image-2.0.so.0", True),
+        (["kivy-deps.glew~=0.3; sys_platform == 'linux' and extra == 'base'"], "libglew32.so.2", True),
+        (["nvidia-cudnn-cu12; extra == 'base'"], "libcudnn.so.9", True),
+        (["pytest; extra == 'base'"], "libSDL2.so.0", False),
+        (["kivy_deps.sdl2~=0.8.0"], "libSDL2.so.0", False),  # which is missing where it is not given
+        (["demo-libs; extra == 'base'"], "libdemo.so.1", False),  # its own name says nothing
+        (["rocm-sdk-libraries; extra == 'base'"], "librocm_sysdeps_liblzma.so.5", False),
+        (["no requirement; extra == 'base'"], "libno.so.5", False),
+    ],
+)
+def test_a_library_that_a_wheel_of_an_extra_brings_is_a_note(
+    make_wheel: MakeWheel, requires: list[str], library: str, *, brought: bool
+) -> None:
+    files = {"demo/m.cpython-311-x86_64-linux-gnu.so": make_elf(needed=[library], defined=("PyInit_m",))}
+    verdict = judge(make_wheel(tags=LINUX, files=files, requires=requires), Expectation())
+    (needed,) = (
+        one
+        for one in (*verdict.findings, *verdict.notes)
+        if one.code in ("needed", "optional-plugin") and library in one.reason
+    )
+    assert (needed in verdict.notes) == brought
+    assert ("its extra base names" in needed.reason) == brought
