@@ -29,6 +29,7 @@ from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 _HEAD = 256  # bytes by which a script, or a pointer of Git LFS, is known
 _MAGIC = 8  # bytes by which binaries are known
 _SMALL = 1 << 18  # bytes of a member that is looked at whole, as nearly all of torch's 12,000 are
+_LARGEST_SOURCE = 1 << 24  # of a Python file, which is judged as a text
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _LARGEST_MODULE = 4 << 20  # bytes of a module that is parsed
 _LONGEST_POINTER = 1024  # bytes (git-lfs, docs/spec.md)
@@ -205,7 +206,8 @@ class _MemberReader:
         parts: tuple[Binary, ...] = ()
         name, size = self._member.name, self._member.size
         try:
-            view = self._whole(archive) if size <= _SMALL else self._streamed(archive)
+            most = _LARGEST_SOURCE if name.endswith(".py") else _SMALL
+            view = self._whole(archive) if size <= most else self._streamed(archive)
             head = view.read(0, min(_MAGIC, size))
             kind = format_of(name, size, head)
             binary = bool(kind) or macho.is_macho(head)

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 
 _MARKERS = re.compile(rb"^<<<<<<< .*\n(?:.*\n)*?=======\r?\n(?:.*\n)*?>>>>>>> ", re.MULTILINE)
-_LARGEST = 1 << 20  # bytes of a file that is parsed
+_LARGEST = 1 << 21  # bytes of a file that is parsed, which takes a hundred times as many for its tree
 _TAIL = 99  # bytes at the end that are looked at
 # Behind these a statement goes on. Most files end in none, and in a line end; the others are few, and parsed.
 _GOES_ON = b"([{,\\:=+-*/%&|^<.@"

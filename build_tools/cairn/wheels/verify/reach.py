@@ -4,6 +4,8 @@ It takes a library that is loaded already by its name, and looks in the run path
 that opened it (ld.so(8)). ROCm's packages are preloaded by the names in `_rocm_init.py`, which
 `initialize_process` of rocm_sdk opens: a library that is not among them, and where no run path leads, is
 missed (pytorch/pytorch#188454), and so are all of them without that file (ROCm/TheRock#6965).
+
+Source: ROCm/TheRock 89553ce, build_tools/packaging/python/templates/rocm/src/rocm_sdk/__init__.py
 """
 
 from __future__ import annotations

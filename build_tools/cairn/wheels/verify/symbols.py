@@ -30,10 +30,12 @@ _VERSIONED = re.compile(
     r"|libatomic|libgomp|libgfortran|libquadmath)\.so\..*|ld-linux.*|ld64\..*|linux-vdso.*"
 )
 _OF_LIBC = re.compile(rb"_*[a-z][a-z0-9_]*|_IO_\w+|_Exit")
+# The tests hold these two against the libstdc++ and the libm of the machine, which are their source: GCC,
+# libstdc++-v3/config/abi/pre/gnu.ver, and glibc, math/Versions.
 _OF_LIBSTDCPP = re.compile(
-    rb"_ZN?K?(?:St|S[absiod])|_ZT[ISTV]N?K?(?:St|S[absiod]|10__cxxabiv1|9__gnu_cxx|[a-z])|_ZGVN?K?St"
-    rb"|_ZNK?(?:9__gnu_cxx|10__cxxabiv1|11__gnu_debug|14__gnu_parallel)|_Z(?:nw|na|dl|da)|_ZT[hv]n.*_N?K?S"
-    rb"|__cxa_|__gxx_|__dynamic_cast"
+    rb"_ZN?V?K?[RO]?(?:St|S[absiod])|_ZT[ISTV]N?K?(?:St|S[absiod]|10__cxxabiv1|9__gnu_cxx|P?K?(?:[a-z]|D[a-z]))"
+    rb"|_ZG(?:VN?|TtN)K?St|_ZNK?(?:9__gnu_cxx|10__gnu_norm|10__cxxabiv1|11__gnu_debug|14__gnu_parallel)"
+    rb"|_Z(?:nw|na|dl|da)|_ZT(?:[hv]n|v0_n).*_N?K?S|__cxa_|__gxx_|__dynamic_cast|__once_proxy|(?:__)?atomic_flag_"
 )
 # What every Python has loaded, whoever needs it: libm, libdl, libpthread and librt (glibc's manual, "Library
 # Summary"), parts of libc from 2.34 on.
@@ -42,9 +44,12 @@ _OF_PROCESS = re.compile(
     rb"|(?:a?(?:cos|sin|tan)(?:h|pi)?|atan2(?:pi)?|cbrt|ceil|copysign|drem|erfc?|exp(?:2|10|m1)?|fabs|fdim|finite"
     rb"|floor|fma|fmax|fmin|fmod|frexp|gamma|hypot|ilogb|isinf|isnan|[jy][01n]|ldexp|ll?rint|ll?round|lgamma|logb"
     rb"|log(?:2|10|1p)?|modf|nan|nearbyint|nextafter|nextdown|nexttoward|nextup|pow(?:10)?|remainder|remquo|rint"
-    rb"|round(?:even)?|scalb(?:ln|n)?|significand|sincos|sqrt|tgamma|trunc)(?:f|l|f32x?|f64x?|f128)?(?:_r)?"
-    rb"|__\w+_finite|__(?:fpclassify|signbit|isnan|isinf|finite|issignaling)[fl]?|c(?:abs|arg|exp|imag|log|log10|pow"
-    rb"|proj|real|sqrt|a?(?:cos|sin|tan)h?)[fl]?|fe\w+|signgam)"
+    rb"|round(?:even)?|scalb(?:ln|n)?|significand|sincos|sqrt|tgamma|trunc|canonicalize|u?fromfpx?|llogb|matherr"
+    rb"|(?:get|set)payload(?:sig)?|totalorder(?:mag)?|fm(?:ax|in)(?:mag|imum(?:_mag)?(?:_num)?)|conj"
+    rb"|c(?:abs|arg|exp|imag|log(?:10)?|pow|proj|real|sqrt|a?(?:cos|sin|tan)h?)|f(?:add|div|fma|mul|sqrt|sub)"
+    rb"|__(?:clog10|fpclassify|signbit|isnan|isinf|finite|issignaling|iscanonical|iseqsig))(?:f|l|f32x?|f64x?|f128)?"
+    rb"(?:_r)?|(?:d|f32x?|f64x?)(?:add|div|fma|mul|sqrt|sub)(?:l|f32x?|f64x?|f128)|__\w+_finite|fe\w+"
+    rb"|(?:__)?signgam|_LIB_VERSION)"
 )
 # Libraries of manylinux with symbols that have no version, and how their names begin. Sources: the headers
 # that they come with (zlib.h, expat.h, glib.h, Xlib.h, ICElib.h, SMlib.h, gl.h, glx.h).

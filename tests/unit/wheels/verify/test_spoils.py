@@ -76,6 +76,7 @@ def lost(library: str, *run_paths: str) -> tuple[tuple[str, ...], dict[str, byte
     return MACOS, {DARWIN: macho(library, run_paths=run_paths), "demo/libx.dylib": make_macho()}
 
 
+LARGE = b"LARGE = 'as what is generated may be'\n" * 30_000  # 1.1 MB
 ELF, DLL, MACHO = elf(), make_dll(exports=("PyInit_m",)), macho()
 NEWER_CALLS = {"python3.dll": ("PyObject_CallNoArgs",)}
 
@@ -210,6 +211,9 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "cut off in a docstring": ((), {"demo/a.py": b'import os\n\ndef f():\n    """It is'}),
         "cut off at the top": ((), {"a.py": b"def f(a,\n      b,\n"}),
         "markers of a conflict": ((), {"demo/a.py": CONFLICT}),
+        "zeros in a large file": ((), {"demo/a.py": LARGE + bytes(4096)}),
+        "cut off in a large file": ((), {"demo/a.py": LARGE + b"print(LARGE.join('a',\n"}),
+        "markers of a conflict in a large file": ((), {"demo/a.py": LARGE + CONFLICT}),
         "markers of three sides": (
             (),
             {"demo/a.py": CONFLICT.replace(b"=======\n", b"||||||| base\nx = 0\n=======\n")},

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
-from cairn.wheels.verify import Expectation, judge, judge_alone, judge_together
+from cairn.wheels.verify import Expectation, judge, judge_alone, judge_together, symbols
 from helpers.formats import make_elf
 from helpers.wheels import MakeWheel, cairn_wheel
 
+SYSTEM = ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64")
 GLIBC = {"libc.so.6": ("GLIBC_2.17",)}
 MODULE = "audio/m.cpython-311-x86_64-linux-gnu.so"
 
@@ -109,3 +111,21 @@ def test_what_code_opens_for_all_may_have_any_symbol(make_wheel: MakeWheel) -> N
     assert verdict.findings == ()
     (text,) = verdict.not_checked
     assert text == "whether libraries that its code opens for all have 1 symbol that it wants"
+
+
+@pytest.mark.parametrize(
+    ("library", "pattern"),
+    [("libm.so.6", symbols._OF_PROCESS.fullmatch), ("libstdc++.so.6", symbols._OF_LIBSTDCPP.match)],
+)
+def test_names_of_the_c_and_cpp_libraries_are_those_of_this_machine(
+    library: str, pattern: Callable[[bytes], object]
+) -> None:
+    """Both are linked with in ways that leave no version: then the name decides."""
+    path = next(filter(Path.exists, (Path(folder, library) for folder in SYSTEM)), None)
+    if path is None:
+        pytest.skip(f"this machine has no {library}")
+    with path.open("rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".dynsym").iter_symbols()
+        names = {each.name.encode() for each in table if each["st_shndx"] not in ("SHN_UNDEF", "SHN_ABS")}
+    assert len(names) > 500
+    assert sorted(name for name in names if not pattern(name)) == []
