@@ -96,17 +96,21 @@ def find(word: str) -> Interpreter:
         return _at(word)
     if word == own().version:
         return own()
-    for candidate in _candidates(word):
-        with contextlib.suppress(
-            UsageError
-        ):  # such as pyenv's stand-ins for versions that are not switched on
-            interpreter = ask(candidate)
-            if interpreter.version == word:
-                return interpreter
+    if (interpreter := next(of_version(word), None)) is not None:
+        return interpreter
     raise PrerequisiteError(
         f"this machine has no Python {word}",
         tip=f"install it, as with: uv python install {word}; or give the path of its program",
     )
+
+
+def of_version(version: str) -> Iterator[Interpreter]:
+    """Find the interpreters of a version on this machine, such as `3.12`; nothing is downloaded."""
+    for candidate in _candidates(version):
+        with contextlib.suppress(UsageError):  # pyenv's stand-ins for versions that are not switched on
+            interpreter = ask(candidate)
+            if interpreter.version == version:
+                yield interpreter
 
 
 def find_all(words: Sequence[str]) -> tuple[Interpreter, ...]:

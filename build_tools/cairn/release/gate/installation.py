@@ -7,9 +7,6 @@ say that installation was not tried.
 
 from __future__ import annotations
 
-import contextlib
-import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +17,7 @@ from typing import Literal, TypeAlias
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from cairn import isolation, process, venv
+from cairn import interpreters, isolation, process, venv
 from cairn.errors import CairnError, ProcessError, UsageError
 from cairn.output.console import size as readable_size
 from cairn.output.wording import short_id
@@ -42,9 +39,6 @@ Extras: TypeAlias = tuple[SetWheel, tuple[str, ...], tuple[str, ...]]  # see `ex
 _TIMEOUT = 3600.0  # seconds; a torch wheel of gigabytes on a slow disk takes minutes
 _IGNORED_EXTRA = "does not provide the extra"  # pip and uv only warn, and install something incomplete
 _INSTALLERS: tuple[Installer, ...] = ("pip", "uv")
-_VERSION = re.compile(r"[0-9]+\.[0-9]+")
-_ASK = "import sys, sysconfig; print('%d.%d' % sys.version_info[:2], sysconfig.get_platform())"
-_ANSWER_TIMEOUT = 60.0  # seconds that an interpreter may take to say which it is
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -255,61 +249,24 @@ def interpreter(case: Case) -> Path | None:
     """
     target, here = Platform(python=case.wheel_set.python, tag=case.wheel_set.platform), Platform.here()
     if case.python is not None:
-        actual = _described(case.python)
-        if actual is None or not _same_place(actual, target):
+        if not _is_for(interpreters.ask(case.python), target):
             raise UsageError(
                 f"{case.python} is not {target}, which the set is for",
                 tip="name one that is, or leave --python out",
             )
         return case.python
-    if _same_place(here, target):
+    if _is_for(interpreters.own(), target):
         return Path(sys.executable)
     if not target.may_run_on(here):
         return None
-    for candidate in _candidates(target.python):
-        actual = _described(candidate)
-        if actual is not None and _same_place(actual, target):
-            return candidate
-    return None
+    fitting = (python for python in interpreters.of_version(target.python) if _is_for(python, target))
+    return next((python.path for python in fitting), None)
 
 
-def _candidates(version: str) -> list[Path]:
-    """Interpreters that may have this version: on the PATH, and where uv looks; nothing is downloaded."""
-    paths = [Path(path) for path in [shutil.which(f"python{version}")] if path is not None]
-    command = [
-        venv.uv_program(),
-        "python",
-        "find",
-        version,
-        "--no-python-downloads",
-        "--no-config",
-        "--system",
-    ]
-    with contextlib.suppress(ProcessError):
-        env = isolation.variables(isolation.Isolation.TOOL)
-        answer = process.run(command, env=env, timeout=_ANSWER_TIMEOUT)
-        paths += [Path(line) for line in answer.output.splitlines() if line.strip()]
-    return paths
-
-
-def _described(python: Path) -> Platform | None:
-    """The platform that an interpreter reports; None if its answer cannot be understood."""
-    try:
-        answer = process.run(
-            [python, "-I", "-c", _ASK],
-            env=isolation.variables(isolation.Isolation.TOOL),
-            timeout=_ANSWER_TIMEOUT,
-        )
-    except (ProcessError, OSError):
-        return None
-    version, _, tag = answer.output.strip().partition(" ")
-    if not _VERSION.fullmatch(version) or not tag:
-        return None
-    return Platform(python=version, tag=tag.replace("-", "_").replace(".", "_"))
-
-
-def _same_place(one: Platform, other: Platform) -> bool:
-    return one.python == other.python and one.is_same_machine(other)
+def _is_for(python: interpreters.Interpreter, target: Platform) -> bool:
+    return python.version == target.python and target.is_same_machine(
+        Platform(python=python.version, tag=python.platform)
+    )
 
 
 def as_it_will_be(case: Case) -> Store:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import zipfile
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import interpreters
 from cairn.errors import CairnError, UsageError
 from cairn.release import recipes
 from cairn.release.gate import gate, installation
@@ -74,8 +76,17 @@ def test_an_interpreter_is_looked_for_and_must_be_what_it_is_called(
     assert installation.interpreter(case) is None
     monkeypatch.setenv("PATH", str(tmp_path))
     python = tmp_path / "python3.99"
-    for said, expected in (("3.98 linux-x86_64", None), ("nonsense", None), ("3.99 linux-x86_64", python)):
-        python.write_text(f"#!/bin/sh\necho {said}\n", encoding="utf-8")
+    facts = interpreters.describe(Path(sys.executable)) | {"platform": "linux-x86_64"}
+    for change, expected in (
+        ({"version": "3.98.1"}, None),
+        ({"version": "3.99.1", "implementation": "PyPy"}, None),
+        ({"version": "3.99.1", "free": True}, None),
+        ({"version": "3.99.1", "platform": "linux-aarch64"}, None),
+        (None, None),
+        ({"version": "3.99.1"}, python),
+    ):
+        answer = "nonsense" if change is None else json.dumps(facts | change)
+        python.write_text(f"#!/bin/sh\nprintf %s '{answer}'\n", encoding="utf-8")
         python.chmod(0o755)
         assert installation.interpreter(case) == expected
     here = case_of(store, stage(platform="linux_x86_64"), python=Path(sys.executable))
