@@ -23,7 +23,7 @@ from collections.abc import Mapping
 
 from cairn.build.engine import schedule
 from cairn.build.engine.schedule import Cost, Limits
-from cairn.build.engine.step import Graph
+from cairn.build.engine.schedule import Graph
 from helpers import simulated
 from helpers.recorded import chains
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cairn.build.engine.schedule import Cost, Record
-from cairn.build.engine.step import Graph, Step
+from cairn.build.engine.schedule import Cost, Graph, Record, Step
 
 RECORDED = {
     # vision and audio were measured on two cores; torch's 3.3 core-hours are those of 1,700 compiled files,

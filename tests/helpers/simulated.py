@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cairn.build.engine import schedule
-from cairn.build.engine.schedule import Cost, Limits
-from cairn.build.engine.step import Graph, Step
+from cairn.build.engine.schedule import Cost, Graph, Limits, Step
 
 _NOTHING = 1e-9  # seconds and core-seconds that are rounding errors
 
@@ -63,14 +62,14 @@ def run(graph: Graph, costs: Mapping[str, Cost], limits: Limits, *, shared: bool
     now = 0.0
     while ready or running:
         busy = {name: (r.step, r.jobs) for name, r in running.items()}
-        for start in schedule.starts(ready.values(), busy, paths=paths, limits=limits):
-            name = start.step.name
+        for step, cores in schedule.starts(ready.values(), busy, paths=paths, limits=limits):
+            name = step.name
             del ready[name]
             cost = costs[name]
             running[name] = _Running(
-                step=start.step,
+                step=step,
                 start=now,
-                jobs=1 if shared else start.cores,
+                jobs=1 if shared else cores,
                 serial=cost.serial,
                 parallel=cost.parallel,
             )

@@ -12,7 +12,6 @@ import time
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from cairn import files, platforms, venv
 from cairn.build import backend, cache, environments, postprocess
@@ -36,14 +35,6 @@ from cairn.wheels.sbom import Source
 _SCRATCH = "wheel-"  # what the names of folders begin with in which a wheel is made
 
 
-class BuildResult(NamedTuple):
-    """The wheel of a build in the cache, the counts of the compiler cache, and `edited`."""
-
-    hit: cache.Hit
-    compiler_cache: CacheStatistics | None
-    edited: bool
-
-
 def build(
     step: BuildStep,
     request: BuildRequest,
@@ -51,8 +42,8 @@ def build(
     stage: console.Stage,
     *,
     running: Running,
-) -> BuildResult:
-    """Build one wheel and put it into the cache.
+) -> tuple[cache.Hit, CacheStatistics | None, bool]:
+    """Build one wheel and put it into the cache; return it, the counts of the compiler cache, and `edited`.
 
     Args:
         step: what to build.
@@ -95,7 +86,7 @@ def build(
         stage.update("repairing and verifying the wheel")
         wheel = postprocess.finish(raw.wheel, context, folder / "finished", sources=sources)
         hit = _keep(wheel, context, seconds=time.monotonic() - started, changed=edited)
-    return BuildResult(hit, raw.compiler_cache, edited)
+    return hit, raw.compiler_cache, edited
 
 
 def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> cache.Hit:

@@ -21,7 +21,7 @@ from cairn.build import device_packages, plan
 from cairn.build.engine import events, schedule
 from cairn.build.engine import run as engine
 from cairn.build.engine.run import Running
-from cairn.build.engine.step import Graph, Step
+from cairn.build.engine.schedule import Graph, Step
 from cairn.build.inputs import leftovers
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep, Plan

@@ -24,7 +24,7 @@ from cairn.build.model import BuildRequest, BuiltWheel, InstalledSdk, Job
 from cairn.errors import CairnError, UsageError
 from cairn.output import console
 from cairn.rocm import install as rocm
-from cairn.sources import release_line
+from cairn.sources import checkout_stack
 from cairn.sources.checkout.describe import Checkout
 from cairn.sources.manifest import manifest
 from cairn.sources.manifest.manifest import Manifest
@@ -247,7 +247,7 @@ def resolve(job: Job, installed: InstalledSdk | None) -> BuildRequest:
     targets = gpu.parse_targets(job.targets or (installed.info.targets if installed else job.stack.targets))
     checkouts = {name: path.absolute() for name, path in job.checkouts.items() if path.is_dir()}
     changed = {
-        "stack": job.stack.for_line(job.line or release_line.line_of(job.stack, checkouts)),
+        "stack": job.stack.for_line(job.line or checkout_stack.line_of(job.stack, checkouts)),
         "checkouts": checkouts,
         "output_dir": job.output_dir.absolute(),
     }

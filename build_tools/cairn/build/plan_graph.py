@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from cairn.build.cache import CacheEntry, WheelCache
-from cairn.build.engine.step import Graph, Step
+from cairn.build.engine.schedule import Graph, Step
 from cairn.build.execution import Task, tasks_of
 from cairn.build.inputs.source_tree import SOURCES
 from cairn.build.plan import BuildStep, Plan

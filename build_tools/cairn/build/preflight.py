@@ -30,7 +30,7 @@ from cairn.errors import (
     WheelError,
 )
 from cairn.output import console
-from cairn.sources import release_line
+from cairn.sources import checkout_stack
 from cairn.sources.checkout import describe, hipify_step
 from cairn.sources.git.repository import root_at
 from cairn.sources.hipify import run as hipify_run
@@ -184,7 +184,7 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
     yield functools.partial(variables.parse_build_env, job.build_env, job.stack)
     yield functools.partial(_present, job)
     if (trees := (job.line, *job.checkouts.values())) not in checked:
-        yield functools.partial(release_line.line_of, job.stack, job.checkouts, named=job.line)
+        yield functools.partial(checkout_stack.line_of, job.stack, job.checkouts, named=job.line)
         checked.add(trees)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)

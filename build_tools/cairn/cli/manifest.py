@@ -92,13 +92,13 @@ def _create(request: Create) -> Answer:
     from cairn import stack as stacks
     from cairn import targets as gpu
     from cairn.build.inputs import machine, variables
-    from cairn.sources import release_line
+    from cairn.sources import checkout_stack
     from cairn.sources.manifest import manifest
     from cairn.stack import recipe
 
     stack, pythons = stacks.load(request.stack), _pythons(request.python)
     checkouts = _checkouts(stack.for_line(request.line), request)
-    line = release_line.line_of(stack, {c.project.name: c.path for c in checkouts}, named=request.line)
+    line = checkout_stack.line_of(stack, {c.project.name: c.path for c in checkouts}, named=request.line)
     _refuse_what_no_one_else_has(checkouts, allow_local=request.allow_local)
     sdk_version = request.rocm_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(request.targets) if request.targets else stack.targets

@@ -103,9 +103,9 @@ class Apply(ProjectRequest):
 
 
 def _audit(request: AuditCheckout) -> Answer:
-    from cairn.sources.patches import audit, export
+    from cairn.sources.patches import apply, audit
 
-    root = export.root_of(request.checkout, finished=False)
+    root = apply.root_of(request.checkout, finished=False)
     project = request.name(root)
     if project is None:
         raise UsageError(f"{request.checkout} does not say what it is", tip="name the project with --project")
@@ -143,9 +143,9 @@ def _audit_text(verdict: Audit) -> Iterator[str]:
 
 def _report(request: Report) -> Answer:
     from cairn.sources.hipify import report as hipify_report
-    from cairn.sources.patches import export
+    from cairn.sources.patches import apply
 
-    report = hipify_report.read(export.root_of(request.checkout, finished=False).git_dir)
+    report = hipify_report.read(apply.root_of(request.checkout, finished=False).git_dir)
     if report is None:
         raise SourceError(
             f"{request.checkout} has no hipify report",
@@ -155,9 +155,9 @@ def _report(request: Report) -> Answer:
 
 
 def _export(request: Export) -> Answer:
-    from cairn.sources.patches import export
+    from cairn.sources.patches import apply
 
-    exported = export.export(request.checkout, request.output_dir)
+    exported = apply.export(request.checkout, request.output_dir)
     screen = console.current()
     if exported.edits:
         screen.warn(f"{wording.count(exported.edits, 'edited or new file')} in no commit, so in no patch")
@@ -167,9 +167,9 @@ def _export(request: Export) -> Answer:
 
 
 def _apply(request: Apply) -> Answer:
-    from cairn.sources.patches import apply, export
+    from cairn.sources.patches import apply
 
-    root = export.root_of(request.checkout, finished=False)
+    root = apply.root_of(request.checkout, finished=False)
     project = request.name(root)
     kind = request.hipify_kind(root, project)
     apply_request = fill(apply.ApplyRequest, request, project=project, kind=kind)

@@ -36,7 +36,7 @@ pytorch-dir pytorch-rocm-arch pytorch-version pytorch-vision-dir
 quiet
 refs release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir rows
 split stack submodules summary
-targets test-config test-timeout time-limit timeout times times-key title torch-dir tries trigger
+targets test-config test-timeout time-limit timeout times title torch-dir tries trigger
 triton-dir
 use-ccache use-sccache
 variants verbose version-suffix
@@ -65,7 +65,7 @@ offline older-than only only-skipped overdue
 patience phase pip-cache-dir pip-config port prefix promote promoter provided push python pythons
 reason record region release remove repo-hashtag repository require require-device-code
 require-related-commit results resume retries reviewer rocm-index-url root root-key
-run-github-repo run-id runner runs-on
+run-github-repo run-id runs-on
 save-bundle sccache-no-wrap scheduler scheduler-file sdk seen set shard sibling sign-as-workflow sign-key
 skip-tests smoke-dir sources-dir store stream strict suite
 tag test-env test-image tester threshold timestamp to topology-dir translate trim trust

@@ -27,7 +27,7 @@ from cairn.output import console
 from cairn.pipeline import staging, upstream_index
 from cairn.release.publish import sdk_packages
 from cairn.release.publish.compatibility import Platform
-from cairn.sources import checkout_stack, release_line
+from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.stack import Project, Stack
 from cairn.testing.gpus import kernel
@@ -109,7 +109,7 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
     in_order = _with_needs(stack, named or [p for p in stack.projects if not (is_cpu and p.rocm_only)])
     folders = {project.name: root / project.checkout_dir for project in stack.projects}
     present = {name: folder for name, folder in folders.items() if folder.is_dir()}
-    of_checkouts = release_line.line_of(stack, present, named=job.line) if present else None
+    of_checkouts = checkout_stack.line_of(stack, present, named=job.line) if present else None
     stack = stack.for_line(of_checkouts or job.line or newest_line(stack))
     absent = [stack.project(p.name) for p in in_order if p.name not in present]
     if any(p.pin for p in absent) and "torch" in folders.keys() - present.keys() - {p.name for p in absent}:

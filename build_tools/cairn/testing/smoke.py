@@ -414,14 +414,6 @@ def _record(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstalledResult:
-    """The verdict on the packages of an environment, and the results if the run left any."""
-
-    judgement: Judgement
-    outcome: JUnit | None
-
-
 def _require_torch(python: Path) -> None:
     interpreters.describe(python)  # refuses what does not run: that is not to count as a Python without torch
     find = "import sys, importlib.util as util; sys.exit(util.find_spec('torch') is None)"
@@ -441,7 +433,7 @@ def run_installed(
     targets: tuple[str, ...] = (),
     timeout: float = 3600.0,
     on_line: Progress | None = None,
-) -> InstalledResult:
+) -> Judgement:
     """Run a folder of tests in the environment of an interpreter, Cairn's own or a different one.
 
     They run from a copy, in a separate process, so that no source tree is imported in place of the installed
@@ -491,4 +483,4 @@ def run_installed(
     )
     if run.problem and run.outcome is None:
         judgement = replace(judgement, reason=run.problem)
-    return InstalledResult(judgement=judgement, outcome=run.outcome)
+    return judgement

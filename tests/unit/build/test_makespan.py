@@ -9,8 +9,7 @@ import pytest
 
 from cairn.build import execution, job, variants
 from cairn.build.build_options import CompilerCache
-from cairn.build.engine.schedule import Cost, Durations, Limits
-from cairn.build.engine.step import Graph
+from cairn.build.engine.schedule import Cost, Durations, Graph, Limits
 from cairn.build.model import Job
 from cairn.build.plan import BuildStep, Plan
 from cairn.build.variants import Axes

@@ -11,7 +11,7 @@ from cairn.cli import binder, main
 from cairn.cli.build import run as build_options
 from cairn.cli.upstream import build_prod_wheels
 from cairn.errors import UsageError
-from cairn.sources import release_line
+from cairn.sources import checkout_stack
 from cairn.sources.worktree import journal
 from cairn.stack import Line, Origin, Project, Stack
 from helpers.sources import git
@@ -79,36 +79,36 @@ def test_the_line_follows_from_what_was_checked_out(
     hashtag: str, origin: str, line: str, *, noted: bool, tmp_path: Path
 ) -> None:
     folder = checkout(tmp_path / "t", hashtag, origin, noted=noted)
-    assert release_line.line_of(STACK, {"torch": folder, "triton": tmp_path / "none"}) == line
+    assert checkout_stack.line_of(STACK, {"torch": folder, "triton": tmp_path / "none"}) == line
 
 
 def test_a_pinned_commit_says_nothing_and_a_branch_says_more_than_an_origin(tmp_path: Path) -> None:
     torch = checkout(tmp_path / "t", "a" * 40, ROCM)
     vision = checkout(tmp_path / "v", "release/0.24", "https://example.org/pytorch/vision")
-    assert release_line.line_of(STACK, {"torch": torch, "vision": vision}) == "release/2.9"
+    assert checkout_stack.line_of(STACK, {"torch": torch, "vision": vision}) == "release/2.9"
     with pytest.raises(
         UsageError, match=r"may be of several release lines.*release/2\.10 or release/2\.9"
     ) as caught:
-        release_line.line_of(STACK, {"torch": torch})
+        checkout_stack.line_of(STACK, {"torch": torch})
     assert "--line" in (caught.value.tip or "")
-    assert release_line.line_of(STACK, {"torch": torch}, named="release/2.10") == "release/2.10"
-    assert release_line.line_of(STACK, {"torch": torch}, named="nightly") == "nightly"
+    assert checkout_stack.line_of(STACK, {"torch": torch}, named="release/2.10") == "release/2.10"
+    assert checkout_stack.line_of(STACK, {"torch": torch}, named="nightly") == "nightly"
 
 
 def test_checkouts_of_two_lines_are_refused(tmp_path: Path) -> None:
     torch = checkout(tmp_path / "t", "release/2.9", ROCM)
     vision = checkout(tmp_path / "v", "release/0.25", "https://example.org/pytorch/vision")
     with pytest.raises(UsageError, match=r"torch is release/2\.9.*vision is release/0\.25"):
-        release_line.line_of(STACK, {"torch": torch, "vision": vision})
+        checkout_stack.line_of(STACK, {"torch": torch, "vision": vision})
 
 
 def test_a_line_that_the_checkouts_contradict_is_refused(tmp_path: Path) -> None:
     torch = checkout(tmp_path / "t", "release/2.9", ROCM)
     with pytest.raises(UsageError, match=r"--line nightly contradicts the checkouts: torch is release/2\.9"):
-        release_line.line_of(STACK, {"torch": torch}, named="nightly")
+        checkout_stack.line_of(STACK, {"torch": torch}, named="nightly")
     with pytest.raises(UsageError, match="no line"):
-        release_line.line_of(STACK, {"torch": torch}, named="release/9")
-    assert release_line.line_of(STACK, {"torch": torch}, named="release/2.9") == "release/2.9"
+        checkout_stack.line_of(STACK, {"torch": torch}, named="release/9")
+    assert checkout_stack.line_of(STACK, {"torch": torch}, named="release/2.9") == "release/2.9"
 
 
 def test_a_build_refuses_a_contradiction_before_it_begins(tmp_path: Path) -> None:

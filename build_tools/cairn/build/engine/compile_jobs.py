@@ -26,8 +26,7 @@ from typing import Self
 
 from cairn import files, isolation, process
 from cairn.build.engine import schedule
-from cairn.build.engine.schedule import Limits
-from cairn.build.engine.step import Step
+from cairn.build.engine.schedule import Limits, Step
 from cairn.errors import CairnError
 
 _VERSION = re.compile(r"(\d+)\.(\d+)")

@@ -26,8 +26,7 @@ from cairn import platforms, process
 from cairn.build import build_log
 from cairn.build.engine import compile_jobs, events, schedule
 from cairn.build.engine.compile_jobs import Pool
-from cairn.build.engine.schedule import Limits, Record
-from cairn.build.engine.step import Graph, Step
+from cairn.build.engine.schedule import Graph, Limits, Record, Step
 from cairn.errors import BuildError, CairnError, ProblemsError, SystemFailureError
 from cairn.output import console
 
@@ -237,14 +236,14 @@ class _Run(Generic[T]):
     def _start(self) -> None:
         busy = {name: (t.running.step, t.running.jobs) for name, t in self._running.items()}
         limits = self._options.limits
-        for start in schedule.starts(self._ready.values(), busy, paths=self._paths, limits=limits):
-            name = start.step.name
+        for step, cores in schedule.starts(self._ready.values(), busy, paths=self._paths, limits=limits):
+            name = step.name
             del self._ready[name]
             attempt = self._attempts[name] = self._attempts.get(name, 0) + 1
             log = self._options.logs.get(name)
             running = Running(
-                step=start.step,
-                jobs=start.cores,
+                step=step,
+                jobs=cores,
                 attempt=attempt,
                 log=log,
                 pool=self._pool,
@@ -267,9 +266,9 @@ class _Run(Generic[T]):
             self._log.write(
                 events.StepStarted(
                     step=name,
-                    kind=start.step.kind,
+                    kind=step.kind,
                     digest=self._graph.digests[name],
-                    jobs=start.cores,
+                    jobs=cores,
                     attempt=attempt,
                     log=None if log is None else str(log),
                 )

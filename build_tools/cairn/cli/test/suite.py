@@ -20,8 +20,7 @@ from cairn.testing.testing_options import Floors
 
 if TYPE_CHECKING:
     from cairn.testing.install_set import Tested
-    from cairn.testing.skips.retry import Solved
-    from cairn.testing.skips.skip_files import Listed
+    from cairn.testing.skips.skip_files import Listed, Solved
     from cairn.testing.suite.run import SuiteRequest
     from cairn.testing.suite.suite_toml import Suite
 
@@ -132,9 +131,6 @@ class Shards(TimesOptions):
     num_shards: int | None = option(
         "number of shards (default: the configuration's)", metavar="N", convert=converters.shards
     )
-    runner: str | None = option(
-        "runs-on of the machines that have the GPUs", metavar="LABEL", convert=converters.nonempty
-    )
 
 
 def _shards(request: Shards) -> Answer:
@@ -152,7 +148,6 @@ def _shards(request: Shards) -> Answer:
             "shard": number,
             "num_shards": len(shard_plan.shards),
             "minutes": round(seconds / 60, 1),
-            **({"runs_on": request.runner} if request.runner else {}),
         }
         for number, seconds in enumerate(shard_plan.seconds, 1)
     ]
@@ -192,7 +187,7 @@ class Retry(LimitOptions):
 
 def _retry(request: Retry) -> Iterator[Answer | Piece]:
     from cairn import files
-    from cairn.testing.skips import retry, skip_files
+    from cairn.testing.skips import skip_files
 
     entries = skip_files.read(request.files)
     if not entries:
@@ -207,12 +202,12 @@ def _retry(request: Retry) -> Iterator[Answer | Piece]:
                 tip="their conditions are not those of this machine, or the tests are gone: "
                 "`cairn test skips lint --collection` tells which",
             )
-    solved = retry.solved(entries, runs)
+    solved = skip_files.solved(entries, runs)
     patch = request.output_dir / _PATCH
     rows = [{"file": one.listed.file, "number": one.listed.number, "names": one.names} for one in solved]
     # Shown first: there may be no patch of a file, and the runs may have taken hours.
     yield Answer({"retried": len(set().union(*runs)), "solved": rows}, map(_solved_line, solved))
-    files.write_text(patch, retry.patch(solved, top=Path.cwd()))
+    files.write_text(patch, skip_files.patch(solved, top=Path.cwd()))
     if not request.json:
         count = sum(len(one.names) for one in solved)
         total = sum(len(item.entry.names) for item in entries)

@@ -82,24 +82,18 @@ class ConfigOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TimesOptions(ConfigOptions):
-    """`--times` and `--times-key`."""
+    """`--times`."""
 
     times: tuple[Path, ...] = repeated(
         "how long tests took: outcomes.jsonl of an earlier run, or upstream's test-times.json",
         convert=converters.file,
-    )
-    times_key: str = option(
-        "in upstream's file, such as linux-noble-rocm-py3.12-mi300 (default: %(default)s)",
-        default="default",
-        metavar="NAME",
-        convert=converters.nonempty,
     )
 
     def read_times(self) -> Times:
         """The times that are named."""
         from cairn.testing.suite import shards
 
-        return shards.read_times(self.times, environment=self.times_key, config=self.test_config)
+        return shards.read_times(self.times, config=self.test_config)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -71,7 +71,7 @@ def _run_smoke_tests(request: Smoke) -> list[Piece]:
         python=interpreters.of_user(request.python),
         targets=request.targets(),
         on_line=console.current().out,
-    ).judgement
+    )
     if judgement.verdict != "passed":
         raise TestsFailedError(
             f"the smoke tests did not pass: {judgement.reason}",

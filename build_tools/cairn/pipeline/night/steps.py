@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cairn.build.engine.step import Graph, Step
+from cairn.build.engine.schedule import Graph, Step
 from cairn.image_engines import Engine
 from cairn.matrix.legs import Leg
 from cairn.pipeline.night import plan, shards

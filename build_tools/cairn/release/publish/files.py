@@ -224,11 +224,10 @@ class Offer:
             )
         variants = {item.path.name: item.variant for item in self.dists if item.variant is not None}
         listed = {name: _list_variants(snapshot, name, fresh[name], variants) for name in fresh}
-        objects = {key: data for one in listed.values() for key, data in one.objects.items()}
+        objects = {key: data for _, needed in listed.values() for key, data in needed.items()}
         change = Change(
             projects={
-                name: snapshot.project(name).with_files((*fresh[name], *listed[name].entries))
-                for name in fresh
+                name: snapshot.project(name).with_files((*fresh[name], *listed[name][0])) for name in fresh
             },
             sets={entry.set_id: entry} if entry is not None and not snapshot.has_set(entry.set_id) else {},
         )
@@ -348,23 +347,13 @@ def _put_once(store: Store, key: str, data: bytes) -> None:
         keep_young(store, key)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Listed:
-    """Wheel variants with the entries that their index is to list.
-
-    Attributes:
-        entries: those that come, and those of the same versions that are there.
-        objects: what the store must have before a page names it, by key.
-    """
-
-    entries: tuple[FileEntry, ...]
-    objects: Mapping[str, bytes]
-
-
 def _list_variants(
     snapshot: Snapshot, project: str, fresh: Sequence[FileEntry], contents: Mapping[str, Variants]
-) -> _Listed:
+) -> tuple[tuple[FileEntry, ...], Mapping[str, bytes]]:
     """The variants that come to a project, each naming the file about all of its version.
+
+    Returned are their entries, with those of the same versions that are there, and by key what the store must
+    have before a page names it.
 
     Args:
         snapshot: the index that they come to.
@@ -402,4 +391,4 @@ def _list_variants(
         objects[keys.file_key(made.sha256, made.filename)] = data
         for file in (*present, *mine):
             entries[file.filename] = msgspec.structs.replace(file, variants=made)
-    return _Listed(entries=tuple(entries.values()), objects=objects)
+    return tuple(entries.values()), objects

@@ -83,7 +83,7 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     changed = sorted(name for name in written & tracked if name.endswith(_CODE))
     generated = sorted(name for name in (written | ignored) - tracked if _is_hipifys(root, name))
     sources = {name for name in tracked if name.endswith(run.GPU_SUFFIXES)}
-    leftovers = hipify_report.find_leftovers(
+    unsupported, cuda_includes = hipify_report.find_leftovers(
         root.work_tree,
         written=[*changed, *generated],
         unread=(),
@@ -95,8 +95,8 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
         changed=tuple(changed),
         generated=tuple(generated),
         unchanged=tuple(sorted(sources - set(changed))),
-        unsupported=leftovers.unsupported,
-        cuda_includes=leftovers.cuda_includes,
+        unsupported=unsupported,
+        cuda_includes=cuda_includes,
         contents={name: after[name] for name in sorted(written)},
     )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
@@ -136,14 +135,6 @@ def in_full(report: HipifyReport) -> Iterator[str]:
         yield from (f"{what}: {name}" for name in names)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Leftovers:
-    """The files and calls that HIP cannot compile; `HipifyReport` describes the fields."""
-
-    unsupported: tuple[UnsupportedCall, ...]
-    cuda_includes: tuple[str, ...]
-
-
 def find_leftovers(
     tree: Path,
     *,
@@ -151,8 +142,10 @@ def find_leftovers(
     unread: Iterable[str],
     known: Collection[str],
     unsupported: Mapping[str, str],
-) -> Leftovers:
+) -> tuple[tuple[UnsupportedCall, ...], tuple[str, ...]]:
     """Look for code that HIP cannot compile, in files that hipify wrote and in those it never opened.
+
+    The two fields of `HipifyReport` are returned: `unsupported` and `cuda_includes`.
 
     Args:
         tree: the root's working tree.
@@ -173,7 +166,7 @@ def find_leftovers(
         for call in _unsupported_calls(text, unsupported):
             calls.setdefault(call, []).append(name)
     listed = (UnsupportedCall(name=name, files=tuple(sorted(files))) for name, files in sorted(calls.items()))
-    return Leftovers(unsupported=tuple(listed), cuda_includes=tuple(sorted(includes)))
+    return tuple(listed), tuple(sorted(includes))
 
 
 def _includes_cuda(text: str, own: Collection[str]) -> bool:

@@ -230,7 +230,7 @@ class Hipified:
         unchanged = _gpu_sources(changes.tracked) - changes.changed
         opened = changes.notes.read & everything  # a program may also try what is not there
         unread = unchanged - opened
-        leftovers = find_leftovers(
+        unsupported, cuda_includes = find_leftovers(
             self.copies[0].repository.work_tree,
             written=changes.changed | changes.generated,
             unread=unread,
@@ -244,8 +244,8 @@ class Hipified:
             generated=tuple(sorted(changes.generated)),
             unchanged=tuple(sorted(unchanged)),
             unread=tuple(sorted(unread)),
-            unsupported=leftovers.unsupported,
-            cuda_includes=leftovers.cuda_includes,
+            unsupported=unsupported,
+            cuda_includes=cuda_includes,
         )
 
 

@@ -26,7 +26,7 @@ from cairn.sources.git import lock
 from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
 from cairn.sources.hipify import build_step, run
-from cairn.sources.patches.export import root_of
+from cairn.sources.patches.apply import root_of
 from cairn.sources.worktree import journal
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
 from cairn.stack import HipifyKind

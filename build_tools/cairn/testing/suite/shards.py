@@ -63,17 +63,16 @@ class Times(datafile.Value, tag_field="schema", tag="cairn.test-times/1"):
         return math.fsum(known.values()) if known else None
 
 
-def read_times(paths: Sequence[Path], *, environment: str = DEFAULT, config: str = DEFAULT) -> Times:
+def read_times(paths: Sequence[Path], *, config: str = DEFAULT) -> Times:
     """Read the times of several files; if two have a module, the later file counts.
 
     Upstream's (pytorch/test-infra, branch generated-stats, `stats/`) are `{build environment: {test config:
-    {module: seconds}}}`, and for classes one level deeper; modules are named without `.py`. An environment or
-    a config that they do not know is read as their `default`.
+    {module: seconds}}}`, and for classes one level deeper; modules are named without `.py`. Their environment
+    `default` is read, and for a config that they do not know, their `default`, too.
 
     Args:
         paths: `outcomes.jsonl` of earlier shards, files of `Times`, or upstream's.
-        environment: the key in upstream's files, such as `linux-noble-rocm-py3.12-mi300`.
-        config: likewise, such as `inductor`.
+        config: the key in upstream's files, such as `inductor`.
 
     Raises:
         UsageError: one of them is none of these, or has a time that is not one.
@@ -82,7 +81,7 @@ def read_times(paths: Sequence[Path], *, environment: str = DEFAULT, config: str
     classes: dict[str, Mapping[str, float]] = {}
     tests: dict[str, Mapping[str, float]] = {}
     for path in paths:
-        times = _read_one(path, environment, config)
+        times = _read_one(path, config)
         tables = (times.modules, *times.classes.values(), *times.tests.values())
         entries = (item for table in tables for item in table.items())
         if bad := [name for name, seconds in entries if not 0 <= seconds < LONGEST]:
@@ -103,13 +102,13 @@ def times_of(results: Iterable[TestOutcome]) -> Times:
     return Times(tests=tests)
 
 
-def _read_one(path: Path, environment: str, config: str) -> Times:
+def _read_one(path: Path, config: str) -> Times:
     if path.suffix == ".jsonl":
         return times_of(suite_results.read_outcomes(path))
     plain = datafile.read_json(path)
     if isinstance(plain, dict) and "schema" in plain:
         return datafile.from_plain(plain, Times, name=str(path))
-    entries = _chosen(_chosen(plain, environment, path), config, path)
+    entries = _chosen(_chosen(plain, DEFAULT, path), config, path)
     flat = {f"{name}.py": value for name, value in entries.items() if isinstance(value, int | float)}
     deep = {f"{name}.py": value for name, value in entries.items() if isinstance(value, dict)}
     return datafile.from_plain(

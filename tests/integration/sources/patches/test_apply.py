@@ -13,7 +13,7 @@ from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.checkout.describe import describe
 from cairn.sources.git.repository import root_at
 from cairn.sources.manifest import restore
-from cairn.sources.patches import export
+from cairn.sources.patches import apply
 from cairn.stack import Project
 from helpers.patches import HIPIFY, UPSTREAM, allowed, audit, outcomes
 from helpers.sources import Bench, Saved, Upstream, dropped_ref
@@ -218,7 +218,7 @@ def test_therocks_layout_is_read_as_it_is(bench: Bench, therocks: Path, tmp_path
     assert set(outcomes(bench, therocks).values()) == {"there already"}
     assert bench().hipify_commit == bench.git("rev-parse", HIPIFY)  # and nothing moved
     assert bench.git("rev-parse", "HEAD") == head
-    export.export(bench.path, tmp_path / "back")
+    apply.export(bench.path, tmp_path / "back")
     bench(force=True, depth=1, hipify=False)
     bench(force=True)
     assert set(outcomes(bench, tmp_path / "back").values()) == {"applied"}

@@ -10,7 +10,7 @@ import pytest
 
 from cairn.cli.main import main
 from cairn.errors import SourceError, UsageError
-from cairn.sources.patches import export
+from cairn.sources.patches import apply as patches
 from helpers.patches import HIPIFY, apply
 from helpers.sources import Bench
 
@@ -28,10 +28,10 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
     bench.commit("x", "", "Nothing in it")
     bench.commit("deep.h", "deep\n", "Deep", part="third_party/plain/deps/inner")
     folder = tmp_path / "patches ü"
-    exported = export.export(bench.path, folder)
+    exported = patches.export(bench.path, folder)
     assert [p.path for p in exported.patches] == ["", "", "", "third_party/plain/deps/inner"]
     first = {p: p.read_bytes() for p in folder.rglob("*.patch")}
-    export.export(bench.path, folder)
+    patches.export(bench.path, folder)
     assert {p: p.read_bytes() for p in folder.rglob("*.patch")} == first
 
     other = replace(bench, request=replace(bench.request, checkout_dir=tmp_path / "other"))
@@ -48,7 +48,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
     again = apply(other, folder)
     assert [applied.commit for applied in again] == [None] * 4
     assert other.git("rev-parse", "HEAD") == heads
-    assert export.export(other.path, tmp_path / "back").patches != ()
+    assert patches.export(other.path, tmp_path / "back").patches != ()
     assert {p.name: p.read_bytes() for p in (tmp_path / "back").rglob("*.patch")} == {
         p.name: data for p, data in first.items()
     }
@@ -57,7 +57,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
 def test_apply_on_a_branch_moves_the_branch(bench: Bench, tmp_path: Path) -> None:
     bench.begin()
     bench.commit("mine.txt", "1", "Mine")
-    export.export(bench.path, tmp_path / "patches")
+    patches.export(bench.path, tmp_path / "patches")
     bench.git("checkout", "--quiet", "-B", "topic", HIPIFY)
     apply(bench, tmp_path / "patches")
     assert bench.git("log", "-1", "--format=%s", "topic") == "Mine"
@@ -69,7 +69,7 @@ def test_a_dry_run_says_what_would_happen(
 ) -> None:
     bench.begin()
     bench.commit("mine.txt", "1", "Mine")
-    export.export(bench.path, tmp_path / "patches")
+    patches.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     command = ["patches", "apply", str(bench.path), str(tmp_path / "patches")]
     assert main([*command, "--dry-run"]) == 0
@@ -84,7 +84,7 @@ def test_a_dry_run_says_what_would_happen(
 def test_apply_leaves_edits_alone(bench: Bench, tmp_path: Path) -> None:
     bench.begin()
     bench.commit("mine.txt", "1", "Mine")
-    export.export(bench.path, tmp_path / "patches")
+    patches.export(bench.path, tmp_path / "patches")
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     (bench.path / "third_party/plain/plain.h").write_text("edited")
     with pytest.raises(SourceError, match=r"third_party/plain/plain\.h.* patches are not put on top of them"):
@@ -96,7 +96,7 @@ def test_all_or_none(bench: Bench, tmp_path: Path) -> None:
     bench.begin()
     bench.commit("mine.txt", "1", "Mine")
     bench.commit("README", "kit\nmore\n", "More", part="third_party/cudakit")
-    export.export(bench.path, tmp_path / "patches")
+    patches.export(bench.path, tmp_path / "patches")
     bench(force=True)
     bench.git("reset", "--quiet", "--hard", HIPIFY)
     bench.git("-C", "third_party/cudakit", "reset", "--quiet", "--hard", HIPIFY)
@@ -127,7 +127,7 @@ def test_what_export_and_apply_refuse(bench: Bench, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "thesis.txt").write_text("precious")
     with pytest.raises(UsageError, match=r"files other than patches .*thesis\.txt"):
-        export.export(bench.path, folder)
+        patches.export(bench.path, folder)
     assert (folder / "thesis.txt").exists()
     with pytest.raises(UsageError, match=r"has no \*\.patch"):
         apply(bench, folder)
@@ -139,7 +139,7 @@ def test_what_export_and_apply_refuse(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has no submodule nowhere"):
         apply(bench, folder)
     (bench.path / "src/device.cpp").write_text("edited")
-    assert export.export(bench.path, tmp_path / "other").edits == ("src/device.cpp",)
+    assert patches.export(bench.path, tmp_path / "other").edits == ("src/device.cpp",)
     bench.git("stash", "--quiet")
     bench.git("switch", "--quiet", "-c", "side")
     bench.commit("side.txt", "1", "Side")
@@ -147,7 +147,7 @@ def test_what_export_and_apply_refuse(bench: Bench, tmp_path: Path) -> None:
     bench.commit("main.txt", "1", "Main")
     bench.git("merge", "--quiet", "-m", "Both", "side")
     with pytest.raises(SourceError, match=r"'Both' .* is a merge"):
-        export.export(bench.path, tmp_path / "other")
+        patches.export(bench.path, tmp_path / "other")
 
 
 def test_a_patch_that_no_export_made_is_left_where_it_is(bench: Bench, tmp_path: Path) -> None:
@@ -156,9 +156,9 @@ def test_a_patch_that_no_export_made_is_left_where_it_is(bench: Bench, tmp_path:
     folder = tmp_path / "patches of mine"
     folder.mkdir()
     (folder / "by-hand.patch").write_text("precious")
-    first = export.export(bench.path, folder)
+    first = patches.export(bench.path, folder)
     (folder / first.patches[0].file).write_text("edited")
     with pytest.raises(UsageError, match=r"0001-Mine\.patch, which Cairn did not make"):
-        export.export(bench.path, folder)
+        patches.export(bench.path, folder)
     assert (folder / "by-hand.patch").read_text() == "precious"
     assert (folder / first.patches[0].file).read_text() == "edited"

@@ -9,7 +9,7 @@ import pytest
 
 from cairn.sources.checkout import local_commits
 from cairn.sources.git.repository import UPSTREAM_TAG, root_at
-from cairn.sources.patches import apply, export
+from cairn.sources.patches import apply
 from helpers.sources import git
 
 SETTINGS = {
@@ -93,7 +93,7 @@ def checkout(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def everything(checkout: Path, folder: Path) -> list[object]:
     """What is read from a checkout, and what its patches become on another."""
-    exported = export.export(checkout, folder / "patches")
+    exported = apply.export(checkout, folder / "patches")
     patches = {path.name: path.read_bytes() for path in sorted((folder / "patches").glob("*.patch"))}
     own = root_at(checkout)
     commits = local_commits.between(own, UPSTREAM_TAG, "HEAD")

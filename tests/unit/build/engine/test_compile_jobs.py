@@ -10,8 +10,7 @@ import pytest
 
 from cairn.build.engine import compile_jobs
 from cairn.build.engine.compile_jobs import Pool
-from cairn.build.engine.schedule import Limits
-from cairn.build.engine.step import Step
+from cairn.build.engine.schedule import Limits, Step
 
 
 def step(name: str, *, cores: int = 8, memory: int = 0) -> Step:

@@ -10,8 +10,7 @@ import pytest
 from cairn import process
 from cairn.build.engine import events, run, schedule
 from cairn.build.engine.run import Options, OutOfMemoryError, Running
-from cairn.build.engine.schedule import Limits, Record
-from cairn.build.engine.step import Graph, Step
+from cairn.build.engine.schedule import Graph, Limits, Record, Step
 from cairn.errors import BuildError, CairnError, ProblemsError, SystemFailureError
 
 SLEEP = (sys.executable, "-c", "import time; time.sleep(600)")

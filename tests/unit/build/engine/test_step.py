@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from cairn.build.engine.step import Graph, Step
+from cairn.build.engine.schedule import Graph, Step
 from cairn.errors import UsageError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cairn.errors import UsageError
-from cairn.testing.skips import retry, skip_files
-from cairn.testing.skips.retry import Solved
+from cairn.testing.skips import skip_files
+from cairn.testing.skips.skip_files import Solved
 
 WHY = 'reason = "x"\nowner = "me"\nexpires = 2030-01-01\n'
 # Not the shipped skip list: what a patch takes out of it is compared to the letter.
@@ -46,7 +46,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def found(path: Path, *runs: dict[str, bool]) -> tuple[Solved, ...]:
-    return retry.solved(skip_files.read([path]), runs)
+    return skip_files.solved(skip_files.read([path]), runs)
 
 
 def test_a_test_may_go_where_it_passed_each_time_at_the_first_attempt(path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_test_may_go_where_it_passed_each_time_at_the_first_attempt(path: Path
 @pytest.mark.skipif(shutil.which("git") is None, reason="applies a patch with git")
 def test_the_patch_takes_out_what_may_go_and_nothing_else(path: Path, tmp_path: Path) -> None:
     passed = ("a.py::T::test_b", "b.py::test_a", "nn/c.py::test_a")
-    patch = retry.patch(found(path, dict.fromkeys(passed, GOOD)), top=tmp_path)
+    patch = skip_files.patch(found(path, dict.fromkeys(passed, GOOD)), top=tmp_path)
     assert "\n--- a/skip-tests/generic.toml\n" in f"\n{patch}"
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
     expected = FILE.replace('    "a.py::T::test_b",  # since 2.12\n', "").replace('"b.py::test_a", ', "")
@@ -86,7 +86,7 @@ def test_the_patch_takes_out_what_may_go_and_nothing_else(path: Path, tmp_path: 
 def test_the_ends_of_lines_stay_as_they_are(path: Path, tmp_path: Path) -> None:
     text = FILE.replace('"x"', '"x\u2028y"', 1).replace("\n", "\r\n")
     path.write_bytes(text.encode())
-    patch = retry.patch(found(path, {"a.py::T::test_a": GOOD, "b.py::test_a": GOOD}), top=tmp_path)
+    patch = skip_files.patch(found(path, {"a.py::T::test_a": GOOD, "b.py::test_a": GOOD}), top=tmp_path)
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch.encode(), check=True)
     gone = '    "a.py::T::test_a",\r\n', '"b.py::test_a", '
     assert path.read_bytes().decode() == text.replace(gone[0], "").replace(gone[1], "")
@@ -94,7 +94,7 @@ def test_the_ends_of_lines_stay_as_they_are(path: Path, tmp_path: Path) -> None:
 
 def test_a_whole_entry_goes_with_its_comment(path: Path) -> None:
     passed = ("b.py::test_a", "b.py::test_b", "b.py::T::test_out_x")
-    new = retry.without(FILE, found(path, dict.fromkeys(passed, GOOD)), name="generic.toml")
+    new = skip_files.without(FILE, found(path, dict.fromkeys(passed, GOOD)), name="generic.toml")
     assert "b.py" not in new
     assert "goes with it" not in new
     assert "The first entry hangs." in new
@@ -107,7 +107,7 @@ def test_an_argument_that_pytest_escapes_is_taken_out(path: Path) -> None:
     for quoted in (r'"a.py::test_x[\\xfc-\"q\"]"', f"'{name}'"):
         text = FILE.replace('"a.py::T::test_a"', quoted)
         path.write_text(text, encoding="utf-8")
-        new = retry.without(text, found(path, {name: GOOD}), name="generic.toml")
+        new = skip_files.without(text, found(path, {name: GOOD}), name="generic.toml")
         assert new == text.replace(f"    {quoted},\n", "")
 
 
@@ -115,4 +115,4 @@ def test_what_cannot_be_taken_out_is_refused(path: Path) -> None:
     text = FILE.replace('"b.py::test_a"', '"b.py\\u003a:test_a"')
     path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match="cannot be taken out"):
-        retry.without(text, found(path, {"b.py::test_a": GOOD}), name="generic.toml")
+        skip_files.without(text, found(path, {"b.py::test_a": GOOD}), name="generic.toml")

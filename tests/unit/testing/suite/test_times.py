@@ -11,7 +11,7 @@ from cairn.testing.junit import TestOutcome
 from cairn.testing.suite import shards, suite_results
 
 UPSTREAM = {
-    "default": {"default": {"test_nn": 100.5, "inductor/test_x": 7}},
+    "default": {"inductor": {"test_nn": 700.0}, "default": {"test_nn": 100.5, "inductor/test_x": 7}},
     "linux-noble-rocm-py3.12-mi300": {"inductor": {"test_nn": 900.0}, "default": {"test_nn": 300.0}},
 }
 
@@ -21,13 +21,11 @@ def write(path: Path, plain: object) -> Path:
     return path
 
 
-def test_upstreams_file_is_read_by_environment_and_config_or_its_defaults(tmp_path: Path) -> None:
+def test_upstreams_file_is_read_by_config_or_its_default(tmp_path: Path) -> None:
     file = write(tmp_path / "test-times.json", UPSTREAM)
-    mi300 = "linux-noble-rocm-py3.12-mi300"
     assert shards.read_times([file]).modules == {"test_nn.py": 100.5, "inductor/test_x.py": 7}
-    assert shards.read_times([file], environment=mi300).modules == {"test_nn.py": 300.0}
-    assert shards.read_times([file], environment=mi300, config="inductor").modules == {"test_nn.py": 900.0}
-    assert shards.read_times([file], environment="linux-of-tomorrow", config="new").of("test_nn.py") == 100.5
+    assert shards.read_times([file], config="inductor").modules == {"test_nn.py": 700.0}
+    assert shards.read_times([file], config="new").of("test_nn.py") == 100.5
 
 
 def test_classes_add_up_where_nothing_better_is_known(tmp_path: Path) -> None:
