@@ -20,7 +20,7 @@ UNCONFINED = {
     "release/publish/mirror.py": "our pip, which downloads wheels alone, and the user's logins to indexes",
     "release/publish/mirror_lock.py": "uv on our interpreter, which builds nothing",
     "release/publish/resolve.py": "uv on our interpreter, which builds nothing",
-    "rocm/tree.py": "patchelf",
+    "rocm/binaries.py": "patchelf",
     "sources/git/command.py": "git where it reaches an origin from a mirror of ours, and the user's logins",
     "wheels/consumers/fetch.py": "our pip, which downloads wheels alone, and the user's logins to indexes",
     "wheels/rewrite/elf.py": "patchelf",
