@@ -18,10 +18,11 @@ import msgspec
 from wheel_measure import Cost, measured
 
 from cairn.release import wholes
-from cairn.release.index import commit, generation, keys, listing
+from cairn.release.index import commit, generation, keys, listing, write
 from cairn.release.index.generation import FileEntry, Pointer, digest_of, encode
 from cairn.release.index.snapshot import Change, Index, empty
 from cairn.release.ledger import Ledger
+from cairn.release.publish import locks
 from cairn.store.folder import LocalStore
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import SetWheel, WheelSet
@@ -82,8 +83,14 @@ def put_set(store: LocalStore, number: int) -> tuple[WheelSet, list[FileEntry]]:
         wheels=tuple(sorted(wheels, key=lambda wheel: (wheel.distribution, wheel.file_name))),
     )
     made = wheelset.seal(made, ())
-    store.write(keys.set_key(made.id, "set.json"), wheelset.dumps(made))
-    store.write(keys.set_key(made.id, "manifest.json"), MANIFEST)
+    whole = {
+        **locks.of_set(made, locks.metadata_of(store, made)),
+        **write.set_objects(made),
+        keys.set_key(made.id, "manifest.json"): MANIFEST,
+        keys.set_key(made.id, "set.json"): wheelset.dumps(made),
+    }
+    for key, data in whole.items():
+        store.write(key, data)
     return made, [msgspec.structs.replace(file, sets=(made.id,)) for file in files]
 
 

@@ -23,7 +23,7 @@ from cairn.output.console import size as readable_size
 from cairn.output.wording import short_id
 from cairn.release.gate.case import Case, Files
 from cairn.release.index import keys, render
-from cairn.release.index.generation import FileEntry, project_of, version_of
+from cairn.release.index.generation import FileEntry, IndexSet, comparable, project_of, version_of
 from cairn.release.index.snapshot import read_set
 from cairn.release.publish import distribution
 from cairn.release.publish.compatibility import Platform
@@ -102,7 +102,7 @@ def no_longer_resolving(case: Case) -> Iterator[str]:
     """
     coming = _coming(case)
     for entry in case.target.sets():
-        if entry.yanked is not None or entry.set_id == case.wheel_set.id or not coming:
+        if entry.yanked is not None or entry.set_id == case.wheel_set.id or not _may_concern(entry, coming):
             continue
         staying = read_set(case.store, entry.set_id)
         if not _concerned(staying, coming):
@@ -200,6 +200,15 @@ def _coming(case: Case) -> dict[str, list[FileEntry]]:
         if new:
             coming[name] = new
     return coming
+
+
+def _may_concern(entry: IndexSet, coming: dict[str, list[FileEntry]]) -> bool:
+    """Whether a set need be read for `_concerned`: the index has the versions of its own wheels."""
+    own = entry.projects
+    return any(
+        name not in own or any(comparable(file.version) == comparable(own[name]) for file in files)
+        for name, files in coming.items()
+    )
 
 
 def _concerned(staying: WheelSet, coming: dict[str, list[FileEntry]]) -> bool:
