@@ -95,6 +95,7 @@ class Ledger:
         self.pending = tuple(pending)
         self._decisions = Decisions(store)
         self._head: tuple[bytes, Head | None] = b"", None
+        self._read: tuple[_Tail | None, tuple[Event, ...] | None] = None, None
 
     @property
     def is_signed(self) -> bool:
@@ -180,10 +181,7 @@ class Ledger:
         return frozenset().union(*(names.names for names in stored if names), *later)
 
     def failing_alike(self, wheel_set: WheelSet) -> tuple[str, ...]:
-        """The failures that stand against sets that are the same by their wheels, a sentence each.
-
-        The same in the sense of `refuse_banned_files`, or with the same wheels under other versions.
-        """
+        """The failures of sets with the same wheels (`refuse_banned_files`), also under other versions."""
         tail, marks = self._tail(), []
         for wheel in wheel_set.wheels:
             history = self._history(wheel.sha256, tail)
@@ -331,7 +329,10 @@ class Ledger:
         return fresh, tuple(clashes)
 
     def _history(self, set_id: str, tail: _Tail) -> tuple[Event, ...]:
-        events, signed = self._noted(set_id, tail), self._decisions.read()
+        decisions = self._read  # by a name of this thread's: others ask of other moments
+        if decisions[0] is not tail:  # once for all that is asked of one moment
+            self._read = decisions = tail, self._decisions.read()
+        events, signed = self._noted(set_id, tail), decisions[1]
         return events if signed is None else believed(signed, events, set_id, self.pending)
 
     def _noted(self, set_id: str, tail: _Tail) -> tuple[Event, ...]:
