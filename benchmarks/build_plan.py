@@ -22,8 +22,7 @@ import time
 from collections.abc import Mapping
 
 from cairn.build.engine import schedule
-from cairn.build.engine.schedule import Cost, Limits
-from cairn.build.engine.schedule import Graph
+from cairn.build.engine.schedule import Cost, Graph, Limits
 from helpers import simulated
 from helpers.recorded import chains
 

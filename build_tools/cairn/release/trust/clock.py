@@ -64,5 +64,5 @@ def require(store: Store, root: Root, *new: Root) -> None:
         )
 
 
-def _moment(signed: Root | Timestamp) -> datetime:
+def _moment(signed: metadata.Signed) -> datetime:
     return metadata.moment(signed.expires) - (YEAR if isinstance(signed, Root) else FRESH)
