@@ -83,6 +83,7 @@ _BUILD = Group(
     description="Build the wheels of a stack from its checkouts; what has not changed is not built.",
     example="cairn build torch --gpu auto",
     default="run",
+    modules={"build.cache": ("cache", "log")},
     commands={
         "run": "build the wheels; without the name of a command, this one is meant",
         "cache": "show the cache of built wheels, and keep it small",
@@ -157,7 +158,7 @@ _INDEX = Group(
     about="serve, publish, check, verify, mirror or look after an index",
     description="Work with an index: static files that pip and uv install from.",
     example="cairn index serve ./store",
-    modules={"index.upkeep": ("check", "repair", "gc")},
+    modules={"index.upkeep": ("serve", "check", "repair", "gc")},
     commands={
         "serve": "serve a store over HTTP on this machine until interrupted",
         "publish": "offer wheels and sdists in a channel: staging or dev",

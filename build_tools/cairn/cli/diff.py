@@ -10,19 +10,110 @@ from typing import TYPE_CHECKING, Literal
 
 from cairn import converters
 from cairn.cli import common_options as common
-from cairn.cli import consumers, signing
-from cairn.cli.answer import Answer, Piece
+from cairn.cli import signing
+from cairn.cli.answer import Answer, Piece, Warn
 from cairn.cli.binder import command
-from cairn.errors import UsageError
-from cairn.options import argument, option, switch
-from cairn.output import console
+from cairn.errors import TestsFailedError, UsageError
+from cairn.options import argument, flag, option, repeated, switch
+from cairn.output import console, wording
 
 if TYPE_CHECKING:
     from cairn.pipeline.difference import SetDifference
     from cairn.sources.manifest.changelog import Changelog
+    from cairn.stack import Consumer
     from cairn.testing.compat.report import Change
+    from cairn.wheels.consumers.breaks import Judgement
     from cairn.wheels.interface.difference import Difference
     from cairn.wheels.interface.sections import Section
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumerOptions(common.OptionalStack, common.OptionalStoreOptions):
+    """Who depends on a set of wheels."""
+
+    consumers: bool = flag("say whom NEW breaks, of the consumers that the stack names")
+    consumer: tuple[str, ...] = repeated(
+        "who depends on them, besides those of the stack: a wheel, a folder of wheels, or a requirement that "
+        "pip fetches",
+        metavar="WHEEL|DIR|REQUIREMENT",
+        convert=converters.nonempty,
+    )
+    index_url: str | None = common.index_url()
+
+
+def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answer:
+    """Say which consumers the wheels of one place break that those of the other do not.
+
+    What the old ones lack too is no break.
+    """
+    from cairn.release.consumers import judge
+    from cairn.release.publish.compatibility import Platform
+    from cairn.wheels.consumers import breaks
+
+    old, new = _wheels_of(old_place), _wheels_of(new_place)
+    here = Platform.here()
+    place = Platform(python=breaks.python_of(new) or here.python, tag=here.tag)
+    stack = request.load_stack()
+    consumers = [
+        *(stack.consumers if stack else ()),
+        *(_consumer(text, request.index_url) for text in request.consumer),
+    ]
+    if not consumers:
+        raise UsageError(
+            "no consumer is named", tip="name one with --consumer, or a stack with [[consumers]] with --stack"
+        )
+    with console.current().stage("looking up what the wheels of consumers use"):
+        store = request.open_existing_store() if request.store else None
+        judgement = judge(consumers, old, new, place=place, store=store)
+    error = None
+    if judgement.breaks:
+        names = sorted({one.consumer for one in judgement.breaks})
+        error = TestsFailedError(
+            f"{new_place} lacks {wording.count(judgement.breaks, 'thing')} that {wording.some(names)} had of "
+            f"{old_place}",
+            tip="mend the set, or tell those who look after the consumers before it is promoted",
+        )
+    elif judgement.unknown:
+        name, reason = next(iter(judgement.unknown.items()))
+        error = TestsFailedError(f"whether {name} breaks is not known: {reason}")
+    return Answer(judgement, _judged(judgement), error=error)
+
+
+def _wheels_of(place: Path) -> Sequence[Path]:
+    wheels = sorted(place.glob("*.whl")) if place.is_dir() else [converters.file(str(place))]
+    if not wheels:
+        raise UsageError(f"{place} has no wheels", tip="name the folder that `cairn build` has written")
+    return wheels
+
+
+def _consumer(text: str, index_url: str | None) -> Consumer:
+    """A consumer by what was given for it."""
+    from cairn import requirements
+    from cairn.stack import Consumer
+
+    path = Path(text)
+    if path.is_dir() or path.suffix == ".whl":
+        if not path.exists():
+            raise UsageError(f"there is no wheel {text} of a consumer", tip="correct --consumer")
+        return Consumer(name=path.stem, wheels=(str(path / "*.whl") if path.is_dir() else text,))
+    try:
+        return Consumer(name=requirements.requirement(text).name, requirement=text, index_url=index_url)
+    except ValueError as error:
+        raise UsageError(
+            str(error), tip="name a wheel, a folder, or a requirement such as vllm==0.11"
+        ) from error
+
+
+def _judged(judgement: Judgement) -> Iterator[Piece]:
+    for one in judgement.breaks:
+        yield "failed", str(one)
+    broken = {one.consumer for one in judgement.breaks}
+    yield f"{wording.count(judgement.consumers, 'wheel')} of consumers looked at, {len(broken)} broken"
+    for text in judgement.unread:
+        yield Warn(f"not looked at: {text}")
+    for name, why in judgement.unknown.items():
+        yield Warn(f"whether {name} breaks is not known: {why}")
+
 
 Kind = Literal["wheel", "manifest", "set", "compat", "stored"]
 _KINDS: tuple[Kind, ...] = ("set", "compat", "manifest")
@@ -31,7 +122,7 @@ _HEAD = 4096  # bytes in which a JSON file of ours names its schema
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diff(consumers.ConsumerOptions):
+class Diff(ConsumerOptions):
     """Options of `cairn diff`.
 
     Wheels are compared by what they offer and want: requirements, files, symbols and their versions,
@@ -86,7 +177,7 @@ def run(request: Diff) -> Answer:
                 "whom a set breaks is told of two folders or wheels of this machine",
                 tip="fetch what lies elsewhere first",
             )
-        return consumers.look_up(request, Path(request.old), Path(request.new))
+        return look_up(request, Path(request.old), Path(request.new))
     kinds = {_kind_of(place, request) if isinstance(place, Path) else "wheel" for place in places}
     if len(kinds) > 1:
         raise UsageError(
