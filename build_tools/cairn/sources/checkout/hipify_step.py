@@ -22,8 +22,8 @@ from cairn.sources.checkout import local_work, overwritten
 from cairn.sources.checkout.overwritten import MovingPart
 from cairn.sources.git import repository
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.hipify import build_step, run
 from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.worktree import contents, journal, submodules, twin
 from cairn.sources.worktree.journal import Journal, Move
@@ -69,7 +69,7 @@ def hipify_tree(
     files_digest = None if before.hipify_committed else contents.tree_state(root.work_tree)
     if report is not None:
         if not before.hipify_committed:
-            content_ids = build_step.ids(root, sorted({*report.changed, *report.generated}))
+            content_ids = hipify_report.ids(root, sorted({*report.changed, *report.generated}))
             report = msgspec.structs.replace(report, contents=content_ids)
         hipify_report.write(root.git_dir, report)
     journal.write(
@@ -168,7 +168,7 @@ def remove_generated(root: Repository) -> None:
     if report is None:
         return
     generated = set(report.generated) & report.contents.keys()
-    edited = set(build_step.without_recorded(root, generated))
+    edited = set(hipify_report.without_recorded(root, generated))
     for name in generated - edited:
         (root.work_tree / name).unlink(missing_ok=True)
     hipify_report.forget(root.git_dir)

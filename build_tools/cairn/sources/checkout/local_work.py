@@ -20,7 +20,7 @@ from cairn.sources.checkout import overwritten
 from cairn.sources.checkout.overwritten import MovingPart
 from cairn.sources.git import command, lock, repository
 from cairn.sources.git.repository import Entry, Repository
-from cairn.sources.hipify import build_step
+from cairn.sources.hipify import report as hipify_report
 from cairn.sources.worktree import contents, journal
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import Module, walk, walk_submodules
@@ -175,7 +175,7 @@ def combined_losses(root: Repository, surveys: Sequence[Survey]) -> Losses:
 
     def without_recorded(names: Sequence[str]) -> tuple[str, ...]:
         """Return the names of the files that neither hipify nor a build made."""
-        return build_step.without_recorded(root, names) if root.is_initialized() else tuple(names)
+        return hipify_report.without_recorded(root, names) if root.is_initialized() else tuple(names)
 
     return Losses(
         edits=without_recorded([one.part.named(name) for one in surveys for name in one.lost.edits]),

@@ -6,8 +6,7 @@ Without the record, the files it writes into the tree would look like the user's
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -59,18 +58,6 @@ def generated(checkout: Path, kind: HipifyKind) -> tuple[str, ...]:
     return report.generated if report is not None else ()
 
 
-def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...]:
-    """Filter edited or new files, by paths from the root: drop those still as a recorded build left them."""
-    if not names:
-        return ()
-    report = hipify_report.read(root.git_dir)
-    contents = report.contents if report else {}
-    if not contents:
-        return tuple(names)
-    current = ids(root, [name for name in names if name in contents])
-    return tuple(name for name in names if name not in contents or current.get(name) != contents[name])
-
-
 def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     earlier = hipify_report.read(root.git_dir) or HipifyReport(kind="at-build", when="build")
     after = _state(root)
@@ -105,7 +92,7 @@ def _state(root: Repository) -> dict[str, str]:
     """Return the blob ids of files that differ from HEAD, and of ignored files that hipify made."""
     names = set(root.changes())
     names |= {n for n in _ignored(root) if n.endswith(_CODE) and _is_hipifys(root, n)}
-    return ids(root, sorted(names))
+    return hipify_report.ids(root, sorted(names))
 
 
 def _ignored(root: Repository) -> set[str]:
@@ -130,11 +117,3 @@ def _is_hipifys(root: Repository, name: str) -> bool:
         or path.suffix == ".hip"
         or run.is_signed(root.work_tree / name)
     )
-
-
-def ids(root: Repository, names: Collection[str]) -> dict[str, str]:
-    """Return the blob ids of those files that exist."""
-    present = [name for name in names if (root.work_tree / name).is_file()]
-    paths = b"".join(os.fsencode(name) + b"\n" for name in present if "\n" not in name)
-    ids = root.run("hash-object", "--no-filters", "--stdin-paths", stdin=paths).split()
-    return dict(zip([name for name in present if "\n" not in name], ids, strict=True))

@@ -7,6 +7,7 @@ what it wrote is read again here.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -17,6 +18,7 @@ import msgspec
 from cairn import datafile, files
 from cairn.errors import UsageError
 from cairn.output import wording
+from cairn.sources.git.repository import Repository
 from cairn.stack import HipifyKind
 
 _NAME = "cairn.hipify.json"
@@ -190,3 +192,23 @@ def _names_calls(text: str, unsupported: Mapping[str, str]) -> set[str]:
     if unsupported:
         names |= {unsupported[name] for name in set(_CALL.findall(text)) & unsupported.keys()}
     return names
+
+
+def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...]:
+    """Filter edited or new files, by paths from the root: drop those still as a recorded build left them."""
+    if not names:
+        return ()
+    report = read(root.git_dir)
+    contents = report.contents if report else {}
+    if not contents:
+        return tuple(names)
+    current = ids(root, [name for name in names if name in contents])
+    return tuple(name for name in names if name not in contents or current.get(name) != contents[name])
+
+
+def ids(root: Repository, names: Collection[str]) -> dict[str, str]:
+    """Return the blob ids of those files that exist."""
+    present = [name for name in names if (root.work_tree / name).is_file()]
+    paths = b"".join(os.fsencode(name) + b"\n" for name in present if "\n" not in name)
+    ids = root.run("hash-object", "--no-filters", "--stdin-paths", stdin=paths).split()
+    return dict(zip([name for name in present if "\n" not in name], ids, strict=True))

@@ -25,7 +25,8 @@ from cairn.sources.checkout.local_commits import LocalCommit
 from cairn.sources.git import lock
 from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.git.repository import HIPIFY_TAG, UPSTREAM_TAG, Repository
-from cairn.sources.hipify import build_step, run
+from cairn.sources.hipify import report as hipify_report
+from cairn.sources.hipify import run
 from cairn.sources.patches.apply import root_of
 from cairn.sources.worktree import journal
 from cairn.sources.worktree.parts import CommittedPart, walk_commit
@@ -353,7 +354,7 @@ def _edits(root: Repository, parts: Sequence[CommittedPart]) -> dict[str, list[U
     changed = side_by_side(lambda part: [part.named(name) for name in part.repository.changes()], parts)
     hidden = side_by_side(lambda part: [part.named(name) for name in part.repository.index()[1]], parts)
     # Asked once for all: the report of a whole torch has thousands of names.
-    edited = set(build_step.without_recorded(root, _flat(changed)))
+    edited = set(hipify_report.without_recorded(root, _flat(changed)))
     problems: dict[str, list[Unexplained]] = {}
     for part, names, unseen in zip(parts, changed, hidden, strict=True):
         of_part = problems.setdefault(part.path, [])
