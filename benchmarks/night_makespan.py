@@ -171,7 +171,6 @@ def _night(folder: Path, executor: Executor, seconds: Mapping[str, float], *, on
         store=MemoryStore(),
         legs=placed,
         freeze_options=FreezeOptions(),
-        report_arguments=(),
         settings=settings,
     )
     variables = {"PYTHONPATH": str(folder / "stand-in"), "NIGHT_SECONDS": str(folder / "seconds.json")}

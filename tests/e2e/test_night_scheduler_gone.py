@@ -57,7 +57,6 @@ def test_each_round_is_a_run_of_its_own(tmp_path: Path) -> None:
         store=store,
         legs=(leg,),
         freeze_options=FreezeOptions(release="release", work_dir=tmp_path / "work"),
-        report_arguments=(),
         settings=Settings(stack=folder, store=str(store.path), work_dir=tmp_path / "work", cores=1),
     )
     assert driver.drive(request, executor).code != 0

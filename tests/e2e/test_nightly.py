@@ -273,7 +273,7 @@ def test_a_killed_test_job_promotes_nothing_and_a_second_attempt_goes_on(
     fresh: Callable[..., Nightly],
 ) -> None:
     nightly = fresh()
-    nightly.runner.kill = "*night\\ test*"
+    nightly.runner.kill = "*step\\ test\\ --phase\\ run*"
     killed = nightly.run("workflow_dispatch", run_id="1", families=A)
     assert killed.results() == {
         "freeze": ["success"], "build": ["success"], "stage": ["success"], "test": ["failure"],
@@ -297,7 +297,7 @@ def test_a_killed_shard_promotes_nothing_and_a_second_attempt_runs_it_alone(
     fresh: Callable[..., Nightly],
 ) -> None:
     nightly = fresh(suites=True)
-    nightly.runner.kill = "*night\\ suite*--shard\\ 2*"
+    nightly.runner.kill = "*step\\ suite\\ --phase\\ run*--shard\\ 2*"
     killed = nightly.run("workflow_dispatch", run_id="1", families=A)
     assert killed.results() == {
         "freeze": ["success"], "build": ["success"], "stage": ["success"], "test": ["success"],
@@ -318,7 +318,7 @@ def test_a_killed_shard_promotes_nothing_and_a_second_attempt_runs_it_alone(
 @pytest.mark.by_hand
 def test_a_killed_build_is_built_by_the_second_attempt(fresh: Callable[..., Nightly]) -> None:
     nightly = fresh()
-    nightly.runner.kill = "*night\\ build*"
+    nightly.runner.kill = "*step\\ build\\ --phase\\ run*"
     killed = nightly.run(run_id="1")
     assert killed.results()["build"] == ["failure"]
     assert (nightly.released(A), nightly.released(B)) == (0, 0)
@@ -416,7 +416,7 @@ def test_code_that_looks_for_secrets_in_build_and_test_jobs_finds_none(
 @pytest.mark.by_hand
 def test_a_cancelled_run_promotes_nothing(fresh: Callable[..., Nightly]) -> None:
     nightly = fresh()
-    nightly.runner.hang = "*night\\ test*"
+    nightly.runner.hang = "*step\\ test\\ --phase\\ run*"
     process = nightly.runner.start("nightly.yml", "workflow_dispatch", run_id="1", inputs={"families": A})
     hanging, end = nightly.runner.folder / "hanging", time.monotonic() + 600
     while not hanging.exists() and process.poll() is None and time.monotonic() < end:

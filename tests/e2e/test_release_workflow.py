@@ -24,7 +24,7 @@ def nightly(s3_server: Server, tmp_path_factory: pytest.TempPathFactory) -> Nigh
     """A repository after a night that was frozen, and whose build was killed."""
     folder = tmp_path_factory.mktemp("release")
     made = make(folder / "ci", s3_server, folder / "cache")
-    made.runner.kill = "*night\\ build*"
+    made.runner.kill = "*step\\ build\\ --phase\\ run*"
     night = made.run("workflow_dispatch", run_id="1", families=A)
     assert night.results()["freeze"] == ["success"], str(night)
     made.runner.kill = "-"
@@ -52,7 +52,7 @@ def test_a_manifest_that_is_not_there_ends_it(nightly: Nightly) -> None:
 
 
 def test_a_build_that_failed_holds_all_of_it(nightly: Nightly) -> None:
-    nightly.runner.kill = "*night\\ build*"
+    nightly.runner.kill = "*step\\ build\\ --phase\\ run*"
     done = _release(nightly, "4", **{"dry-run": "false"})
     nightly.runner.kill = "-"
     ended = {"freeze": ["success"], "build": ["failure"], "report": ["failure"], "notify": ["success"]}

@@ -109,7 +109,6 @@ def test_no_step_is_good_that_made_nothing(
         store=store,
         legs=run.plan.legs,
         freeze_options=FreezeOptions(release="release", work_dir=tmp_path),
-        report_arguments=(),
         settings=Settings(
             stack=tmp_path / "sample", store=str(tmp_path / "s"), work_dir=tmp_path / "w", cores=1
         ),

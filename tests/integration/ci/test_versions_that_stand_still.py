@@ -6,6 +6,7 @@ Nights are real: git, builds, an index, smoke tests and the gate.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -19,6 +20,7 @@ from cairn.pipeline.night import plan
 from cairn.release.index.snapshot import Index
 from cairn.store.folder import LocalStore
 from helpers import tiny_stack
+from helpers.program import Cairn
 from helpers.trail import clean_environment
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("versions-that-stand-still")]
@@ -46,8 +48,9 @@ setup(name="quartz", version="3.5.0" + os.environ["QUARTZ_VERSION_SUFFIX"], pack
 class Nights:
     """A stack of two projects, a store, and the nights run with them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.stack = folder, tiny_stack.write(folder / "stack")
+    def __init__(self, folder: Path, cairn: Cairn) -> None:
+        self.folder, self.stack, self.cairn = folder, tiny_stack.write(folder / "stack"), cairn
+        self.place = ("--store", folder / "store")
         self.quartz = folder / "quartz"
         toml = self.stack / "stack.toml"
         text = toml.read_text().replace(
@@ -79,24 +82,21 @@ class Nights:
         (self.stack / "origin" / "version.txt").write_text("1.1\n")
         tiny_stack.commit(self.stack, "Raise tiny")
 
-    def cairn(self, *words: object, code: int = 0, store: bool = True) -> str:
-        env = clean_environment(self.folder / "cache") | {"PIP_CONFIG_FILE": os.devnull}
-        command = [sys.executable, "-m", "cairn", *map(str, words)]
-        command += ["--store", str(self.folder / "store")] if store else []
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
-        return done.stderr + done.stdout
-
     def freeze(self, night: str, image: str) -> str:
-        matrix = ("--matrix", self.folder / "matrix.json", "--image", f"a@sha256:{image * 64}")
-        where = ("--stack", self.stack, "--work-dir", self.folder / night, "--to", "nightly")
-        return self.cairn("ci", "night", "freeze", "--night", night, *where, *matrix)
+        """Begin a night as a program of its own, of which several may run at one moment."""
+        image = f"a@sha256:{image * 64}"
+        command = [sys.executable, "-m", "cairn", *map(str, (*self.freezing(night), "--image", image))]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stderr
 
-    def run(self, night: str, *, code: int = 0) -> str:
+    def freezing(self, night: str) -> tuple[object, ...]:
+        where = ("--stack", self.stack, "--work-dir", self.folder / night, "--to", "nightly")
+        matrix = ("--matrix", self.folder / "matrix.json")
+        return ("ci", "night", "freeze", "--night", night, *where, *matrix, *self.place)
+
+    def run(self, night: str, *, code: int = 0) -> None:
         where = ("--stack", self.stack, "--work-dir", self.folder / "work")
-        shown = self.cairn("ci", "night", "run", "--night", night, *where, code=code)
-        self.cairn("index", "check")
-        return shown
+        self.cairn("ci", "night", "run", "--night", night, *where, *self.place, code=code)
+        self.cairn("index", "check", *self.place)
 
     def manifest(self, night: str) -> str:
         return plan.read(self.store, night).manifest_sha256
@@ -107,15 +107,25 @@ class Nights:
         return [dict(entry.projects) for entry in sets if entry.yanked is None]
 
 
-def test_each_night_of_another_commit_has_versions_of_its_own(tmp_path: Path) -> None:
-    nights = Nights(tmp_path)
+@pytest.fixture
+def nights(tmp_path: Path, cairn: Cairn, monkeypatch: pytest.MonkeyPatch) -> Nights:
+    own = clean_environment(tmp_path / "cache") | {"PIP_CONFIG_FILE": os.devnull}
+    for name in os.environ.keys() - own.keys():
+        monkeypatch.delenv(name)
+    for name, value in own.items():
+        monkeypatch.setenv(name, value)
+    return Nights(tmp_path, cairn)
+
+
+def test_each_night_of_another_commit_has_versions_of_its_own(nights: Nights, tmp_path: Path) -> None:
     nights.run("1")
     first = {"tiny": "1.0", "quartz": "3.5.0"}
     assert nights.promoted() == [first]
     # Nothing changed: the same manifest, and nothing is built.
-    nights.run("2")
+    matrix = nights.cairn.json("matrix", "--stack", nights.stack, "--trigger", "nightly")
+    (tmp_path / "matrix.json").write_text(json.dumps(matrix))
+    assert nights.cairn.json(*nights.freezing("2"))["build"] == []
     assert nights.manifest("2") == nights.manifest("1")
-    assert nights.promoted() == [first]
     # A version more, of the project that has a version file. The other one stands still; its pin follows.
     nights.raise_tiny()
     nights.run("3")
@@ -124,7 +134,7 @@ def test_each_night_of_another_commit_has_versions_of_its_own(tmp_path: Path) ->
     # What was yanked does not come back by a night that changes nothing, nor do its versions.
     sets = Index(nights.store, "nightly").load().sets()
     (bad,) = (each for each in sets if each.manifest_sha256 == nights.manifest("3"))
-    nights.cairn("release", "yank", bad.set_id, "--reason", "wrong answers")
+    nights.cairn("release", "yank", bad.set_id, "--reason", "wrong answers", *nights.place)
     nights.run("4", code=10)
     assert nights.promoted() == [first]
     # Somebody who can write claims must not be able to end the numbers.
@@ -138,8 +148,6 @@ def test_each_night_of_another_commit_has_versions_of_its_own(tmp_path: Path) ->
     third = {"tiny": "1.1+again.1", "quartz": "3.5.0+again.2"}
     assert nights.promoted() == [first, third]
     # Two freeze at one moment, for two images: two manifests, and each has versions of its own.
-    matrix = nights.cairn("matrix", "--stack", nights.stack, "--trigger", "nightly", "--json", store=False)
-    (tmp_path / "matrix.json").write_text(matrix)
     with ThreadPoolExecutor() as pool:
         shown = "".join(pool.map(nights.freeze, ("6", "7"), "ab"))
     made = re.findall(r"(?:makes|ends in) (\S+)", shown)

@@ -9,11 +9,10 @@ from helpers.trail import ROOT
 PACKAGE = ROOT / "build_tools" / "cairn"
 
 UNCONFINED = {
-    "cli/ci/night_report.py": "the command that the user has named to notify",
     "images.py": "docker, podman or buildah, and their logins to registries",
     "package_index.py": "our pip, which is asked for the user's configuration",
-    "pipeline/night/driver.py": "cairn itself",
-    "pipeline/night/step_run.py": "docker or podman: what runs in the container is confined by it",
+    "pipeline/night/report.py": "the command that the user has named to notify",
+    "pipeline/night/step_run.py": "docker or podman, which confine; cairn with the credentials of a cache",
     "pipeline/repository/aws.py": "aws, and the user's login",
     "pipeline/repository/github.py": "gh, and the user's login",
     "release/gate/judgement.py": "the command that the user has named to notify",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -13,7 +12,7 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.cli.ci.night_options import NightOptions, to_channel
-from cairn.errors import CairnError, GateError, StoreError, UsageError
+from cairn.errors import GateError, StoreError, UsageError
 from cairn.options import flag, option
 from cairn.output import console
 
@@ -81,9 +80,7 @@ class ListNights(common.PatientStoreOptions):
 
 
 def _report(request: Report) -> Answer:
-    from cairn import datafile
-    from cairn.output import github
-    from cairn.pipeline.night import hanging, plan, report, standing
+    from cairn.pipeline.night import plan, report
 
     if request.night != "latest":
         if plan.find(request.open_store(), request.night) is None:
@@ -91,43 +88,14 @@ def _report(request: Report) -> Answer:
         request = dataclasses.replace(request, line=None, to=None)  # it has its own
     run = request.load_run(by_id=True)
     words = (word.partition("=") for word in request.results.split())
-    ended = report.of_night(run, {job: how or job for job, _, how in words})
-    unwritten = () if run.dry_run else report.record(run.store, run.plan, ended)
-    gpus = hanging.sentences(run.store, run.plan.night)
-    history = report.history_of(run.store, run.plan.release)
-    github.add_summary(report.markdown(run.plan, ended, gpus, history))
-    plain: dict[str, object] = {
-        "schema": "cairn.night-report/1",
-        "night": run.plan.night,
-        "line": run.plan.line,
-        "log": run.plan.log,
-        "counts": report.counts(ended),
-        "problems": report.sentences(ended),
-        "hanging": gpus,
-        "legs": [
-            {**datafile.to_plain(one), "made": standing.made(run, leg)}
-            for leg, one in zip(run.plan.legs, ended, strict=True)
-        ],
-    }
-    for problem in unwritten:
-        console.current().warn(problem)
-    error: CairnError | None = None
-    if bad := report.bad_legs(run.plan, ended):
-        error = GateError(
-            f"{len(bad)} of {len(ended)} legs of the night {run.plan.night} did not come through",
-            reasons=report.sentences(ended, only_bad=True),
-            tip="run the failed jobs again: what is done stays done",
-        )
-    elif unwritten:
-        error = StoreError("; ".join(unwritten), tip="see what is wrong with it: cairn index check")
-    if error is not None and request.notify and not run.dry_run:
-        _notify(request.notify, plain)
+    results = {job: how or job for job, _, how in words}
+    plain, ended, error = report.reported(run, results, notify=request.notify)
     rows = (
         (leg.name, f"{one.outcome}, {one.age}" if one.is_bad else one.outcome, one.stage, one.reason)
         for leg, one in zip(run.plan.legs, ended, strict=True)
     )
     table = Table(("leg", "outcome", "ended in", "why"), rows)
-    return Answer(plain, [table, *map(Note, gpus), Note(report.counts(ended))], error=error)
+    return Answer(plain, [table, *map(Note, plain["hanging"]), Note(str(plain["counts"]))], error=error)
 
 
 def _never_frozen(request: Report) -> Answer:
@@ -150,8 +118,8 @@ def _never_frozen(request: Report) -> Answer:
         "hanging": [],
         "legs": [],
     }
-    if request.notify and not request.dry_run:
-        _notify(request.notify, plain)
+    if not request.dry_run:
+        report.tell(request.notify, plain)
     if request.line and request.to and not request.dry_run:
         store, stack = request.open_store(), request.load_stack()
         try:
@@ -159,18 +127,6 @@ def _never_frozen(request: Report) -> Answer:
         except (StoreError, UsageError) as problem:  # that it was not frozen is told all the same
             console.current().warn(f"the page of the last nights of {request.to} was not written: {problem}")
     return Answer(plain, error=error)
-
-
-def _notify(command: str, plain: dict[str, object]) -> None:
-    """Send the notification; a failure to send it does not affect the night."""
-    import json
-
-    from cairn import process
-
-    try:
-        process.run(shlex.split(command), stdin=json.dumps(plain).encode(), timeout=60, confined=False)
-    except (CairnError, OSError, ValueError) as error:  # also of a quote that does not end
-        console.current().warn(f"{command} was to be told of it, and failed: {error}")
 
 
 def _list(request: ListNights) -> Answer:
@@ -212,9 +168,9 @@ def _list(request: ListNights) -> Answer:
 
 def _overdue(request: ListNights, lines: tuple[str, ...]) -> Answer:
     from cairn.output import github
-    from cairn.pipeline.night import report
+    from cairn.pipeline.night import progress
 
-    problems = report.overdue(
+    problems = progress.overdue(
         request.open_existing_store(),
         lines=lines,
         begun_within=timedelta(hours=request.begun_within or _BEGUN),

@@ -188,7 +188,7 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
             leg for leg in matrix.others if any(leg.platform == m.platform for m in executor.machines)
         ),
         freeze_options=replace(how, work_dir=work_dir / "freeze"),
-        report_arguments=("--notify", request.notify) if request.notify else (),
+        notify=request.notify,
         settings=Settings(
             stack=Path(stack.folder).absolute(),
             store=_absolute(request.store),

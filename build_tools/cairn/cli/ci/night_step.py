@@ -14,7 +14,7 @@ from cairn.cli import signing
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.cli.ci import night_options
-from cairn.errors import TestsFailedError, UsageError
+from cairn.errors import UsageError
 from cairn.options import argument, option, part, repeated
 from cairn.output import console
 from cairn.output.wording import short_id
@@ -191,16 +191,11 @@ _RUNS: Mapping[str, Callable[[Step, NightRun, LegStep], Answer]] = {
 
 
 def _merge(request: Step) -> Answer:
-    from cairn.pipeline.night.suite import merge_night
+    from cairn.pipeline.night.suite import merge_night, refusal
 
     run, folder = request.load_run(), request.output_dir.absolute()
     with console.current().stage(f"judge the suites of the night {run.plan.night}") as stage:
         merges = merge_night(run, folder, signer=request.signer(), say=stage.update)
-    bad = [merge for merge in merges if not merge.good and not merge.leg.expect_failure]
-    error = TestsFailedError(
-        f"{len(bad)} of {len(merges)} suites did not pass: {'; '.join(merge.name for merge in bad)}",
-        tip="run the failed shards again: those that are done stay done",
-    )
     return Answer(
         [
             {"leg": m.leg.id, "config": m.config, "good": m.good, "reason": m.reason, "record": m.record}
@@ -214,7 +209,7 @@ def _merge(request: Step) -> Answer:
             )
             for merge in merges
         ],
-        error=error if bad else None,
+        error=refusal(merges),
     )
 
 

@@ -10,24 +10,24 @@ from __future__ import annotations
 import functools
 import json
 import os
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
-from cairn import datafile, interpreters, process
+from cairn import interpreters, process
 from cairn.build.engine import run as engine
 from cairn.build.engine import schedule
 from cairn.build.engine.run import Running
 from cairn.build.engine.schedule import Limits, Record
-from cairn.errors import BuildError, CairnError, GateError, NetworkError
-from cairn.matrix.legs import Leg, Matrix
-from cairn.output import Progress, console, wording
+from cairn.errors import BuildError, CairnError, NetworkError
+from cairn.matrix.legs import Leg
+from cairn.output import Progress, console, github, wording
+from cairn.pipeline.night import freeze as freezing
 from cairn.pipeline.night import handover, plan, shards, standing, step_run, steps
+from cairn.pipeline.night import report as reporting
+from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.night.placing import Demand, Machine
 from cairn.pipeline.night.plan import NightPlan, NightRun
 from cairn.pipeline.night.step_run import StepEnd, StepJob
@@ -111,7 +111,7 @@ class DriveRequest:
         legs: what is expected of it, with the runners that there are; not used for one that is frozen.
         others: those that its manifest is for, too.
         freeze_options: how it begins.
-        report_arguments: options of `cairn ci night report`.
+        notify: a command that gets the report of a night that was not good; empty for none.
         settings: what all its commands are given.
     """
 
@@ -121,7 +121,7 @@ class DriveRequest:
     legs: tuple[Leg, ...]
     others: tuple[Leg, ...] = ()
     freeze_options: FreezeOptions
-    report_arguments: tuple[str, ...]
+    notify: str = ""
     settings: Settings
 
 
@@ -130,8 +130,8 @@ class Driven:
     """How a night ended.
 
     Attributes:
-        code: the exit code of `cairn ci night report`.
-        report: what it printed, as JSON.
+        code: the exit code, as of `cairn ci night report`.
+        report: what that prints, as JSON.
         failed: the steps that failed, and why.
     """
 
@@ -195,36 +195,27 @@ def _run_variables() -> dict[str, str]:
 
 def _freeze(request: DriveRequest, variables: Mapping[str, str]) -> str:
     """Begin the night, or find it; return what it is named."""
-    with tempfile.TemporaryDirectory(prefix="cairn-night-") as temporary:
-        matrix = Path(temporary, "matrix.json")
-        datafile.write(matrix, Matrix(legs=request.legs, others=request.others))
-        with console.current().stage(f"freeze the night {request.night}") as stage:
-            frozen = _command(
-                request,
-                "freeze",
-                "--json",
-                *("--line", request.stack.line, "--matrix", str(matrix)),
-                *_freeze_arguments(request.freeze_options),
-                variables=variables,
-                say=stage.update,
-            )
-    return str(json.loads(frozen.output)["named"])
-
-
-def _freeze_arguments(how: FreezeOptions) -> tuple[str, ...]:
-    """Return the options of `cairn ci night freeze` that say the same."""
-    return (
-        *("--to", how.release, "--like", how.like, "--work-dir", str(how.work_dir)),
-        *("--rocm-index-url", how.rocm_index_url, "--refs", how.refs),
-        *(("--rocm-version", how.rocm_version) if how.rocm_version else ()),
-        *(("--as-of", how.as_of.isoformat()) if how.as_of else ()),
-        *(word for value in how.build_env for word in ("--build-env", value)),
+    asked_for = FreezeRequest(
+        night=request.night,
+        stack=request.stack,
+        legs=request.legs,
+        others=request.others,
+        **vars(request.freeze_options),
     )
+    name = f"freeze the night {request.night}"
+    with github.running_as(variables), console.current().stage(name) as stage:
+        return freezing.freeze(request.store, asked_for, say=stage.update).named
+
+
+def _run_of(request: DriveRequest, night: NightPlan) -> NightRun:
+    trusted = anchor.anchor(request.store)
+    trust = trusted.root.trust() if trusted else None
+    return NightRun(store=request.store, plan=night, stack=request.stack, trust=trust)
 
 
 def _due(request: DriveRequest, night: NightPlan) -> tuple[NightStep, ...]:
     """Return the steps of what the store does not have yet."""
-    run = NightRun(store=request.store, plan=night, stack=request.stack)
+    run = _run_of(request, night)
     stood = {leg.id: standing.look(run, leg).state for leg in night.legs}
     legs = [leg for leg in night.legs if stood[leg.id] not in _DONE]
     builds = {leg.build_id for leg in legs if stood[leg.id] == "missing"} - handover.built(run)
@@ -328,9 +319,7 @@ class _Drive:
 
     def _run(self) -> NightRun:
         request = self._request
-        return NightRun(
-            store=request.store, plan=plan.read(request.store, request.night), stack=request.stack
-        )
+        return _run_of(request, plan.read(request.store, request.night))
 
     def _made(self, step: str, before: Collection[str] = ()) -> tuple[console.Mark, str]:
         """Return how a step ended, by what the store has of it now.
@@ -402,39 +391,7 @@ def _tests(outputs: Mapping[str, str]) -> list[str]:
 
 
 def _report(request: DriveRequest, variables: Mapping[str, str], failed: Mapping[str, CairnError]) -> Driven:
-    with console.current().stage(f"report the night {request.night}"):
-        ended = _command(
-            request, "report", "--json", *request.report_arguments, variables=variables, may_fail=True
-        )
-    try:
-        report = json.loads(ended.output)
-    except ValueError:
-        raise GateError(
-            f"the night {request.night} could not be reported",
-            tip="run it again: finished steps are kept",
-            reasons=process.tail(ended.stderr),
-        ) from None
-    return Driven(code=ended.returncode, report=report, failed=failed)
-
-
-def _command(
-    request: DriveRequest,
-    name: str,
-    *arguments: str,
-    variables: Mapping[str, str],
-    say: Progress | None = None,
-    may_fail: bool = False,
-) -> process.Completed:
-    """Run a command of the night beside the driver."""
-    settings = request.settings
-    where = ("--stack", str(settings.stack), "--night", request.night, "--store", settings.store)
-    reach = ["--endpoint-url", settings.endpoint_url] if settings.endpoint_url else []
-    reach += ["--patience", f"{settings.patience:g}"] if settings.patience is not None else []
-    return process.run(
-        [sys.executable, "-m", "cairn", "ci", "night", name, *where, *reach, *arguments],
-        env={**os.environ, **variables},
-        on_line=say,
-        check=not may_fail,
-        separate_stderr=True,
-        confined=False,
-    )
+    run = _run_of(request, plan.read(request.store, request.night))
+    with github.running_as(variables), console.current().stage(f"report the night {request.night}"):
+        report, _, error = reporting.reported(run, notify=request.notify)
+    return Driven(code=error.exit_code if error else 0, report=report, failed=failed)

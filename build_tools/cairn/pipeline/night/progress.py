@@ -1,16 +1,25 @@
-"""What has become of the nights of a store: how those that were reported ended, how far the others are."""
+"""What has become of the nights of a store: how those that were reported ended, how far the others are.
+
+A schedule that has stopped causes no failure and no message: `overdue` detects it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from cairn.errors import UsageError
 from cairn.pipeline.night import plan, report
 from cairn.pipeline.night.plan import STAGES, NightPlan
-from cairn.release.pages import nights
+from cairn.release.index import keys
+from cairn.release.pages import nights as nights_page
 from cairn.release.pages.night_history import History
-from cairn.store.protocol import Store
+from cairn.release.pages.view import Night
+from cairn.release.weighing import SKEW
+from cairn.store.protocol import Store, read_or_none
 
+_MANY = 48  # hours; from then on an age is said in days
 _LONGEST = timedelta(hours=48)  # that a night is under way: then it was ended before it could be reported
 
 
@@ -52,16 +61,16 @@ def _of(store: Store, night: NightPlan, history: History) -> Progress:
     past = next((one for one in history.nights if one.night == night.night), None)
     if past is not None:
         took = {leg.id: past.legs[leg.id].minutes for leg in night.legs if leg.id in past.legs}
-        late = nights.late(history, took, before=night.frozen)
+        late = nights_page.late(history, took, before=night.frozen)
         sentences = tuple(f"{night.leg(name).name}: {text}" for name, text in late.items())
-        return Progress(plan=night, state="reported", counts=nights.counts(past), late=sentences)
+        return Progress(plan=night, state="reported", counts=nights_page.counts(past), late=sentences)
     elapsed = datetime.now(UTC) - datetime.fromisoformat(night.frozen)
     if elapsed > _LONGEST:
         return Progress(plan=night, state="no report", counts={})
     notes = plan.by_stage(plan.notes_of_parts(store, night).values())
     minutes = round(elapsed.total_seconds() / 60)
     counts: dict[str, int] = {}
-    late, waiting = nights.late(history, {leg.id: minutes for leg in night.legs}), []
+    late, waiting = nights_page.late(history, {leg.id: minutes for leg in night.legs}), []
     for leg in night.legs:
         last = next((stage for stage in reversed(STAGES) if (leg.id, stage) in notes), None)
         failed = last is not None and not notes[leg.id, last].good
@@ -72,3 +81,87 @@ def _of(store: Store, night: NightPlan, history: History) -> Progress:
             waits = f"; its tests have not ended on a runner ({labels})" if last == "stage" and labels else ""
             waiting.append(f"{leg.name}: {late[leg.id]}{waits}")
     return Progress(plan=night, state="under way", counts=counts, late=tuple(waiting))
+
+
+def overdue(
+    store: Store,
+    *,
+    lines: tuple[str, ...],
+    begun_within: timedelta,
+    good_within: timedelta,
+    release: str | None = None,
+) -> tuple[str, ...]:
+    """Return problems of the last nights, a sentence each; empty if there are none.
+
+    A night of chosen commits, which somebody began by hand, is none of its line.
+
+    Args:
+        store: where the nights live.
+        lines: the release lines that must have some.
+        begun_within: how long ago the last one may have begun.
+        good_within: how long ago each of its legs may have come through.
+        release: only nights to that channel are looked at: a release is none; None looks at all.
+    """
+    nights = [one for one in plan.every(store) if release in (None, one.release)]
+    # Stacks may have lines of the same name, and legs.
+    several = len({one.stack for one in nights}) > 1
+    texts = []
+    newest: dict[str, dict[str, NightPlan]] = {line: {} for line in lines}
+    for one in sorted(nights, key=lambda one: one.frozen):
+        stack = f"{one.stack}, " if several else ""
+        # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
+        if _age(one.frozen) < -SKEW:
+            texts.append(f"{stack}{one.line}: the night {one.night} began at {one.frozen}")
+        elif not one.refs and one.line in (lines or (one.line,)):
+            newest.setdefault(one.line, {})[stack] = one
+    for line, nights_of in newest.items():
+        if not nights_of:
+            texts.append(f"{line}: there was no night yet")
+        for stack, night in nights_of.items():
+            if (age := _age(night.frozen)) > begun_within:
+                texts.append(f"{stack}{line}: the last night, {night.night}, began {_duration(age)} ago")
+            alike = [one for one in nights if (one.stack, one.line, one.refs) == (night.stack, line, ())]
+            texts += (f"{stack}{text}" for text in _stale(store, night, good_within, alike))
+    return tuple(texts) or (("no night was ever frozen",) if not nights else ())
+
+
+def _stale(store: Store, night: NightPlan, good_within: timedelta, nights: Sequence[NightPlan]) -> list[str]:
+    texts = []
+    for leg in night.legs:
+        if leg.expect_failure:
+            continue
+        key = keys.status_key(plan.index_of(leg, night.release), leg.id)
+        try:
+            shown = report.read_page(read_or_none(store, key), Night, key)
+        except UsageError as error:
+            texts.append(f"{leg.name}: how it ended cannot be read: {error}")
+            continue
+        if shown is None:
+            # The first night that expects it; the newest one is young wherever there is one a day.
+            first = min(one.frozen for one in nights if any(each.id == leg.id for each in one.legs))
+            if _age(first) > good_within:
+                texts.append(f"{leg.name}: no night of it came to an end yet")
+        elif shown.last_good is None:
+            texts.append(f"{leg.name}: no night of it was good yet; the last {_ended(shown)}")
+        elif (age := _age(shown.last_good)) > good_within:
+            texts.append(
+                f"{leg.name}: its last good night was {_duration(age)} ago; the last {_ended(shown)}"
+            )
+    return texts
+
+
+def _ended(shown: Night) -> str:
+    why = f": {shown.reason}" if shown.reason else ""
+    return f"{shown.outcome} in {shown.stage}{why}" if shown.stage else f"was {shown.outcome}{why}"
+
+
+def _age(moment: str) -> timedelta:
+    try:
+        return datetime.now(UTC) - datetime.fromisoformat(moment)
+    except (ValueError, TypeError) as error:  # of a status that another program wrote
+        raise UsageError(f"{moment!r} is not a moment: RFC 3339 in UTC") from error
+
+
+def _duration(age: timedelta) -> str:
+    hours = int(age.total_seconds() // 3600)
+    return f"{hours // 24} days" if hours >= _MANY else f"{hours} hours"

@@ -1,23 +1,22 @@
-"""Report how nights ended: on the status pages, in the summary of a run, and to monitoring.
-
-A schedule that has stopped causes no failure and no message: `overdue` detects it.
-"""
+"""Report how nights ended: on the status pages, in the summary of a run, and to monitoring."""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import TypeVar
+from datetime import datetime
+from typing import Any, TypeVar
 
 import msgspec
 
-from cairn import datafile, templates
-from cairn.errors import StoreError, UsageError
+from cairn import datafile, process, templates
+from cairn.errors import CairnError, GateError, StoreError, UsageError
 from cairn.matrix.legs import Leg
 from cairn.output import console, github, safe_text, wording
-from cairn.pipeline.night import plan, standing
+from cairn.pipeline.night import hanging, plan, standing
 from cairn.pipeline.night.plan import STAGES, NightPlan, NightRun, Stage, StepNote
 from cairn.pipeline.night.standing import Standing
 from cairn.release import records
@@ -27,14 +26,12 @@ from cairn.release.pages import night_history, nights
 from cairn.release.pages.night_history import History, LegName, PastNight
 from cairn.release.pages.trends import Point, Trends, leg_of
 from cairn.release.pages.view import Night, Outcome, troubles
-from cairn.release.weighing import SKEW
 from cairn.stack import Stack
 from cairn.store.protocol import Store, StoredObject, attempts_at, read_or_none, replace
 
 V = TypeVar("V", bound=datafile.Value)
 
 _ORDER: tuple[Outcome, ...] = ("failed", "cancelled", "expected", "held", "untested", "good")
-_MANY = 48  # hours; from then on an age is said in days
 _ENDED_AS = {"failure": "failed", "cancelled": "was cancelled"}  # in the words of GitHub's
 _NO_RESULTS: Mapping[str, str] = {}
 # Where a leg that stands so has ended, if no job has said anything of itself.
@@ -222,7 +219,7 @@ def _write_trends(store: Store, night: NightPlan, index: str, ended: Sequence[Ni
     key = keys.trends_key(index)
     for _ in attempts_at(key):
         old = read_or_none(store, key)
-        trends = _read(old, Trends, key) or Trends(index=index)
+        trends = read_page(old, Trends, key) or Trends(index=index)
         for leg, one in zip(night.legs, ended, strict=True):
             if one.measures and one.set_id and plan.index_of(leg, night.release) == index:
                 point = Point(night=night.night, started=one.started, set_id=one.set_id, values=one.measures)
@@ -281,13 +278,13 @@ def add_to_history(store: Store, channel: str, past: PastNight, names: Mapping[s
     key = keys.nights_key(channel, "json")
     for _ in attempts_at(key):
         old = read_or_none(store, key)
-        history = (_read(old, History, key) or History(channel=channel)).plus(past, names)
+        history = (read_page(old, History, key) or History(channel=channel)).plus(past, names)
         if replace(store, key, old, encode(history)):
             break
     while True:
         people.write_nights(store, history)
         # A writer that came between has added its night, and perhaps written the page before this one did.
-        newest = _read(read_or_none(store, key), History, key)
+        newest = read_page(read_or_none(store, key), History, key)
         if newest is None or newest == history:
             return
         history = newest
@@ -302,14 +299,14 @@ def _write(store: Store, key: str, shown: Night) -> None:
     """Write how a night ended, unless a later night's status is there."""
     for _ in attempts_at(key):
         old = read_or_none(store, key)
-        previous = _read(old, Night, key)
+        previous = read_page(old, Night, key)
         if previous is not None and previous.started > shown.started:
             return
         if replace(store, key, old, datafile.dumps(shown.after(previous)).encode()):
             return
 
 
-def _read(page: StoredObject | None, kind: type[V], key: str) -> V | None:
+def read_page(page: StoredObject | None, kind: type[V], key: str) -> V | None:
     """Return what a page holds, which may be written over; None if there is no page.
 
     Raises:
@@ -321,10 +318,68 @@ def _read(page: StoredObject | None, kind: type[V], key: str) -> V | None:
 def _readable(store: Store, key: str, kind: type[V]) -> V | None:
     """Return what a page holds, to show it only; None if there is none that can be read."""
     try:
-        return _read(read_or_none(store, key), kind, key)
+        return read_page(read_or_none(store, key), kind, key)
     except UsageError as error:
         console.current().warn(f"not counted in: {error}")
         return None
+
+
+def reported(
+    run: NightRun, results: Mapping[str, str] = _NO_RESULTS, *, notify: str = ""
+) -> tuple[dict[str, Any], tuple[Night, ...], CairnError | None]:
+    """Report a night: on the status pages, in the summary of the run, and to a command where it was not good.
+
+    Args:
+        run: the night.
+        results: see `of_night`.
+        notify: a command that gets the report as JSON on its standard input; empty for none.
+
+    Returns:
+        The report for programs; how each leg ended; and an error where a leg did not come through, or a page
+        was not written.
+    """
+    ended = of_night(run, results)
+    unwritten = () if run.dry_run else record(run.store, run.plan, ended)
+    gpus = hanging.sentences(run.store, run.plan.night)
+    github.add_summary(markdown(run.plan, ended, gpus, history_of(run.store, run.plan.release)))
+    plain: dict[str, Any] = {
+        "schema": "cairn.night-report/1",
+        "night": run.plan.night,
+        "line": run.plan.line,
+        "log": run.plan.log,
+        "counts": counts(ended),
+        "problems": sentences(ended),
+        "hanging": gpus,
+        "legs": [
+            {**datafile.to_plain(shown), "made": standing.made(run, leg)}
+            for leg, shown in zip(run.plan.legs, ended, strict=True)
+        ],
+    }
+    for problem in unwritten:
+        console.current().warn(problem)
+    error: CairnError | None = None
+    if bad := bad_legs(run.plan, ended):
+        error = GateError(
+            f"{len(bad)} of {len(ended)} legs of the night {run.plan.night} did not come through",
+            reasons=sentences(ended, only_bad=True),
+            tip="run the failed jobs again: what is done stays done",
+        )
+    elif unwritten:
+        error = StoreError("; ".join(unwritten), tip="see what is wrong with it: cairn index check")
+    if error is not None and not run.dry_run:
+        tell(notify, plain)
+    return plain, ended, error
+
+
+def tell(command: str, plain: Mapping[str, object]) -> None:
+    """Give a report to a command, if there is one; that it fails does not affect the night."""
+    if not command:
+        return
+    try:
+        stdin = json.dumps(plain).encode()
+        process.run(shlex.split(command), stdin=stdin, timeout=60, confined=False)
+    except (CairnError, OSError, ValueError) as error:  # also of a quote that does not end
+        console.current().warn(f"{command} was to be told of it, and failed: {error}")
 
 
 def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night], ...]:
@@ -395,87 +450,3 @@ def counts(ended: Iterable[Night]) -> str:
         words += f" ({'new' if new == bad else f'{new} of them new'})"
     sdk = round(sum(one.measures.get("sdk_size", 0) for one in ended))
     return words + (f"; {console.size(sdk)} of the ROCm SDK added to the store" if sdk else "")
-
-
-def overdue(
-    store: Store,
-    *,
-    lines: tuple[str, ...],
-    begun_within: timedelta,
-    good_within: timedelta,
-    release: str | None = None,
-) -> tuple[str, ...]:
-    """Return problems of the last nights, a sentence each; empty if there are none.
-
-    A night of chosen commits, which somebody began by hand, is none of its line.
-
-    Args:
-        store: where the nights live.
-        lines: the release lines that must have some.
-        begun_within: how long ago the last one may have begun.
-        good_within: how long ago each of its legs may have come through.
-        release: only nights to that channel are looked at: a release is none; None looks at all.
-    """
-    nights = [one for one in plan.every(store) if release in (None, one.release)]
-    # Stacks may have lines of the same name, and legs.
-    several = len({one.stack for one in nights}) > 1
-    texts = []
-    newest: dict[str, dict[str, NightPlan]] = {line: {} for line in lines}
-    for one in sorted(nights, key=lambda one: one.frozen):
-        stack = f"{one.stack}, " if several else ""
-        # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
-        if _age(one.frozen) < -SKEW:
-            texts.append(f"{stack}{one.line}: the night {one.night} began at {one.frozen}")
-        elif not one.refs and one.line in (lines or (one.line,)):
-            newest.setdefault(one.line, {})[stack] = one
-    for line, nights_of in newest.items():
-        if not nights_of:
-            texts.append(f"{line}: there was no night yet")
-        for stack, night in nights_of.items():
-            if (age := _age(night.frozen)) > begun_within:
-                texts.append(f"{stack}{line}: the last night, {night.night}, began {_duration(age)} ago")
-            alike = [one for one in nights if (one.stack, one.line, one.refs) == (night.stack, line, ())]
-            texts += (f"{stack}{text}" for text in _stale(store, night, good_within, alike))
-    return tuple(texts) or (("no night was ever frozen",) if not nights else ())
-
-
-def _stale(store: Store, night: NightPlan, good_within: timedelta, nights: Sequence[NightPlan]) -> list[str]:
-    texts = []
-    for leg in night.legs:
-        if leg.expect_failure:
-            continue
-        key = keys.status_key(plan.index_of(leg, night.release), leg.id)
-        try:
-            shown = _read(read_or_none(store, key), Night, key)
-        except UsageError as error:
-            texts.append(f"{leg.name}: how it ended cannot be read: {error}")
-            continue
-        if shown is None:
-            # The first night that expects it; the newest one is young wherever there is one a day.
-            first = min(one.frozen for one in nights if any(each.id == leg.id for each in one.legs))
-            if _age(first) > good_within:
-                texts.append(f"{leg.name}: no night of it came to an end yet")
-        elif shown.last_good is None:
-            texts.append(f"{leg.name}: no night of it was good yet; the last {_ended(shown)}")
-        elif (age := _age(shown.last_good)) > good_within:
-            texts.append(
-                f"{leg.name}: its last good night was {_duration(age)} ago; the last {_ended(shown)}"
-            )
-    return texts
-
-
-def _ended(shown: Night) -> str:
-    why = f": {shown.reason}" if shown.reason else ""
-    return f"{shown.outcome} in {shown.stage}{why}" if shown.stage else f"was {shown.outcome}{why}"
-
-
-def _age(moment: str) -> timedelta:
-    try:
-        return datetime.now(UTC) - datetime.fromisoformat(moment)
-    except (ValueError, TypeError) as error:  # of a status that another program wrote
-        raise UsageError(f"{moment!r} is not a moment: RFC 3339 in UTC") from error
-
-
-def _duration(age: timedelta) -> str:
-    hours = int(age.total_seconds() // 3600)
-    return f"{hours // 24} days" if hours >= _MANY else f"{hours} hours"

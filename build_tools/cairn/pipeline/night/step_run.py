@@ -10,6 +10,8 @@ A build and a test have three phases, which a workflow calls one by one. A drive
 
 `run` gets the variables that any foreign program may have and Cairn's settings, without those that name a
 secret, a key or the store; with a cache of wheels a build keeps them, and starts what is foreign without.
+A merge runs nothing: it judges what the phase `keep` of suites has stored, here.
+
 Whoever drives a night has the credentials in this process all the time. So where the machine cannot keep a
 program from the variables of those above it (docs/explanation/isolation.md), a process for each phase would
 protect nothing more: there, too, the phases are joined, and one warning names the variables that stay open.
@@ -30,7 +32,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import cairn
@@ -38,7 +40,7 @@ from cairn import files, images, isolation, process
 from cairn.build import build_log
 from cairn.errors import CairnError
 from cairn.output import Progress, github, safe_text, silent
-from cairn.pipeline.night import handover, plan, shards
+from cairn.pipeline.night import handover, plan, shards, suite
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.steps import CORES, FETCHED, Command, Container, LegStep
 from cairn.release.trust import signers
@@ -156,19 +158,8 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
     log.unlink(missing_ok=True)
     shutil.rmtree(job.folder, ignore_errors=True)  # of a run that was killed
     job.folder.mkdir(parents=True, exist_ok=True)
-    code, step = 0, job.phases
     with github.running_as(job.variables):
-        if step is not None:
-            code = _here(lambda: fetch(step, _open(step)), log, f"{step.name}: fetch")
-        if code == 0:
-            code = EXIT_INTERRUPTED if is_ended() else _command(job, log, say)
-            if is_ended():  # what is left was not done, and so has not succeeded
-                code = code or EXIT_INTERRUPTED
-            elif step is not None:
-                key = step.settings.sign_key
-                name = f"{step.name}: keep"
-                code_of_keep = _here(lambda: keep(step, _open(step), signers.chosen_signer(key)), log, name)
-                code = code or code_of_keep
+        code = _phases(job, log, say, is_ended)
     text = files.text_or_empty(job.folder / "outputs")
     if code == 0:
         shutil.rmtree(job.folder, ignore_errors=True)
@@ -179,6 +170,33 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
         log=f"{socket.gethostname()}:{log}",
         tail=tuple(line.text for line in build_log.tail(log, _TAIL)) if code else (),
     )
+
+
+def _phases(job: StepJob, log: Path, say: Progress, is_ended: Callable[[], bool]) -> int:
+    """Carry out a step, one phase after another; return the exit code of the first that failed."""
+    step = job.phases
+    if step is not None and step.kind == "merge" and not is_ended():
+        return _here(lambda: _merge(step, say), log, step.name)
+    if step is not None and (code := _here(lambda: fetch(step, _open(step)), log, f"{step.name}: fetch")):
+        return code
+    code = EXIT_INTERRUPTED if is_ended() else _command(job, log, say)
+    if is_ended():  # what is left was not done, and so has not succeeded
+        return code or EXIT_INTERRUPTED
+    if step is None:
+        return code
+    kept_as = _here(lambda: keep(step, _open(step), _signer(step)), log, f"{step.name}: keep")
+    return code or kept_as
+
+
+def _merge(step: LegStep, say: Progress) -> None:
+    run = replace(_open(step), only=(step.leg,))
+    merges = suite.merge_night(run, step.folder, signer=_signer(step), say=say)
+    if error := suite.refusal(merges):
+        raise error
+
+
+def _signer(step: LegStep) -> Signer | None:
+    return signers.chosen_signer(step.settings.sign_key)
 
 
 def _open(step: LegStep) -> NightRun:

@@ -99,7 +99,7 @@ class LegStep:
     """A step in phases; values that fit into a message.
 
     Attributes:
-        kind: what it does; no `merge`.
+        kind: what it does; a `merge` has one phase.
         night: the night, as `NightPlan.named`.
         leg: the id of the leg, or of the build.
         config: of a suite.
@@ -126,7 +126,7 @@ class LegStep:
         """The folder of what `run` leaves for `keep`."""
         if self.kind == "suite":
             return self.folder / "suite" / f"{self.config}-{self.shard}"
-        return self.folder / ("wheels" if self.kind == "build" else "smoke")
+        return self.folder / {"build": "wheels", "test": "smoke", "merge": "suites"}[self.kind]
 
     def run_command(self, *, gpu: bool = False) -> Command:
         """Return the command of the phase `run`, which names no store but a cache's; `gpu`: it gets GPUs."""
@@ -155,7 +155,7 @@ class NightStep:
     Attributes:
         step: as the engine sees it.
         command: what it runs.
-        phases: of a build or a test: what is fetched before, and kept after; None for the others.
+        phases: of a build, a test or a merge: what is fetched before, and kept after; None for the others.
         folder: its work folder, which goes when it has succeeded.
         demand: what it needs of the machine it runs on.
         is_central: it runs beside the driver, with its credentials: it writes what users see.
@@ -304,6 +304,7 @@ class _Steps:
             command=Command(
                 arguments=("ci", "night", *words, *(word for leg in legs for word in ("--leg", leg.id)))
             ),
+            phases=self._phases("merge", name) if kind == "merge" else None,
             folder=folder,
             demand=Demand(),
             is_central=True,

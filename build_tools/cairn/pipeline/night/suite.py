@@ -220,6 +220,17 @@ def merge_night(
     return tuple(merges)
 
 
+def refusal(merges: Sequence[SuiteMerge]) -> TestsFailedError | None:
+    """Return an error that names the suites that did not pass, of legs that are expected to; or None."""
+    bad = [merge for merge in merges if not merge.good and not merge.leg.expect_failure]
+    if not bad:
+        return None
+    return TestsFailedError(
+        f"{len(bad)} of {len(merges)} suites did not pass: {'; '.join(merge.name for merge in bad)}",
+        tip="run the failed shards again: those that are done stay done",
+    )
+
+
 def _judge(
     run: NightRun, suite_shards: Sequence[Shard], set_id: str, work_dir: Path, signer: Signer | None
 ) -> SuiteMerge:

@@ -12,7 +12,7 @@ import pytest
 from cairn import datafile
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.output import github
-from cairn.pipeline.night import plan, promote, report
+from cairn.pipeline.night import plan, progress, promote, report
 from cairn.pipeline.night.plan import NightRun, Stage, StepNote
 from cairn.release.audit.audit import audit
 from cairn.release.index import keys, people
@@ -146,7 +146,7 @@ def test_what_this_cairn_cannot_read_is_not_lost_and_holds_up_nothing_else(
     history = report.history_of(run.store, "release")
     assert "gfx94X-dcgpu" in report.markdown(run.plan, ended, history=history)
     if kind == "night":
-        (late,) = report.overdue(run.store, lines=(), begun_within=DAY, good_within=DAY)
+        (late,) = progress.overdue(run.store, lines=(), begun_within=DAY, good_within=DAY)
         assert f"how it ended cannot be read: {key}" in late
 
 
@@ -358,11 +358,11 @@ def test_the_gate_is_asked_of_each_leg_before_one_goes(night_of: MakeNight) -> N
 
 
 def test_neither_a_night_of_tomorrow_nor_a_release_hides_that_none_happens(run: NightRun) -> None:
-    found = report.overdue(run.store, lines=("main",), begun_within=DAY, good_within=DAY, release="nightly")
+    found = progress.overdue(run.store, lines=("main",), begun_within=DAY, good_within=DAY, release="nightly")
     assert found == ("main: there was no night yet",)
     later = msgspec.structs.replace(run.plan, night="8", frozen="2999-01-01T00:00:00+00:00")
     plan.create(run.store, later, FROZEN)
-    found = report.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=DAY)
+    found = progress.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=DAY)
     assert "main: the night 8 began at 2999" in found[0]
     assert "main: the last night, 7, began 0 hours ago" in found
 
@@ -371,7 +371,7 @@ def test_a_night_of_chosen_commits_hides_not_that_no_usual_one_happens(run: Nigh
     values: dict[str, Any] = {"night": "8", "frozen": now(), "refs": ("torch=my-branch",)}
     by_hand = msgspec.structs.replace(run.plan, **values, legs=run.plan.legs[:1])
     plan.create(run.store, by_hand, FROZEN)
-    found = report.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=timedelta(0))
+    found = progress.overdue(run.store, lines=("main",), begun_within=timedelta(0), good_within=timedelta(0))
     assert found[0].startswith("main: the last night, 7, began")
     assert len(found) == 1 + len(run.plan.legs)
 
@@ -382,7 +382,7 @@ def test_a_stack_does_not_hide_that_another_one_has_no_night(run: NightRun) -> N
     plan.create(run.store, other, FROZEN)
     none = timedelta(0)
     for lines in (("main",), ()):
-        found = report.overdue(run.store, lines=lines, begun_within=none, good_within=none)
+        found = progress.overdue(run.store, lines=lines, begun_within=none, good_within=none)
         assert found[0].startswith(f"{run.plan.stack}, main: the last night, 7, began")
         assert found[len(found) // 2].startswith("other, main: the last night, 8, began")
         assert len(set(found)) == 2 * (1 + len(run.plan.legs))
@@ -390,7 +390,7 @@ def test_a_stack_does_not_hide_that_another_one_has_no_night(run: NightRun) -> N
 
 def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
     def problems(*lines: str, begun: timedelta = DAY, good: timedelta = DAY) -> str:
-        return "; ".join(report.overdue(run.store, lines=lines, begun_within=begun, good_within=good))
+        return "; ".join(progress.overdue(run.store, lines=lines, begun_within=begun, good_within=good))
 
     assert problems("main") == ""  # it has just begun
     assert "nightly: there was no night yet" in problems("nightly")
@@ -398,7 +398,7 @@ def test_a_night_that_did_not_happen_is_noticed(run: NightRun) -> None:
     assert "no night of it came to an end" in problems("main", good=timedelta(0))
     report.record(run.store, run.plan, report.of_night(run))
     assert "no night of it was good yet; the last failed in build" in problems("main")
-    found = report.overdue(MemoryStore(), lines=(), begun_within=DAY, good_within=DAY)
+    found = progress.overdue(MemoryStore(), lines=(), begun_within=DAY, good_within=DAY)
     assert found == ("no night was ever frozen",)
 
 

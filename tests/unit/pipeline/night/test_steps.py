@@ -121,7 +121,7 @@ def test_the_commands_are_those_of_the_jobs_and_have_their_credentials(run: Nigh
             )
         ]
         one = next(one for name, one in every.items() if name.startswith(f"{kind} {A.id}"))
-        if one.phases is None:
+        if one.is_central:
             words = one.command.arguments[2:]
             ours = [(words[: 2 if words[0] == "step" else 1], one.command.has_credentials)]
         else:
@@ -134,7 +134,7 @@ def test_the_commands_are_those_of_the_jobs_and_have_their_credentials(run: Nigh
 
 
 def test_what_runs_foreign_code_is_told_of_no_store(run: NightRun) -> None:
-    every = [one for one in made(run, sign_key=Path("/key")).values() if one.phases]
+    every = [one for one in made(run, sign_key=Path("/key")).values() if not one.is_central]
     assert {one.step.kind for one in every} == {"build", "test", "suite"}
     for one in every:
         assert not one.command.has_credentials
