@@ -24,6 +24,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _WRITERS = 100  # of one folder at once
 _LOCK = "lock"  # in a folder of `scratch`
 _AT_ONCE = 1 << 30  # bytes asked of one call; the kernel gives no more than 2 GiB
+_OPEN_FILES = Path("/proc/self/fd")  # Linux alone: proc(5)
 
 
 def text_or_empty(path: Path) -> str:
@@ -206,6 +207,40 @@ def copy_into(source: Path, target: Path) -> None:
                 raise
             # No such call on this system, or not between these file systems.
             shutil.copyfile(source, target)
+
+
+@contextlib.contextmanager
+def pinned(folder: Path) -> Iterator[Path]:
+    """Yield a path that leads to a folder while the block runs, whatever is put in its place."""
+    if not _OPEN_FILES.is_dir():
+        yield folder
+        return
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield _OPEN_FILES / str(at)
+    finally:
+        os.close(at)
+
+
+@contextlib.contextmanager
+def plain_file(folder: Path, name: str) -> Iterator[Path]:
+    """Yield a path of a file below a folder to which no link leads, also where one takes its place meanwhile.
+
+    Raises:
+        OSError: a link is on the way from the folder, itself included; or it is no file.
+    """
+    if not _OPEN_FILES.is_dir():
+        yield folder / name
+        return
+    with contextlib.ExitStack() as stack:
+        at: int | None = None
+        for part in (os.fspath(folder), *Path(name).parts):
+            at = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
+            stack.callback(os.close, at)
+        path = _OPEN_FILES / str(at)
+        if not path.is_file():
+            raise OSError(errno.EINVAL, "is no file", name)
+        yield path
 
 
 def walk(folder: Path) -> Iterator[Path]:

@@ -158,20 +158,26 @@ def keep_built(run: NightRun, build: str, folder: Path, signer: Signer | None = 
 
     Of a build that failed, it is the note that says why.
     """
-    # The build ran foreign code, which may have linked what only we may read.
+    # The build ran foreign code, which may have linked what only we may read; so may what it left running.
     plain = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    if folder / NOTE_FILE not in plain:
+    if folder.is_symlink() or folder / NOTE_FILE not in plain:
         return False
-    is_good = datafile.read(folder / NOTE_FILE, StepNote).good
+    with files.plain_file(folder, NOTE_FILE) as path:
+        is_good = datafile.loads(path.read_bytes(), StepNote, name=str(folder / NOTE_FILE)).good
     paths = [path.relative_to(folder) for path in plain]
     # Hidden files are of the build alone; a workflow's artifacts have none either.
     names = [path.as_posix() for path in paths if not any(part.startswith(".") for part in path.parts)]
     prefix = f"{_built(run, build)}{github.run_id()}.{github.attempt()}/"
     # The note last: what has one is whole.
     names = [*sorted(set(names) - {NOTE_FILE, signed.FILE} if is_good else ()), NOTE_FILE]
-    signed.sign(run, prefix, {name: files.sha256_of(folder / name) for name in names if signer}, signer)
+    digests: dict[str, str] = {}
     for name in names:
-        run.store.put_file(prefix + name, folder / name)
+        with files.plain_file(folder, name) as path:
+            digests[name] = files.sha256_of(path)
+    signed.sign(run, prefix, digests if signer else {}, signer)
+    for name in names:
+        with files.plain_file(folder, name) as path:
+            run.store.put_file(prefix + name, path, sha256=digests[name])
     return True
 
 

@@ -38,7 +38,7 @@ from pathlib import Path
 import cairn
 from cairn import files, images, isolation, process
 from cairn.build import build_log
-from cairn.errors import CairnError
+from cairn.errors import CairnError, UsageError
 from cairn.output import Progress, github, safe_text, silent
 from cairn.pipeline.night import handover, plan, shards, suite
 from cairn.pipeline.night.plan import NightRun
@@ -144,7 +144,14 @@ def fetch(step: LegStep, run: NightRun) -> None:
 
 
 def keep(step: LegStep, run: NightRun, signer: Signer | None) -> bool:
-    """Carry out the last phase: store what `run` left, signed; return whether it left anything."""
+    """Carry out the last phase: store what `run` left, signed; return whether it left anything.
+
+    Raises:
+        UsageError: in place of a folder, it left a link, to what only we may read.
+    """
+    below = [folder for folder in (step.left, *step.left.parents) if step.folder in folder.parents]
+    if any(folder.is_symlink() for folder in below):
+        raise UsageError(f"what {step.name} left is a link", tip="see what the step ran")
     if step.kind == "build":
         return handover.keep_built(run, step.leg, step.left, signer)
     leg = run.plan.leg(step.leg)
@@ -179,13 +186,16 @@ def _phases(job: StepJob, log: Path, say: Progress, is_ended: Callable[[], bool]
         return _here(lambda: _merge(step, say), log, step.name)
     if step is not None and (code := _here(lambda: fetch(step, _open(step)), log, f"{step.name}: fetch")):
         return code
-    code = EXIT_INTERRUPTED if is_ended() else _command(job, log, say)
-    if is_ended():  # what is left was not done, and so has not succeeded
-        return code or EXIT_INTERRUPTED
-    if step is None:
-        return code
-    kept_as = _here(lambda: keep(step, _open(step), _signer(step)), log, f"{step.name}: keep")
-    return code or kept_as
+    # Foreign code may put links in the place of folders: what is kept is of this one.
+    with files.pinned(job.folder) as folder:
+        code = EXIT_INTERRUPTED if is_ended() else _command(job, log, say)
+        if is_ended():  # what is left was not done, and so has not succeeded
+            return code or EXIT_INTERRUPTED
+        if step is None:
+            return code
+        left = replace(step, folder=folder)
+        kept_as = _here(lambda: keep(left, _open(step), _signer(step)), log, f"{step.name}: keep")
+        return code or kept_as
 
 
 def _merge(step: LegStep, say: Progress) -> None:

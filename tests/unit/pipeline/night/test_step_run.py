@@ -37,7 +37,18 @@ seen += [text(f"/proc/{os.getppid()}/environ")]
 note = json.loads(os.environ["THE_NOTE"])
 if note:
     (left / "step.json").write_text(json.dumps(note))
-sys.exit(6)
+links, login = os.environ.get("THE_LINKS"), os.environ.get("THE_LOGIN", "")
+if links == "wheels":
+    left.rename(left.with_name("gone"))
+    left.symlink_to(login)
+elif links == "step":
+    left.parent.rename(left.parent.with_name("gone"))
+    left.parent.symlink_to(pathlib.Path(login).parent)
+elif links == "file":
+    (left / "login").symlink_to(login + "/login")
+elif links == "folder":
+    (left / "more").symlink_to(login)
+sys.exit(6 if links is None else 0)
 """
 
 
@@ -98,6 +109,21 @@ def test_what_runs_foreign_code_sees_no_store_key_or_token_and_what_failed_is_ke
     if sys.platform == "linux" and not platforms.here.exposed():
         assert "f4ke" not in above
         assert not key or Path("/tmp") in place.parents  # noqa: S108 - which Landlock does not cover
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere, a link that is put there later is followed")
+@pytest.mark.parametrize("links", ["wheels", "step", "file", "folder"])
+def test_what_is_linked_from_elsewhere_by_foreign_code_is_not_kept(place: Path, links: str) -> None:
+    login = place / "home/wheels"
+    login.mkdir(parents=True)
+    (login / "login").write_text("f4ke-login")
+    note = note_of(place, good=True)
+    datafile.write(login / "step.json", datafile.loads(json.dumps(note), plan.StepNote, name="note"))
+    end = ended(place, note, THE_KEY="none", THE_LINKS=links, THE_LOGIN=str(login))
+    assert end.code == (2 if links == "wheels" else 0), end.tail
+    store = LocalStore(place / "store")
+    kept_names = {item.key.rpartition("/")[2] for item in store.list("nights/7/built/")}
+    assert kept_names == (set() if links == "wheels" else {"seen.json", "step.json"})
 
 
 @pytest.mark.parametrize(
