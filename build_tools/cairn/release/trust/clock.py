@@ -46,7 +46,7 @@ def require(store: Store, root: Root, *new: Root) -> None:
     keys = {id_: key for role in _STAMPING for id_, key in root.of(role).items()}
     blob = read_or_none(store, TIMESTAMP)
     stamps = [opened(blob.data, Timestamp, keys, name=f"{store.url}/{TIMESTAMP}")] if blob else []
-    newest = max(map(_moment, (root, *stamps)))
+    newest = max([_moment(root), *map(_moment, stamps)])
     ours = f"nothing is signed: the clock of this machine says {now:%Y-%m-%d %H:%M} UTC, and"
     if ahead is not None and abs(ahead) > _APART:
         raise StoreError(
