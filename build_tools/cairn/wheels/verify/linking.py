@@ -147,29 +147,32 @@ def _needed(
 
 
 def _of_extras(info: WheelInfo) -> dict[str, str]:
-    """Words of the names of wheels that extras of a wheel require, each with the extra and the wheel."""
+    """Words of the names of wheels that extras alone require, each with the extra and the wheel."""
+    always = [canonicalize_name(match[1]) for match in map(_REQUIRED.match, info.requires_dist) if match]
+    common = {word for name in (*always, info.distribution) for word in name.split("-")}
     words: dict[str, str] = {}
     for text in info.requires_dist:
         with contextlib.suppress(WheelError):  # which `metadata` reports
             requirement = requirement_of(text)
             extra = _EXTRA.search(str(requirement.marker or ""))
-            if extra and not requirements.is_sdk(name := canonicalize_name(requirement.name)):
-                fresh = set(name.split("-")) - set(info.distribution.split("-"))
+            name = canonicalize_name(requirement.name)
+            if extra and not requirements.is_sdk(name):
+                fresh = set(name.split("-")) - common
                 words |= {word: f"its extra {extra[1]} names {name}" for word in fresh if len(word) > _SHORT}
     return words
 
 
 def _if_of_extra(finding: Finding, missing: Sequence[str], brought: Mapping[str, str]) -> Finding:
-    """A finding on missing libraries, as a note where wheels of extras are called like all of them.
+    """A finding on missing libraries, as a note where a wheel of an extra is called like one of them.
 
-    Kivy for Windows needs SDL2_image.dll, which kivy-deps.sdl2 of its extra `base` brings: whether that wheel
-    has it is not known where it is not there.
+    Kivy's module for GStreamer needs gstreamer-1.0-0.dll and what comes with it, and kivy-deps.gstreamer is
+    of its extra `media`: without that it is never loaded, and what that wheel has is not known.
     """
     stems = [name.rpartition("/")[2].lower().removeprefix("lib") for name in missing]
-    by_stem = [next((brought[word] for word in brought if stem.startswith(word)), "") for stem in stems]
-    if finding.code is not FindingCode.NEEDED or not all(by_stem):
+    sources = dict.fromkeys(text for word, text in brought.items() if any(s.startswith(word) for s in stems))
+    if finding.code is not FindingCode.NEEDED or not sources:
         return finding
-    reason = f"{finding.reason}; {', '.join(dict.fromkeys(by_stem))}, which may bring it"
+    reason = f"{finding.reason}; {', '.join(sources)}, which may bring it"
     fix = "nothing, where it is loaded with that extra alone; otherwise require the wheel always"
     return replace(finding, code=FindingCode.OPTIONAL_PLUGIN, reason=reason, fix=fix)
 

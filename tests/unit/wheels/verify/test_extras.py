@@ -41,7 +41,9 @@ def test_the_extra_of_a_requirement_is_declared_by_the_wheel_beside(
 @pytest.mark.parametrize(
     ("requires", "library", "brought"),
     [
-        # As Kivy has it: SDL2.dll, SDL2_image.dll and glew32.dll come with wheels of its extra `base`.
+        # As Kivy has it: GStreamer comes with a wheel of its extra `media` alone, and SDL2 with one always.
+        (["kivy_deps.gstreamer~=0.3.3; extra == 'base'"], "libgstreamer-1.0.so.0", True),
+        (["kivy-deps.sdl2~=0.8.0", "kivy_deps.sdl2_dev~=0.8.0; extra == 'base'"], "libSDL2-2.0.so.0", False),
         (["kivy_deps.sdl2~=0.8.0; extra == 'base'"], "libSDL2_image-2.0.so.0", True),
         (["kivy-deps.glew~=0.3; sys_platform == 'linux' and extra == 'base'"], "libglew32.so.2", True),
         (["nvidia-cudnn-cu12; extra == 'base'"], "libcudnn.so.9", True),
@@ -55,7 +57,8 @@ def test_the_extra_of_a_requirement_is_declared_by_the_wheel_beside(
 def test_a_library_that_a_wheel_of_an_extra_brings_is_a_note(
     make_wheel: MakeWheel, requires: list[str], library: str, *, brought: bool
 ) -> None:
-    files = {"demo/m.cpython-311-x86_64-linux-gnu.so": make_elf(needed=[library], defined=("PyInit_m",))}
+    module = make_elf(needed=[library, "libgobject-3.so"], defined=("PyInit_m",))  # one of them is enough
+    files = {"demo/m.cpython-311-x86_64-linux-gnu.so": module}
     verdict = judge(make_wheel(tags=LINUX, files=files, requires=requires), Expectation())
     (needed,) = (
         one
