@@ -22,8 +22,9 @@ from cairn.formats.zip import limits as zip_limits
 from cairn.formats.zip.layout import Member
 from cairn.formats.zip.reader import Archive, RawFile
 
-# Bytes that are copied and compared at once: less costs more calls, more falls out of the processor's cache.
-_PIECE = 1 << 19
+# Bytes that are copied and compared at once. Less costs more calls; for more, Linux looks for as much memory
+# in one piece, which costs up to five times as much where there is little.
+_PIECE = 1 << 18
 _EXECUTABLE = 0o111
 _ZIP_YEARS = (1980, 2107)  # the year has seven bits
 _ANY_SIZE = zip_limits.Limits(total_size=1 << 62)  # what we write ourselves is not a bomb
