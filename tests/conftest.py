@@ -12,7 +12,8 @@ from hypothesis import settings
 
 pytest.register_assert_rewrite("helpers.store_contract")
 
-from helpers import buckets, installed, trail  # noqa: E402
+from cairn import isolation  # noqa: E402
+from helpers import buckets, installed, starters, trail  # noqa: E402
 from helpers.installed import Installed  # noqa: E402
 from helpers.program import Cairn  # noqa: E402
 
@@ -25,6 +26,17 @@ os.environ["CAIRN_CONFIG"] = os.devnull  # the settings of whoever runs the test
 # A shell has its background jobs ignore the interrupt, and so would every program that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+starters.watch()
+
+
+@pytest.fixture(autouse=True)
+def one_room_starts_programs() -> Iterator[list[str]]:
+    """No module of the package starts a program by any name but the one room, and what is named beside it."""
+    with starters.judged() as violations:
+        yield violations
+        assert violations == []
 
 
 @pytest.hookimpl(wrapper=True)
@@ -53,6 +65,22 @@ def temporary_files_of_programs(tmp_path_factory: pytest.TempPathFactory) -> Ite
         if os.name == "posix":
             patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("temporary")))
         yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folders_of_foreign_code(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Open all but keys and logins to the programs of the tests, which `process.run` starts, too.
+
+    A module says `FOREIGN_DIRS = ""` where foreign code is confined as it is for users, and `"notes"` where
+    it takes notes among the files of the tests.
+    """
+    chosen = getattr(request.module, "FOREIGN_DIRS", "/")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(isolation.VARIABLE, str(tmp_path_factory.getbasetemp()) if chosen == "notes" else chosen)
+        yield
+        isolation._CONCEALED.clear()  # the keys of these tests
 
 
 @pytest.fixture(scope="session", autouse=True)

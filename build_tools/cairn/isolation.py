@@ -11,7 +11,10 @@ All see `PATH`, where temporary files go, proxies and certificates, and what Win
 run foreign code: these see a home folder of their own (`own_home`), one locale and one time zone, so that two
 machines build alike. What else a build is to see, its stack.toml or `--build-env` names, and both are in the
 cache's keys and the manifest; what a test is to see, its suite.toml or `--test-env` names.
-docs/explanation/isolation.md says what this protects, and what it does not.
+
+`reach` is the same for files: what a program reads and writes is named, and the rest of the disk is shut
+where the system can do that (`platforms.landlock`). docs/explanation/isolation.md says what both protect,
+and what they do not.
 """
 
 from __future__ import annotations
@@ -19,10 +22,14 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import itertools
 import os
 import re
+import shutil
+import stat
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -109,9 +116,27 @@ SECRET = re.compile(
     re.IGNORECASE,
 )
 """Is found in the name of a variable that holds a secret."""
+VARIABLE = "CAIRN_FOREIGN_DIRS"
+"""The variable of ours with folders that foreign code reads and writes besides."""
 # A runner of GitHub's keeps its own below its folder, of which RUNNER_TEMP is `_work/_temp`.
 _OF_RUNNER = (".credentials", ".credentials_rsaparams")
 _CONCEALED: dict[Path, None] = {}  # of this process, whichever thread starts a program
+# What every program may read: the system, and no folder of data or of services (/home, /root, /run, /srv,
+# /tmp, /var). Of /etc, what every user may read.
+_SYSTEM = (
+    *("/bin", "/sbin", "/usr", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store"),
+    *("/proc", "/sys", "/run/current-system", "/run/opengl-driver"),
+    *("/var/cache/fontconfig", "/var/lib/ca-certificates", "/var/lib/dpkg", "/var/lib/rpm"),
+)
+_DEVICES = "null zero full random urandom tty ptmx pts shm kfd dri accel infiniband nvidia*"
+_IS_WRITTEN = _names(
+    r"HOME|USERPROFILE|\w*CACHE\w*|\w*(SCRATCH|OUTPUT|STATSLOG|TMP|TEMP)(_?(DIR|FILE|PATH))?",
+    r"\w*_(OUT|DB|LOG)(_\w+)?",
+)
+_IS_NO_PLACE = _names(r"PATH|PWD|OLDPWD|SHELL|MAIL|(SSH|DBUS)_\w+|XDG_(CONFIG|DATA|STATE|RUNTIME)\w+")
+_PLACE = re.compile(r"(?<![\w.])/[^\s\"'`:;,=|&<>(){}\[\]\\]*[^\s\"'`:;,=|&<>(){}\[\]\\.]")
+_REFUSED = re.compile(r"permission denied|PermissionError|Errno 13\b|EACCES", re.IGNORECASE)
+_EVERYWHERE = Path(os.sep)
 _SAME_EVERYWHERE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
@@ -203,6 +228,195 @@ def key_files() -> tuple[Path, ...]:
     return (*filter(Path.exists, _CONCEALED), *_files_at(named))
 
 
+def reach(
+    words: Sequence[str],
+    *,
+    cwd: Path | None,
+    env: Mapping[str, str],
+    writes: Iterable[Path] = (),
+) -> platforms.Reach:
+    """Return the files that a foreign program reaches: the system, its interpreter, and what is named for it.
+
+    It reads what its `words` (command, input) and variables name, and the repository of its working folder.
+    It writes to that folder, to the home, temporary and cache folders among its variables, to `writes` and to
+    the folders of `CAIRN_FOREIGN_DIRS`. No path names a folder that leads to the user's home, or one of
+    everybody's temporary files.
+    """
+    if _is_confined():  # as what smoke tests start: it stays where it is
+        return (_EVERYWHERE,), (_EVERYWHERE,), ()
+    devices = (path for name in _DEVICES.split() for path in Path("/dev").glob(name))
+    folders = map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
+    written = [*writes, *_caches(words, env), *devices]
+    read = [*_system(), Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1]]
+    read += _at_home(".pyenv", ".local/share/uv/python")
+    for name, value in env.items():
+        if not _IS_NO_PLACE.fullmatch(name):
+            (written if _IS_WRITTEN.fullmatch(name) else read).extend(places_in(value))
+            if _IS_WRITTEN.fullmatch(name) and value.startswith(os.sep):  # of a file that it is to write
+                written += [Path(value).parent] if not Path(value).exists() else []
+    # git ends where it cannot read what is there.
+    read += _at_home(".gitconfig", ".config/git/config") if _has_settings_of_git(words, env) else ()
+    base = cwd or Path(os.curdir)
+    for word in words:
+        read += [*places_in(word), *([base / word] if os.sep in word else ())]
+    read += [path.parent for path in read if path.suffix == ".py"]  # a script imports its neighbours
+    path = env.get("PATH", os.defpath)
+    read += _of_programs(path)
+    for program in (shutil.which(words[0], path=path) or words[0], *words[1:]):
+        if os.sep in program and os.access(program, os.X_OK) and Path(program).is_file():
+            read += _around(Path(program).absolute())
+    read += repository_of(base.absolute()) if cwd else ()
+    read, written = ([path for path in paths if not _is_wide(path)] for paths in (read, written))
+    written += [*folders, *([cwd] if cwd else ())]
+    return dict.fromkeys(read), dict.fromkeys(written), credential_files()
+
+
+def _has_settings_of_git(words: Sequence[str], env: Mapping[str, str]) -> bool:
+    return Path(words[0]).stem == "git" and "GIT_CONFIG_GLOBAL" not in env
+
+
+def _caches(words: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
+    named = [word for option, word in itertools.pairwise(words) if option == "--cache-dir"]
+    for cache in map(Path, (*named, *(value for name, value in env.items() if "CACHE_DIR" in name))):
+        if cache.is_absolute():
+            with contextlib.suppress(OSError):  # the program cannot make one in a folder that it only reads
+                cache.mkdir(parents=True, exist_ok=True)
+            yield cache
+
+
+def all_but_credentials() -> platforms.Reach:
+    """Return what Cairn itself reaches where it has no credentials, and confines what it starts in turn."""
+    return (_EVERYWHERE,), (_EVERYWHERE,), credential_files()
+
+
+def refusal(output: str, reached: platforms.Reach) -> str:
+    """Return a line with the first file that a program was refused because it is confined; else empty."""
+    reads, writes, hidden = ([place.resolve() for place in places] for places in reached)
+    if not platforms.here.confinement() or _EVERYWHERE in writes:
+        return ""
+    for line in filter(_REFUSED.search, output.splitlines()):
+        paths = re.findall(r"(?<=')/[^']+(?=')|(?<=\")/[^\"]+(?=\")", line) or _PLACE.findall(line)
+        for path in map(Path.resolve, filter(Path.exists, map(Path, paths))):
+            folder = path if path.is_dir() else path.parent
+            beside = next((key for key in hidden if key.is_relative_to(folder)), None)
+            if beside is not None:
+                return (
+                    f"cairn: this program runs confined, and {beside} lies in {folder}: move it elsewhere\n"
+                )
+            if not any(path.is_relative_to(place) for place in writes):
+                may = "write to" if any(path.is_relative_to(place) for place in reads) else "read"
+                return (
+                    f"cairn: this program runs confined and may not {may} {path}; to let it: export"
+                    f" {VARIABLE}={folder} (docs/explanation/isolation.md)\n"
+                )
+    return ""
+
+
+@functools.cache
+def _is_confined() -> bool:
+    """Whether we are foreign code ourselves: no such program may list the root folder."""
+    try:
+        return not any(True for _ in _EVERYWHERE.iterdir())
+    except PermissionError:
+        return True
+
+
+@functools.cache
+def _system() -> tuple[Path, ...]:
+    public = []
+    with contextlib.suppress(OSError):  # a service's key is for its user alone, and root is to have no more
+        public = [
+            path for path in Path("/etc").iterdir() if path.exists() and path.stat().st_mode & stat.S_IROTH
+        ]
+    return (*map(Path, _SYSTEM), *public)
+
+
+def _is_wide(path: Path) -> bool:
+    """Whether a folder leads to all of a user's files, or is for everybody's temporary ones."""
+    try:
+        place = path.resolve()
+        mode = place.stat().st_mode
+    except (OSError, RuntimeError):  # nothing there
+        return True
+    homes = _at_home("")
+    return (
+        place == _EVERYWHERE
+        or any(home.resolve().is_relative_to(place) for home in homes)
+        or bool(
+            stat.S_ISDIR(mode) and mode & stat.S_ISVTX and place != Path("/dev/shm")  # noqa: S108 - shared memory
+        )
+    )
+
+
+def places_in(text: str) -> Iterator[Path]:
+    """The paths in an argument or a variable: all of it, or absolute ones within it."""
+    whole = text.partition("=")[2] if text.startswith("-") else text
+    for path in map(Path, (whole, *_PLACE.findall(text.replace("file://", " ")))):
+        with contextlib.suppress(OSError, ValueError, RuntimeError):
+            if path.is_absolute() and path.exists():
+                yield path
+
+
+@functools.lru_cache
+def _of_programs(path: str) -> tuple[Path, ...]:
+    """What programs on a PATH need: their installations, also those that a folder of links leads to."""
+    places: list[Path] = []
+    for folder in map(Path, filter(None, path.split(os.pathsep))):
+        places += _around(folder / "program")
+        with contextlib.suppress(OSError):
+            if not folder.is_relative_to("/usr"):
+                places += [place for link in folder.iterdir() if link.is_symlink() for place in _around(link)]
+    return tuple(dict.fromkeys(places))
+
+
+def _around(program: Path) -> Iterator[Path]:
+    """The installations that a program belongs to, by its own path and by where links lead."""
+    for path in dict.fromkeys((program, program.resolve())):
+        folder, top = path.parent, path.parent.parent
+        yield folder
+        if folder.name in ("bin", "sbin", "Scripts"):
+            if top.name == ".local" or _is_wide(top):
+                yield from (top / name for name in ("include", "lib", "lib64", "libexec"))
+            else:
+                yield top
+        with contextlib.suppress(OSError):  # an environment's interpreter lies in a different place
+            for line in (top / "pyvenv.cfg").read_text(encoding="utf-8", errors="replace").splitlines():
+                key, _, value = line.partition("=")
+                if key.strip() == "home":
+                    yield from _around(Path(value.strip(), "python3"))
+
+
+def repository_of(folder: Path) -> tuple[Path, ...]:
+    """Return where git keeps the repository of a folder, and what it borrows (gitrepository-layout(5))."""
+    places: list[Path] = []
+    with contextlib.suppress(OSError, UnicodeDecodeError, StopIteration):
+        is_bare = (folder / "objects").is_dir() and (folder / "HEAD").is_file()
+        above = (place / ".git" for place in (folder, *folder.parents))
+        git = folder if is_bare else next(path for path in above if path.exists())
+        if git.is_file():
+            git = git.parent / git.read_text(encoding="utf-8").partition(":")[2].strip()
+        places.append(git)
+        if (common := git / "commondir").is_file():
+            places.append(git := git / common.read_text(encoding="utf-8").strip())
+        places += borrowed_by(git / "objects")
+    return tuple(places)
+
+
+def borrowed_by(objects: Path) -> list[Path]:
+    """Return the object folders that one borrows from, and those that these do."""
+    places = [objects]
+    for place in places:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            lines = (place / "info" / "alternates").read_text(encoding="utf-8").splitlines()
+            places += [place / line for line in lines if place / line not in places]
+    return places[1:]
+
+
+def logins() -> list[Path]:
+    """Return where the user's logins are, for what may have them."""
+    return _at_home(*_CREDENTIALS)
+
+
 def _files_at(values: Iterable[str]) -> Iterator[Path]:
     for value in values:
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # no path at all, such as a token
@@ -212,6 +426,12 @@ def _files_at(values: Iterable[str]) -> Iterator[Path]:
 
 @functools.cache  # once a run
 def _warn_of_exposed() -> None:
+    if console.current().verbose:
+        shut = (
+            platforms.here.confinement()
+            or "foreign code reaches all your files: this system cannot confine it"
+        )
+        console.current().info(shut)
     secrets = sorted(name for name, value in os.environ.items() if value and SECRET.search(name))
     if secrets and (whose := platforms.here.exposed()):
         console.current().warn(

@@ -148,7 +148,7 @@ def create(
     owned.empty_folder(path)
     env = isolation.variables(Isolation.TOOL) if environ is None else environ
     base = Path(sys.executable) if python is None else python
-    process.run([base, "-m", "venv", "--without-pip", path], env=env, timeout=_CREATE_TIMEOUT)
+    process.run([base, "-m", "venv", "--without-pip", path], env=env, timeout=_CREATE_TIMEOUT, writes=[path])
     return describe(path)
 
 
@@ -248,6 +248,7 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
                 log=log,
                 on_line=on_line,
                 timeout=timeout,
+                writes=[environment.path],
             )
     except ProcessError as error:
         if any(sign in error.output for sign in _NETWORK_SIGNS):
@@ -261,6 +262,12 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
         if missing is not None and (problem := package_index.index_problem(source.index_url, missing)):
             raise NetworkError(problem, tip=package_index.TIP) from error
         raise
+
+
+def places(python: Path) -> list[Path]:
+    """Return the folders that an installer writes to for an interpreter: its environment, or the system's."""
+    environment = python.absolute().parent.parent
+    return [environment, *([environment / "local"] if environment == Path("/usr") else ())]
 
 
 @contextlib.contextmanager

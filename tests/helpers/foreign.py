@@ -12,7 +12,7 @@ import dataclasses
 import json
 import os
 import shlex
-import stat
+import socket
 import subprocess
 import sys
 import tarfile
@@ -33,6 +33,7 @@ from cairn.errors import BuildError
 from cairn.output import silent
 from cairn.platforms import landlock
 from cairn.release.gate import installation
+from cairn.sources.git import command
 from cairn.sources.hipify import run as hipify
 from cairn.testing.install_set import Tested
 from cairn.testing.smoke import SmokeRequest, run_smoke
@@ -56,12 +57,27 @@ CREDENTIALS = (
 )
 
 _LOOK = """
-import json, os, pathlib
+import json, os, pathlib, socket
 SECRET, HOME, SEEN, ABOVE = {secret!r}[::-1].encode(), {home!r}, {seen!r}, {above}
+PLACES, SOCKETS = {places!r}, {sockets!r}
+
+def can(act):
+    try:
+        return act() is not False
+    except OSError:
+        return False
+
+def reach(kind, address):
+    with socket.socket(kind, socket.SOCK_STREAM) as connection:
+        connection.connect(address)
+
+def empty(path):
+    os.truncate(path, os.stat(path).st_size)
 
 def look():
+    processes = list(pathlib.Path("/proc").glob("[0-9]*"))
     found = [name for name, value in os.environ.items() if SECRET.decode() in value]
-    for process in pathlib.Path("/proc").glob("[0-9]*"):
+    for process in processes:
         for name in {files!r}:
             try:
                 data = (process / name).read_bytes()
@@ -69,11 +85,6 @@ def look():
                 continue
             if SECRET in data:
                 found.append(str(process / name))
-    try:
-        open(f"/proc/{{ABOVE}}/mem", "rb").close()
-        found.append("the memory of Cairn")
-    except OSError:
-        pass
     for home in (HOME, os.path.expanduser("~")):
         for path in pathlib.Path(home).rglob("*"):
             try:
@@ -81,8 +92,28 @@ def look():
                     found.append(str(path))
             except OSError:
                 pass
+    places = {{name: pathlib.Path(path) for name, path in PLACES.items()}}
+    reached = [name for name, path in places.items() if can(lambda: SECRET in path.read_bytes())]
+    if can(lambda: open(f"/proc/{{ABOVE}}/mem", "rb").close()):
+        found.append("the memory of Cairn")
+    above = [path.parent for path in places.values()]
+    inside = (*above, pathlib.Path("/etc"))
+    tries = {{
+        "list": lambda: any(can(lambda: os.listdir(folder)) for folder in (*above, "/", HOME)),
+        "write": lambda: any(can(lambda: (folder / "planted").write_text("")) for folder in inside),
+        "settings": lambda: can(lambda: open("/proc/sys/kernel/core_pattern", "w").close()),
+        "empty": lambda: any(can(lambda: empty(path)) for path in places.values()),
+        "signal": lambda: can(lambda: os.kill(ABOVE, 0)),
+        "abstract": lambda: can(lambda: reach(socket.AF_UNIX, SOCKETS["abstract"])),
+        "path": lambda: can(lambda: reach(socket.AF_UNIX, SOCKETS["path"])),
+        "network": lambda: can(lambda: reach(socket.AF_INET, tuple(SOCKETS["network"]))),
+        "names": lambda: all(can(lambda: os.stat(path)) for path in places.values()),
+        "command lines": lambda: can(lambda: pathlib.Path(f"/proc/{{ABOVE}}/cmdline").read_bytes() != b""),
+        "delete": lambda: any(can(lambda: os.unlink(path)) for path in places.values()),
+    }}
+    reached += [name for name, act in tries.items() if act()] if SOCKETS else []
     with open(SEEN, "a") as file:
-        file.write(json.dumps({{"variables": dict(os.environ), "found": found}}) + "\\n")
+        file.write(json.dumps({{"variables": dict(os.environ), "found": found, "reached": reached}}) + "\\n")
 
 look()
 """
@@ -112,28 +143,15 @@ def start(kind: str, folder: Path, *, secret: str, variables: Mapping[str, str],
 
 @contextlib.contextmanager
 def home_folder() -> Iterator[Path]:
-    """A folder in which files can be hidden: not below /tmp, where nothing can be and Cairn may be."""
-    places = (Path(__file__).resolve().parents[2] / ".cairn", Path.home() / ".cache" / "cairn-tests")
-    shared = [
-        any(above.stat().st_mode & stat.S_ISVTX for above in place.parents if above.exists())
-        for place in places
-    ]
-    if all(shared):
-        pytest.skip(
-            "the repository and the home folder are both below a folder of everybody's temporary files"
-        )
-    place = places[shared.index(False)]
-    place.mkdir(exist_ok=True, parents=True)
-    with tempfile.TemporaryDirectory(dir=place, prefix="home-") as home:
+    """A home folder of a user, below the temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="home-") as home:
         yield Path(home)
-    with contextlib.suppress(OSError):  # others may have one there, too
-        place.rmdir()
 
 
 def _start(
     kind: str, folder: Path, home: Path, secret: str, variables: Mapping[str, str], more: Mapping[str, str]
 ) -> Path:
-    for name in CREDENTIALS:
+    for name in (*CREDENTIALS, "notes"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(f"machine example.com login me password {secret}\n")
     tests = Path(__file__).resolve().parents[1]
@@ -162,16 +180,61 @@ def _start(
     return folder / "seen.jsonl"
 
 
-def look(secret: str, home: Path, seen: Path, files: tuple[str, ...] = ("environ", "cmdline")) -> str:
+@contextlib.contextmanager
+def _planted(folder: Path, home: Path, secret: str) -> Iterator[tuple[dict[str, str], dict[str, Any]]]:
+    """Places that nobody names for foreign code, each with the secret, and what listens on this machine."""
+    with tempfile.TemporaryDirectory(prefix="else-") as name, contextlib.ExitStack() as stack:
+        elsewhere = Path(name)
+        places = {
+            "option's key": home / CREDENTIALS[-1],
+            "logins": home / CREDENTIALS[0],
+            "home": home / "notes",
+            "temporary key": elsewhere / "key.pem",
+            "clone": elsewhere / "clone" / "secret.txt",
+            "store": folder.with_name(f"{folder.name}-store") / "state.json",
+            "cache": folder / "cache" / "wheels" / "entry",
+            "service": Path("/var/tmp", elsewhere.name),  # noqa: S108 - a place of everybody's
+        }
+        stack.callback(places["service"].unlink, missing_ok=True)
+        for path in places.values():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(secret)
+        isolation.conceal(places["temporary key"])
+        addresses: dict[str, Any] = {
+            "abstract": f"\0{elsewhere.name}",
+            "path": str(elsewhere / "socket"),
+            "network": ("127.0.0.1", 0),
+        }
+        for each, address in addresses.items():
+            family = socket.AF_INET if each == "network" else socket.AF_UNIX
+            server = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            server.bind(address)
+            server.listen()
+            addresses[each] = server.getsockname()
+        addresses["abstract"] = f"\0{elsewhere.name}"
+        yield {each: str(path) for each, path in places.items()}, addresses
+
+
+def look(
+    secret: str,
+    home: Path,
+    seen: Path,
+    files: tuple[str, ...] = ("environ", "cmdline"),
+    places: Mapping[str, str] | None = None,
+    sockets: Mapping[str, Any] | None = None,
+) -> str:
     """Code that looks for a secret, which is given backwards, and adds what it sees to a file.
 
     Args:
         secret: what is looked for.
         home: of the user.
-        seen: the file.
+        seen: the file, in a place that foreign code can write to.
         files: of each process in /proc.
+        places: files that have the secret, by what they stand for.
+        sockets: what listens outside: an abstract one, one by its path, one of the network.
     """
-    return _LOOK.format(secret=secret, home=str(home), seen=str(seen), above=os.getpid(), files=files)
+    words = {"secret": secret, "home": str(home), "seen": str(seen), "above": os.getpid(), "files": files}
+    return _LOOK.format(**words, places=dict(places or {}), sockets=dict(sockets or {}))
 
 
 def read(seen: Path) -> list[dict[str, Any]]:
@@ -186,12 +249,20 @@ def main() -> None:
         parser.add_argument(name)
     options = parser.parse_args()
     folder = Path(options.folder)
-    isolation.conceal(Path(options.home) / CREDENTIALS[-1])
-    code = look(options.secret, Path(options.home), folder / "seen.jsonl")
-    try:
-        KINDS[options.kind](folder, code, **json.loads(options.more))
-    except BuildError as error:
-        sys.exit("\n".join((str(error), *error.tail)))
+    home, secret, more = Path(options.home), options.secret, json.loads(options.more)
+    if (version := more.pop("version", None)) is not None:
+        # Not a shipped kernel: one machine has one, and the table has a column for each.
+        landlock.version = lambda: int(version)  # type: ignore[assignment]
+    isolation.conceal(home / CREDENTIALS[-1])
+    # Shared memory is open to foreign code: what it has seen leaves by it.
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as seen:
+        with _planted(folder, home, secret[::-1]) as (places, sockets):
+            code = look(secret, home, Path(seen.name), places=places, sockets=sockets)
+            try:
+                {**KINDS, **TOOLS}[options.kind](folder, code, **more)
+            except BuildError as error:
+                sys.exit("\n".join((str(error), *error.tail)))
+        (folder / "seen.jsonl").write_bytes(seen.read())
 
 
 def _build(folder: Path, code: str, *, store: str = "", build_env: str = "", sdist: str = "") -> None:
@@ -275,6 +346,26 @@ def _trial(folder: Path, code: str) -> None:
         assert trial.installed == ("alpha==1.0",), trial
 
 
+def _git(folder: Path, code: str, *settings: str) -> None:
+    """A program that the `.git/config` of a tree names, as a build may have left it there."""
+    tree = folder / "tree"
+    tree.mkdir()
+    command.run(tree, "init", "--quiet")
+    (tree / ".git" / "look.py").write_text(f"{code}\nimport sys\nsys.stdout.write(sys.stdin.read())\n")
+    (tree / ".gitattributes").write_text("*.txt filter=look\n")
+    (tree / "a.txt").write_text("text\n")
+    program = f"{sys.executable} .git/look.py"
+    for setting in (f"filter.look.clean={program}", f"filter.look.smudge={program}", *settings):
+        command.run(tree, "config", *setting.split("=", 1))
+    command.run(tree, "add", "a.txt")
+
+
+def _partial_clone(folder: Path, code: str) -> None:
+    _git(folder, code, "remote.origin.url=ssh://host/path", "remote.origin.promisor=true")
+
+
+TOOLS: Mapping[str, Callable[..., None]] = {"git": _git, "git in a partial clone": _partial_clone}
+"""Foreign code that tools of ours start: it sees their variables."""
 KINDS: Mapping[str, Callable[..., None]] = {
     "build": _build,
     "sdist": _sdist,

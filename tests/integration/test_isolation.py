@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +17,12 @@ import pytest
 from cairn.build.compiler_cache import launchers
 from cairn.build.engine import compile_jobs
 from cairn.platforms import landlock
+from cairn.sources.git import command
 from helpers import foreign
+from helpers.trail import ROOT
+
+FOREIGN_DIRS = ""
+
 
 SECRET = "f4ke-s3cr3t-0f-a-j0b"
 
@@ -69,8 +77,6 @@ def shell(folder: Path) -> dict[str, str]:
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Seen:
     """What the foreign code of a kind saw, run once from such a shell."""
     known: dict[str, list[dict[str, Any]]] = {}
-    with foreign.home_folder():
-        pass  # where none can be, each test is skipped, and none is said to have failed
 
     def of(kind: str) -> list[dict[str, Any]]:
         if kind not in known:
@@ -105,6 +111,100 @@ def test_one_locale_one_time_zone_and_a_home_of_its_own(kind: str, seen: Seen) -
 @pytest.mark.parametrize("kind", foreign.KINDS)
 def test_foreign_code_that_searches_finds_no_secret_of_the_job(kind: str, seen: Seen) -> None:
     assert [run["found"] for run in seen(kind)] == [[] for _ in seen(kind)]
+
+
+# The columns of the table in docs/explanation/isolation.md, each with the version of Landlock it stands for.
+COLUMNS = {"Linux 6.12": 6, "Linux 6.2": 3, "Linux 5.19": 2, "root, no Landlock": 0}
+# Its rows, each with what is tried.
+ROWS = {
+    "read the variables and memory of Cairn, its shell and the runner": ("found",),
+    "read the private keys that options, variables or settings name": ("option's key", "temporary key"),
+    "read the logins in your home": ("logins",),
+    "read the rest of your home, and what lies in `/tmp`, `/var`, `/run`, `/srv`": ("home", "service"),
+    "read other clones, Cairn's cache and the store's folder": ("clone", "cache", "store"),
+    "list folders there": ("list",),
+    "write, move and delete files there": ("write", "delete"),
+    "empty files there": ("empty",),
+    "change the kernel's settings (as root)": ("settings",),
+    "send signals to your processes": ("signal",),
+    "connect to abstract sockets": ("abstract",),
+    "connect to sockets by their paths (Docker, an ssh agent)": ("path",),
+    "connect to the network, a cloud's metadata service too": ("network",),
+    "see names, sizes and times of files, where it knows the path": ("names",),
+    "read the command lines of processes": ("command lines",),
+}
+
+
+def table() -> dict[tuple[str, str], str]:
+    """The table of the page, by row and column."""
+    text = (ROOT / "docs" / "explanation" / "isolation.md").read_text()
+    lines = [line.strip("| \n").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    (head,) = (words for words in lines if words[0] == "foreign code tries to")
+    rows = {words[0]: words[1:] for words in lines if words[0] in ROWS}
+    assert list(rows) == list(ROWS)
+    return {(row, column): cell for row in rows for column, cell in zip(head[1:], rows[row], strict=True)}
+
+
+def holds(cell: str, row: str, run: dict[str, Any]) -> bool:
+    """Whether a run of foreign code met what a cell of the table says."""
+    tried = ROWS[row]
+    reached = [name for name in tried if name in run["reached"]]
+    if row.startswith("read the variables"):
+        processes = re.compile(r"/proc/\d+/environ|the memory of Cairn")
+        reached = list(filter(processes.fullmatch, run["found"]))
+    return {"shut": not reached, "open": reached == list(tried)}[cell]
+
+
+@foreign.needs_confinement
+@pytest.mark.parametrize("kind", [*foreign.KINDS, *foreign.TOOLS])
+def test_each_kind_of_foreign_code_meets_what_the_table_says(kind: str, seen: Seen) -> None:
+    column = next(name for name, version in COLUMNS.items() if landlock.version() >= version)
+    cells = {row: cell for (row, name), cell in table().items() if name == column}
+    for run in seen(kind):
+        assert [row for row, cell in cells.items() if not holds(cell, row, run)] == []
+
+
+def test_a_partial_clone_has_logins_only_where_its_configuration_can_name_no_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "id_ed25519").write_text(SECRET)
+    (tmp_path / "tree").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def can_read() -> bool:
+        variables = command.environment()
+        reads, _, hidden = command.reach_of(tmp_path / "tree", ["status"], variables, {})
+        return tmp_path / ".ssh" in reads and tmp_path / ".ssh" not in hidden
+
+    for text, expected in (
+        ('[remote "origin"]\n\turl = ssh://host/path\n', False),
+        ('[remote "origin"]\n\turl = ssh://host/path\n\tpromisor = true\n', True),
+        ('[remote "origin"]\n\turl = ext::sh -c look\n\tpromisor = true\n', False),
+        ('[remote "origin"]\n\tpromisor = true\n\tuploadpack = look\n', False),
+        ('[remote "origin"]\n\tpromisor = true\n[include]\n\tpath = more\n', False),
+        ('[remote "origin"] vcs = look\n\tpromisor = true\n', False),
+        ('[core]\n\tsshCommand = look\n[remote "origin"]\n\tpromisor = true\n', False),
+    ):
+        command.run(tmp_path / "tree", "init", "--quiet")
+        with (tmp_path / "tree" / ".git" / "config").open("a") as file:
+            file.write(text)
+        assert can_read() is expected, text
+        shutil.rmtree(tmp_path / "tree" / ".git")
+
+
+@foreign.needs_confinement
+@pytest.mark.skipif(os.geteuid() != 0, reason="the last column is of root, and one row asks it")
+@pytest.mark.parametrize("column", COLUMNS)
+def test_older_kernels_shut_what_the_table_says(column: str, tmp_path: Path) -> None:
+    if landlock.version() < COLUMNS[column]:
+        pytest.skip("this kernel has an older Landlock")
+    variables = {"PATH": os.environ["PATH"], "TOKEN": SECRET}
+    version = str(COLUMNS[column])
+    file = foreign.start("hipify", tmp_path / "run", secret=SECRET, variables=variables, version=version)
+    (run,) = foreign.read(file)
+    cells = {row: cell for (row, name), cell in table().items() if name == column}
+    assert [row for row, cell in cells.items() if not holds(cell, row, run)] == []
 
 
 def wheel_of(folder: Path) -> tuple[str, bytes]:
@@ -154,14 +254,15 @@ def test_what_a_package_of_a_build_brought_is_asked_without_the_secrets_of_the_j
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: str
 ) -> None:
     """`ninja` on a build's PATH is the program of a wheel that its requirements name."""
-    seen = tmp_path / "seen"
-    with foreign.home_folder() as home:
+    with foreign.home_folder() as home, tempfile.NamedTemporaryFile("r", dir="/dev/shm") as seen:
         (home / ".aws").mkdir()
         (home / ".aws" / "credentials").write_text(SECRET)
         (tmp_path / "bin").mkdir()
         for name in ("ninja", "make", "hipconfig", "g++"):
             program = tmp_path / "bin" / name
-            program.write_text(f"#!/bin/sh\nenv >>{seen}; cat {home}/.aws/credentials >>{seen}; echo 1.0\n")
+            program.write_text(
+                f"#!/bin/sh\nenv >>{seen.name}; cat {home}/.aws/credentials >>{seen.name}; echo 1.0\n"
+            )
             program.chmod(0o755)
         monkeypatch.setenv("HOME", str(home))
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
@@ -175,7 +276,7 @@ def test_what_a_package_of_a_build_brought_is_asked_without_the_secrets_of_the_j
             launchers.hip_clang(variables, None)
         else:
             launchers.keeps_device_code(tmp_path / "bin" / "g++")
-    text = seen.read_text()
+        text = seen.read()
     assert "PATH=" in text
     assert f"HOME={home}\n" not in text
     assert f"KEY={SECRET}" not in text

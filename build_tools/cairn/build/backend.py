@@ -159,7 +159,7 @@ def call(context: Context, output_dir: Path) -> BackendResult:
     )
     if request.sdk is None:  # no such module then, and scikit-build-core refuses to include none
         settings = {name: text for name, text in settings.items() if text != step.project.rocm_init}
-    with prepare(context, tree=step.checkout) as ready:
+    with prepare(context, [output_dir], tree=step.checkout) as ready:
         try:
             # The constructor reads pyproject.toml, and reports what is wrong with it.
             builder = pypa_build.ProjectBuilder(
@@ -172,11 +172,12 @@ def call(context: Context, output_dir: Path) -> BackendResult:
 
 
 @contextlib.contextmanager
-def prepare(context: Context, *, tree: Path | None = None) -> Iterator[BuildRunner]:
+def prepare(context: Context, writes: Sequence[Path], tree: Path | None = None) -> Iterator[BuildRunner]:
     """Set up what programs of a build see: variables, temporary files, the compiler cache.
 
     Args:
         context: the step.
+        writes: folders that they write to besides the checkout.
         tree: the folder whose path no object is to know, so that a compiler cache has it for other folders,
             too; None where a debugger is to find the sources.
     """
@@ -197,6 +198,8 @@ def prepare(context: Context, *, tree: Path | None = None) -> Iterator[BuildRunn
             env=env | dict(extra_environ or {}),
             log=context.log,
             on_line=advance,
+            # pypa/build has its request and the answer in a temporary folder, the last word.
+            writes=(step.checkout, *writes, Path(cmd[-1]).absolute()),
         )
 
     source_dir = step.source_dir()

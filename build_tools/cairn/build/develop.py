@@ -123,7 +123,7 @@ def _build(
         command = [*venv.pip_command(env.python), "--no-deps", "--no-build-isolation", "--no-index"]
         for name, text in settings.items():
             command += ["--config-settings", f"{name}={text}"]
-        with _in_tree(context), backend.prepare(context) as ready:
+        with _in_tree(context), backend.prepare(context, [context.env.path]) as ready:
             try:
                 ready.run([*command, "--editable", str(step.source_dir())])
             except ProcessError as error:

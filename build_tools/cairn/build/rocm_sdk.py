@@ -342,15 +342,21 @@ def _build_prefix(
     }
     command = [variables.expand(word, values, where="sdk.build") for word in sdk.build]
     say("compiling it")
-    _run(command, log=log, say=say)
+    _run(command, log=log, say=say, writes=[folder])
     return folder / "prefix"
 
 
-def _run(command: Sequence[str], *, log: Path | None = None, say: Progress | None = None) -> str:
+def _run(
+    command: Sequence[str],
+    *,
+    log: Path | None = None,
+    say: Progress | None = None,
+    writes: Sequence[Path] = (),
+) -> str:
     """Run a command of the stack; returns its output."""
-    with isolation.own_home() as home, isolation.temporary_files() as places:
-        env = isolation.variables(isolation.Isolation.BUILD, home) | places
-        return process.run(command, env=env, log=log, on_line=say).output
+    with isolation.own_home() as home:
+        env = isolation.variables(isolation.Isolation.BUILD, home)
+        return process.run(command, env=env, log=log, on_line=say, writes=writes).output
 
 
 def _digests(folder: Path) -> dict[str, str]:

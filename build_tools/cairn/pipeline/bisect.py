@@ -467,7 +467,7 @@ def attempt(
             environment = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
             command = [venv.uv_program(), "pip", "install", "--no-config"]
             command += ["--python", str(environment.python), "--index-url", index_url, *install]
-            process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT)
+            process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT, writes=[Path(folder)])
         except ProcessError as error:
             files.write_text(log, f"{log.read_text() if log.is_file() else ''}not installed: {error}\n")
         else:
@@ -476,7 +476,8 @@ def attempt(
                 "VIRTUAL_ENV": str(environment.path),
                 "CAIRN_SET": trial.set_id,
             }
-            ran = process.run(search.command, env=inside, log=log, on_line=on_line, check=False)
+            here = Path.cwd()
+            ran = process.run(search.command, cwd=here, env=inside, log=log, on_line=on_line, check=False)
             exit_code = ran.returncode
     tried = msgspec.structs.replace(
         trial,

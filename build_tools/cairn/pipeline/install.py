@@ -320,7 +320,7 @@ def run(
         command = [*start, *targets_file.install_arguments(index_url, _exact(pick.offer))]
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
         try:
-            completed = process.run(command, env=env, on_line=on_line)
+            completed = process.run(command, env=env, on_line=on_line, writes=venv.places(python))
         except ProcessError as error:
             if "externally managed" in error.output.replace("-", " "):
                 why = f"{python} is the system's, which alone installs packages there (PEP 668)"

@@ -11,13 +11,18 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Literal, Protocol, TypedDict, TypeVar
 
 from cairn.platforms import posix, windows
 
 Child = subprocess.Popen[bytes]
+Reach = tuple[Collection[Path], Collection[Path], Collection[Path]]
+"""What a confined program reads, what it writes to as well, and what it cannot read wherever that lies.
+
+A program that writes to `/` is free but for what is hidden.
+"""
 _T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 
 
@@ -63,8 +68,12 @@ class System(Protocol):
         """Have what starts in this block end with us, however we end: also by a kill that we do not see."""
         ...
 
-    def confined(self, start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
-        """Call `start`, which starts a program that is not to read our variables, our memory, or `hidden`."""
+    def confined(self, start: Callable[[], _T], reach: Reach) -> _T:
+        """Call `start`, which starts a program that reaches nothing of ours but the files of `reach`."""
+        ...
+
+    def confinement(self) -> str:
+        """Describe what keeps files from a confined program, and what stays open; empty for nothing."""
         ...
 
     def exposed(self) -> str:

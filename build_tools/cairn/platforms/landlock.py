@@ -3,10 +3,11 @@
 A process may read `/proc/PID/environ` and `/proc/PID/mem` of every other of its user's (proc(5)): a token in
 the environment of a job's shell is an open secret to all that the job runs. Landlock (landlock(7), Linux
 5.19 and later) takes that from a process and its children without any privilege: it may look into processes
-of its own domain alone. It may also be refused files. Root may do it by capabilities all the same, so some
-are given up: nobody without them may look into a process that has them (ptrace(2), "access mode checking"),
-with Landlock or without. Where there is neither, all that is left is to hide ourselves (prctl(2),
-PR_SET_DUMPABLE); our own callers stay readable.
+of its own domain alone. It may also be refused all files but those below folders that are named, and from
+version 6 on (Linux 6.12) signals to processes and abstract sockets outside its domain. Root may do it by
+capabilities all the same, so some are given up: nobody without them may look into a process that has them
+(ptrace(2), "access mode checking"), with Landlock or without. Where there is neither, all that is left is to
+hide ourselves (prctl(2), PR_SET_DUMPABLE); our own callers stay readable.
 
 Both hold for the calling thread and what it starts, so a thread is made for each start.
 """
@@ -24,9 +25,12 @@ import stat
 import struct
 import subprocess
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from cairn.platforms import Reach
 
 _T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 
@@ -34,7 +38,12 @@ _T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1  # LANDLOCK_CREATE_RULESET_VERSION: asks which version of the interface there is
 _PATH_BENEATH = 1  # LANDLOCK_RULE_PATH_BENEATH
-_READ_FILE, _REFER = 1 << 2, 1 << 13  # LANDLOCK_ACCESS_FS_…
+_READ_FILE, _REFER, _TRUNCATE = 1 << 2, 1 << 13, 1 << 14  # LANDLOCK_ACCESS_FS_…
+_READS = 1 << 0 | _READ_FILE | 1 << 3  # EXECUTE, READ_FILE, READ_DIR
+_WRITES = _READS | 1 << 1 | sum(1 << bit for bit in range(4, 13)) | _REFER  # WRITE_FILE, REMOVE_…, MAKE_…
+_OF_FILES = 1 << 0 | 1 << 1 | _READ_FILE | _TRUNCATE  # the rights that a rule for a file may give
+_TRUNCATES, _SCOPES = 3, 6  # the versions that know the truncation of files; sockets and signals
+_ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1  # LANDLOCK_SCOPE_…
 # In the first version, nothing may be moved between folders by who is in a domain at all.
 _OLDEST = 2
 _SET_DUMPABLE, _CAPBSET_READ, _CAPBSET_DROP, _SET_NO_NEW_PRIVS = 4, 23, 24, 38  # linux/prctl.h
@@ -44,19 +53,18 @@ _LATE = 5.0  # seconds within which a thread that began to start a program has s
 _CAPABILITIES = (19, 21, 38, 27)
 
 
-def start_confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
+def start_confined(start: Callable[[], _T], reach: Reach) -> _T:
     """Call `start`, so that the program it starts cannot look into the processes above it.
 
     Args:
         start: starts a program.
-        hidden: files and folders that it cannot read either, where the kernel has Landlock; not such below
-            folders for everybody's temporary files.
+        reach: the files that it can reach, where the kernel has Landlock.
     """
     answer: queue.SimpleQueue[_T | BaseException] = queue.SimpleQueue()
 
     def body() -> None:
         try:
-            confine(hidden)
+            confine(reach)
             child = start()
         except BaseException as error:  # noqa: BLE001 - raised again, by the thread that asked
             answer.put(error)
@@ -85,11 +93,11 @@ def start_confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
     return child
 
 
-def confine(hidden: Sequence[Path]) -> None:
+def confine(reach: Reach) -> None:
     """Confine the calling thread and all that it will start, as far as this kernel can."""
     apart = drop_capabilities()
     if version() >= _OLDEST:
-        _enter_domain(hidden)
+        _enter_domain(reach)
     elif not apart:
         _libc().prctl(_SET_DUMPABLE, 0, 0, 0, 0)
 
@@ -97,6 +105,21 @@ def confine(hidden: Sequence[Path]) -> None:
 def keeps_apart() -> bool:
     """Whether `confine` keeps a program from the variables of who called us; else we alone are hidden."""
     return version() >= _OLDEST or (os.geteuid() == 0 and any(map(_may_drop, _CAPABILITIES)))
+
+
+def description() -> str:
+    """See `System.confinement`."""
+    if (abi := version()) < _OLDEST:
+        return ""
+    stays_open = [
+        *(["emptying files"] if abi < _TRUNCATES else ()),
+        *(["signals to your processes", "abstract sockets"] if abi < _SCOPES else ()),
+        *("the network", "sockets by their paths", "names, modes and times of files"),
+    ]
+    return (
+        f"foreign code is confined by Landlock ABI {abi}: it reads the system, its environment, its sources"
+        f" and what you name, and writes to its work folder; open to it: {', '.join(stays_open)}"
+    )
 
 
 @functools.cache
@@ -118,30 +141,34 @@ def _may_drop(number: int) -> bool:
     return bool(_libc().prctl(_CAPBSET_READ, number, 0, 0, 0) == 1)
 
 
-def _enter_domain(hidden: Sequence[Path]) -> None:
-    libc, rights = _libc(), _READ_FILE | _REFER
-    attributes = struct.pack("=Q", rights)  # struct landlock_ruleset_attr, in its first version
-    ruleset = _checked(libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0))
+def _enter_domain(reach: Reach) -> None:
+    libc, (reads, writes, hidden) = _libc(), reach
+    if Path("/") in writes:
+        reading, writing, handled = 0, _READ_FILE | _REFER, _READ_FILE | _REFER
+    else:
+        writing = _WRITES | (_TRUNCATE if version() >= _TRUNCATES else 0)
+        reading, handled = _READS, writing
+    # struct landlock_ruleset_attr: files; of the network nothing; what is outside of the domain.
+    attributes = struct.pack("=QQQ", handled, 0, _ABSTRACT_SOCKETS | _SIGNALS)
+    size = len(attributes) if version() >= _SCOPES else 8
+    ruleset = _checked(libc.syscall(_CREATE_RULESET, attributes, size, 0))
     try:
         # A rule is for a folder and all below it, and gives rights: what is to be hidden gets none, so each
-        # folder on the way to it is gone through. Moving files is for everybody, everywhere.
-        concealed = frozenset(path.resolve() for path in hidden if path.exists() and not _is_passing(path))
-        _allow(libc, ruleset, Path("/"), _REFER)
-        for path in _all_but(Path("/"), concealed):
-            _allow(libc, ruleset, path, rights)
+        # folder on the way to it is gone through. A free program may move files everywhere.
+        if Path("/") in writes:
+            _allow(libc, ruleset, Path("/"), _REFER)
+        concealed = frozenset(path.resolve() for path in hidden if path.exists())
+        for places, rights in ((reads, reading), (writes, writing)):
+            for place in dict.fromkeys(path.resolve() for path in places) if rights else ():
+                if place not in concealed and concealed.isdisjoint(place.parents):
+                    below = frozenset(path for path in concealed if place in path.parents)
+                    for path in _all_but(place, below):
+                        _allow(libc, ruleset, path, rights)
         # Without this, only root may enter a domain: no program may gain rights, sudo neither.
         _checked(libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
-
-
-def _is_passing(path: Path) -> bool:
-    """Whether a path leads through a folder for everybody's temporary files.
-
-    What a program makes in a folder that was gone through has no rule, and cannot be read: `/tmp` must work.
-    """
-    return any(folder.stat().st_mode & stat.S_ISVTX for folder in path.resolve().parents)
 
 
 def _all_but(folder: Path, hidden: frozenset[Path]) -> list[Path]:
@@ -166,7 +193,7 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             if not stat.S_ISDIR(os.fstat(place).st_mode):
-                rights &= ~_REFER  # of folders alone
+                rights &= _OF_FILES
             # struct landlock_path_beneath_attr, which is packed.
             _checked(libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0))
         finally:

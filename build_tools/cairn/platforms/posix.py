@@ -12,12 +12,12 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from cairn.platforms import OwnGroup
+    from cairn.platforms import OwnGroup, Reach
 
 _T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 _NAME_MAX = 255  # bytes
@@ -176,7 +176,7 @@ def guarding() -> Iterator[None]:
             last.leave()
 
 
-def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
+def confined(start: Callable[[], _T], reach: Reach) -> _T:
     """See `System.confined`; of the systems here, Linux can."""
     if sys.platform != "linux":
         return start()
@@ -184,7 +184,16 @@ def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:
 
     for each in tuple(_guards):
         each.begin()
-    return landlock.start_confined(start, hidden)
+    return landlock.start_confined(start, reach)
+
+
+def confinement() -> str:
+    """See `System.confinement`."""
+    if sys.platform != "linux":
+        return ""
+    from cairn.platforms import landlock  # noqa: PLC0415 - as above
+
+    return landlock.description()
 
 
 def exposed() -> str:

@@ -10,12 +10,12 @@ import errno
 import os
 import re
 import subprocess
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 if TYPE_CHECKING:
-    from cairn.platforms import OwnGroup
+    from cairn.platforms import OwnGroup, Reach
 
 _T = TypeVar("_T", bound="subprocess.Popen[bytes]")
 
@@ -93,9 +93,14 @@ def guarding() -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext()
 
 
-def confined(start: Callable[[], _T], hidden: Sequence[Path]) -> _T:  # noqa: ARG001 - there is no such call
+def confined(start: Callable[[], _T], reach: Reach) -> _T:  # noqa: ARG001 - there is no such call
     """See `System.confined`: nothing keeps programs of one user apart here."""
     return start()
+
+
+def confinement() -> str:
+    """See `System.confinement`."""
+    return ""
 
 
 def exposed() -> str:

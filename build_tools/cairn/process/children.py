@@ -119,11 +119,11 @@ def running(
     env: Mapping[str, str] | None,
     feeds: bool,
     separate_stderr: bool,
-    hidden: Sequence[Path] | None = None,
+    reach: platforms.Reach | None = None,
 ) -> Iterator[Child]:
     """Start a program; it has ended when the block has, however that ends.
 
-    `hidden` is of foreign code: what it cannot read besides us (`System.confined`); None for what is ours.
+    `reach` is of foreign code (`System.confined`); None for what is ours.
     """
     group: Group | None = getattr(_of_thread, "group", None)
 
@@ -146,7 +146,7 @@ def running(
             if any(each.ended for each in groups):
                 message = f"{name_of(command)} was not started: the work that it is a part of has ended"
                 raise ProcessError(message, returncode=-signal.SIGTERM)
-            child = start() if hidden is None else platforms.here.confined(start, hidden)
+            child = start() if reach is None else platforms.here.confined(start, reach)
             platforms.here.guard(child)
             for each in groups:
                 each.children.add(child)

@@ -10,12 +10,12 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
-from cairn import isolation
+from cairn import isolation, platforms
 from cairn.errors import ProcessError
 from cairn.output import safe_text
 from cairn.process.children import Child, cannot_start, end, name_of, running
@@ -32,6 +32,7 @@ _TAIL_LINES = 40
 _WIDEST = 10_000  # characters of a line among them
 _KEPT = 4 << 20  # bytes of an output that are kept where a log has all of it: builds write gigabytes
 _KEPT_OF_FOREIGN = 64 << 20  # the same where no log has it, of code that may write for ever
+_MOST_READ = 1 << 20  # bytes of what a program is given that are searched for paths
 _LONGEST = 1 << 20  # bytes of a line that are kept together
 
 Listener = Callable[[bytes], None]
@@ -221,7 +222,9 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     separate_stderr: bool = False,
     stdin: bytes | None = None,
     confined: bool = True,
-    has_logins: bool = False,
+    reads: Iterable[str | Path] = (),
+    writes: Iterable[Path] = (),
+    reach: platforms.Reach | None = None,
 ) -> Completed:
     """Run a program to its end, in a process group of its own.
 
@@ -229,19 +232,17 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         args: the program and its arguments.
         cwd: its working folder.
         env: its whole environment; None is ours.
-        log: a file that receives the command line and every line of output as it comes (appended); the answer
-            then holds no more than the last megabytes of it, and no more than the last 64 of foreign code.
+        log: a file that receives the command line and each line; the answer then has its last megabytes.
         on_line: called with each line of output as it comes, by the thread that calls `run`.
         timeout: seconds after which the whole group is killed.
         check: raise when it fails.
         separate_stderr: keep standard error out of `output`; `log` and `on_line` have both.
         stdin: what it reads, nothing by default.
-        confined: keep it from the user's credentials (`isolation.credential_files`), and from the variables
-            and memory of us and our callers. False only for what tests/unit/project/test_programs.py lists.
-        has_logins: confined, it can read the user's logins, and its output is kept whole: git in a tree.
-
-    A process that outlives it is waited for `LINGER` seconds of silence; then one of its group that still
-    holds its output is killed, one that left the group (a daemon) is left alone.
+        confined: keep it from our variables and memory, and from all files but those of `isolation.reach`;
+            its temporary files are removed. False only for what tests/unit/project/test_programs.py lists.
+        reads: files, folders and interpreters that it reads besides.
+        writes: folders that it writes to besides.
+        reach: of git and of Cairn itself, whose output is kept whole: the files that they reach.
 
     Raises:
         PrerequisiteError: there is no such program.
@@ -250,25 +251,34 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     command = tuple(os.fspath(a) for a in args)
     started = time.monotonic()
     deadline = None if timeout is None else started + timeout
-    hidden = (isolation.key_files if has_logins else isolation.credential_files)() if confined else None
-    most = _KEPT if log is not None else _KEPT_OF_FOREIGN if confined and not has_logins else None
-    with (
-        _listening(log, command, on_line) as listener,
-        running(
-            command, cwd=cwd, env=env, feeds=bool(stdin), separate_stderr=separate_stderr, hidden=hidden
-        ) as child,
-        Dialogue(child, stdin=stdin or b"", listener=listener, most=most, deadline=deadline) as dialogue,
-    ):
-        output, stderr = dialogue.hold()
-    seconds = time.monotonic() - started
-    completed = Completed(
-        args=command, returncode=child.returncode, output=output, stderr=stderr, seconds=seconds
-    )
-    if dialogue.late:
-        raise _failure(completed, f"{name_of(command)} did not end within {timeout:g} seconds")
-    if check and completed.returncode:
-        raise _failure(completed, f"{name_of(command)} failed with exit code {completed.returncode}")
+    data = stdin or b""
+    most = _KEPT if log is not None else _KEPT_OF_FOREIGN if confined and reach is None else None
+    with contextlib.ExitStack() as stack, _listening(log, command, on_line) as listener:
+        if confined and reach is None:
+            env = stack.enter_context(_temporary_files(os.environ if env is None else env))
+            words = (*command, *map(str, reads), text_of(data[:_MOST_READ]))
+            reach = isolation.reach(words, cwd=cwd, env=env, writes=writes)
+        streams = {"feeds": bool(data), "separate_stderr": separate_stderr}
+        child = stack.enter_context(running(command, cwd=cwd, env=env, reach=reach, **streams))
+        talk = Dialogue(child, stdin=data, listener=listener, most=most, deadline=deadline)
+        output, stderr = stack.enter_context(talk).hold()
+        if child.returncode and reach is not None:
+            output, stderr = _explained(output, stderr, reach, listener)
+    code, seconds = child.returncode, time.monotonic() - started
+    completed = Completed(args=command, returncode=code, output=output, stderr=stderr, seconds=seconds)
+    if talk.late or (check and code):
+        late = f"did not end within {timeout or 0:g} seconds"
+        raise _failure(completed, late if talk.late else f"failed with exit code {code}")
     return completed
+
+
+def _explained(
+    output: str, stderr: str, reach: platforms.Reach, listener: Listener | None
+) -> tuple[str, str]:
+    refusal = isolation.refusal(output + stderr, reach)
+    if refusal and listener is not None:
+        listener(refusal.encode())
+    return (output, stderr + refusal) if stderr else (output + refusal, "")
 
 
 @contextlib.contextmanager
@@ -290,10 +300,11 @@ def background(
     Raises:
         PrerequisiteError: there is no such program.
     """
-    command = tuple(os.fspath(a) for a in args)
+    command, everywhere = tuple(os.fspath(a) for a in args), (Path(os.sep),)
+    reach = (everywhere, everywhere, hidden)
     with (
         _listening(log, command) as listener,
-        running(command, cwd=None, env=env, feeds=False, separate_stderr=False, hidden=hidden) as child,
+        running(command, cwd=None, env=env, feeds=False, separate_stderr=False, reach=reach) as child,
     ):
 
         def read() -> None:
@@ -330,6 +341,15 @@ def interactive(args: Sequence[str | os.PathLike[str]]) -> int:
         raise cannot_start(command, error) from error
 
 
+@contextlib.contextmanager
+def _temporary_files(env: Mapping[str, str]) -> Iterator[Mapping[str, str]]:
+    if env.get("TMPDIR") not in (None, os.environ.get("TMPDIR")):
+        yield env  # the caller has given it a folder
+        return
+    with isolation.temporary_files() as variables:
+        yield {**env, **variables}
+
+
 def tail(text: str, lines: int = _TAIL_LINES) -> tuple[str, ...]:
     """The last lines of an output that are not blank, of a very long one its end."""
     return tuple(deque((line[-_WIDEST:] for line in text.splitlines() if line.strip()), maxlen=lines))
@@ -363,4 +383,5 @@ def _listening(
 
 def _failure(completed: Completed, message: str) -> ProcessError:
     output = safe_text.mask("\n".join(tail(completed.stderr or completed.output)))
+    message = f"{name_of(completed.args)} {message}"
     return ProcessError(message, returncode=completed.returncode, output=output)

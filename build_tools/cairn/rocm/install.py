@@ -113,7 +113,13 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
         for name in _PLACES if request.reviewed is not None else ():  # pip would look there, too
             env.pop(name, None)
         command = install_command(request)
-        result = process.run(command, env=env, log=log, check=False)
+        result = process.run(
+            command,
+            env=env,
+            log=log,
+            check=False,
+            writes=[*venv.places(request.python), *([request.report.parent] if request.report else ())],
+        )
     if result.returncode:
         raise _failure(request, result)
     _refuse_unreviewed(request)
@@ -212,6 +218,7 @@ def _run_in(python: Path, *words: str) -> Completed:
             env=isolation.variables(isolation.Isolation.BUILD, home),
             check=False,
             separate_stderr=True,
+            writes=venv.places(python),  # rocm-sdk init unpacks the devel files there
         )
 
 

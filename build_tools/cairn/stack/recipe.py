@@ -248,7 +248,7 @@ def _ignored(root: Path, stack_file: str, paths: Iterable[Path]) -> set[Path]:
     command = ["git", *(word for setting in settings for word in ("-c", setting)), "ls-files", "-z"]
     command += ["--others", "--ignored", "--exclude-per-directory=.gitignore", "--"]
     places = {path.relative_to(root).parts[0] for path in paths}
-    variables = isolation.variables(isolation.Isolation.TOOL)
+    variables = isolation.variables(isolation.Isolation.TOOL) | {"GIT_CONFIG_GLOBAL": os.devnull}
     try:
         ended = process.run([*command, *sorted(places)], cwd=root, env=variables, separate_stderr=True)
     except CairnError:  # no git, or no repository

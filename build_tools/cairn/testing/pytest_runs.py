@@ -117,13 +117,13 @@ def run_inside(python: Path, tools: Path, session: Session) -> Run:
     return _run([python, "-I", "-c", _MAIN, tools], COUNTER, session)
 
 
-def run_beside(session: Session) -> Run:
-    """Run pytest in our own interpreter, for checks that look at an environment from outside."""
+def run_beside(session: Session, *, reads: Sequence[str] = ()) -> Run:
+    """Run pytest in our own interpreter, for checks that look at an environment, `reads`, from outside."""
     # -P: the working folder is not put on sys.path.
-    return _run([sys.executable, "-P", "-c", _MAIN, ""], _PLUGIN, session)
+    return _run([sys.executable, "-P", "-c", _MAIN, ""], _PLUGIN, session, reads)
 
 
-def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
+def _run(start: Sequence[str | Path], counter: str, session: Session, reads: Sequence[str] = ()) -> Run:
     tests = [session.folder / name for name in session.tests]
     for source, copy in zip(session.tests.values(), tests, strict=True):
         if source.is_dir():
@@ -155,6 +155,8 @@ def _run(start: Sequence[str | Path], counter: str, session: Session) -> Run:
             on_line=session.on_line,
             timeout=session.timeout,
             check=False,
+            reads=reads,
+            writes=[session.folder, session.junit.parent],
         )
         exit_code, problem = completed.returncode, ""
     outcome, collection = None, _Collection()

@@ -243,7 +243,8 @@ def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:
             folder=session.folder / "builtin",
             tests={"builtin": Path(__file__).with_name("builtin_smoke")},
             variables={**session.variables, smoke_facts.VARIABLE: str(path)},
-        )
+        ),
+        reads=[facts.python],
     )
     # What they pass over is our own doing, such as kernels where the set is for the CPU.
     return replace(run, deselected=(), hooks=())

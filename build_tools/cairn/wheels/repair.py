@@ -386,6 +386,7 @@ def _run_tool(command: Sequence[str], wheel: Path, folder: Path, env: Mapping[st
         [sys.executable, "-u", "-m", *command, "--wheel-dir", str(folder), str(wheel)],
         env={**isolation.variables(isolation.Isolation.TOOL), **_FIXED_TIME, **env},
         timeout=_TIMEOUT,
+        writes=[folder],
     )
     wheels = sorted(folder.glob("*.whl"))
     if len(wheels) != 1:

@@ -22,6 +22,9 @@ from helpers import foreign, sccache_dist
 from helpers.buckets import Server
 from helpers.build import project, repository
 
+FOREIGN_DIRS = "notes"
+
+
 SETUPTOOLS = """
 from setuptools import Extension, setup
 
@@ -348,7 +351,9 @@ def test_device_code_is_kept_by_target_and_device_libraries(
             "CCACHE_STATSLOG": str(log),
         }
         out = tmp_path / "kernel.o"
-        process.run(["hipcc", f"--offload-arch={target}", "-c", source, "-o", out], env=given)
+        process.run(
+            ["hipcc", f"--offload-arch={target}", "-c", source, "-o", out], env=given, reads=[device.cache]
+        )
         counted = [line for line in log.read_text().splitlines() if not line.startswith("#")]
         return (
             "hit" if "direct_cache_hit" in counted or "preprocessed_cache_hit" in counted else "miss"

@@ -13,6 +13,9 @@ from cairn.stack import Environment, Stack
 from helpers import packing
 from helpers.build import PYPROJECT, project, repository, stand_in_compiler
 
+FOREIGN_DIRS = "notes"
+
+
 SETUP = """
 import os
 from setuptools import Extension, setup

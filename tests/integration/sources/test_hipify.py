@@ -23,6 +23,9 @@ from cairn.sources.hipify import run as hipify_run
 from cairn.stack import Project
 from helpers.sources import Bench, Upstream, dropped_ref, git
 
+FOREIGN_DIRS = "notes"
+
+
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
 # A hipify as upstream's is built: its modules in the tree, a table with what HIP lacks, signed output.

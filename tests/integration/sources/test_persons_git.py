@@ -11,6 +11,8 @@ from cairn.sources.git import command
 from cairn.sources.origins import materialize
 from helpers.sources import Bench, Upstream, make_hostile
 
+FOREIGN_DIRS = "notes"
+
 
 def test_the_result_is_the_same_byte_for_byte(
     bench: Bench, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -444,7 +444,7 @@ def test_a_confined_program_is_ended_where_we_are_interrupted_while_it_starts() 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
         with pytest.raises(KeyboardInterrupt):
-            landlock.start_confined(start, ())
+            landlock.start_confined(start, ((Path("/"),), (Path("/"),), ()))
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert started[0].wait(timeout=30) == -signal.SIGKILL

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
+from helpers import starters
 from helpers.trail import ROOT
 
 PACKAGE = ROOT / "build_tools" / "cairn"
@@ -11,6 +14,7 @@ PACKAGE = ROOT / "build_tools" / "cairn"
 UNCONFINED = {
     "images.py": "docker, podman or buildah, and their logins to registries",
     "package_index.py": "our pip, which is asked for the user's configuration",
+    "pipeline/doctor/look.py": "git, which is asked for the user's configuration",
     "pipeline/night/report.py": "the command that the user has named to notify",
     "pipeline/night/step_run.py": "docker or podman, which confine; cairn with the credentials of a cache",
     "pipeline/repository/aws.py": "aws, and the user's login",
@@ -77,3 +81,25 @@ def test_what_may_read_credentials_is_listed_with_its_reason() -> None:
         if isinstance(node, ast.keyword) and node.arg == "confined" and not name.startswith("process/")
     }
     assert unconfined == UNCONFINED.keys()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import importlib; importlib.import_module('sub' + 'process').run(['true'])",
+        "getattr(__import__('os'), 'sys' + 'tem')('true')",
+        "import posix; posix.waitpid(posix.posix_spawn('/bin/true', ['true'], {}), 0)",
+        "import multiprocessing as m; p = m.get_context('fork').Process(); p.start(); p.join(); p.close()",
+    ],
+)
+def test_a_program_that_is_started_under_a_different_name_is_noticed(
+    code: str, one_room_starts_programs: list[str]
+) -> None:
+    # The code counts as a module's of the package.
+    exec(compile(code, str(PACKAGE / "planted.py"), "exec"), {})  # noqa: S102
+    assert {entry.partition(":")[0] for entry in one_room_starts_programs} == {"planted.py"}
+    one_room_starts_programs.clear()
+
+
+def test_what_may_start_programs_in_the_tests_may_in_the_contract() -> None:
+    assert starters.ALLOWED.keys() <= STARTERS.keys()

@@ -13,7 +13,7 @@ import shutil
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
@@ -74,11 +74,13 @@ class Session:
     """A compiler cache in use.
 
     Attributes:
+        program: the cache's.
         variables: to be added to those of the build.
         statistics: what it counted; None until the end, and where it could not be asked.
     """
 
-    variables: Mapping[str, str] = field(default_factory=dict)
+    program: Path
+    variables: Mapping[str, str]
     statistics: CacheStatistics | None = None
 
 
@@ -117,7 +119,7 @@ def open_session(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
     """
     cache = install_program(request.program, request.source, log=request.log, say=say)
     own = _of_ccache(request) if request.program == "ccache" else _of_sccache(request)
-    session = Session(variables=_launching(request, cache) | own)
+    session = Session(program=cache, variables=_launching(request, cache) | own)
     env = {**request.variables, **session.variables}
     if request.program == "ccache":
         stats_log = Path(own["CCACHE_STATSLOG"])

@@ -343,7 +343,7 @@ def git_settings(variables: Mapping[str, str]) -> dict[str, str]:
         return settings
     words = ["git", "config", "--global", "--list"]
     try:
-        result = process.run(words, check=False, timeout=_TIMEOUT, separate_stderr=True)
+        result = process.run(words, check=False, timeout=_TIMEOUT, separate_stderr=True, confined=False)
     except (PrerequisiteError, ProcessError):  # one that does not start, which is a finding of its own
         return settings
     for line in result.output.splitlines() if result.returncode == 0 else ():

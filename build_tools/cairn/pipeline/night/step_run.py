@@ -256,6 +256,7 @@ def _command(job: StepJob, log: Path, say: Progress) -> int:
         on_line=say,
         check=False,
         confined=not command.has_credentials,
+        reach=None if command.has_credentials else isolation.all_but_credentials(),
     ).returncode
 
 

@@ -174,6 +174,7 @@ def install(
                 [*head[installer], "--index-url", index_url, *requirements],
                 env=env,
                 timeout=_TIMEOUT,
+                writes=[Path(folder)],
             )
             process.run([*uv_pip, "check", "--no-config", "--python", inside], env=env)
             frozen = process.run([*uv_pip, "freeze", "--no-config", "--python", inside], env=env)

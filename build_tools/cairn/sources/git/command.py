@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePath
 
-from cairn import files, isolation, process
+from cairn import files, isolation, platforms, process
 from cairn.errors import CairnError, NetworkError, SourceError, SystemFailureError
 from cairn.output import safe_text
 
@@ -90,6 +90,14 @@ _CONNECTION_SETTINGS = re.compile(
 _MESSAGE_LIMIT = 400  # characters of git's own words in an error
 _LINE_LIMIT = 2_000
 
+# The lines of a repository's configuration that name no program, as git itself writes them.
+_PLAIN = re.compile(
+    r"""\s*(\[(core|extensions|user|((remote|branch|submodule)[ ]"[^"\\]*"))\]
+    |(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|worktree
+    |fetch|tagopt|promisor|partialclone(filter)?|worktreeconfig|objectformat|active|merge|remote|name|email
+    )\s*=[^\\]*|url\s*=(?!.*::)[^\\]*)?\s*""",
+    re.IGNORECASE | re.VERBOSE,
+)
 COMMIT_ID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # in full: SHA-1 or SHA-256
 
 Setting = tuple[str, str]
@@ -200,16 +208,52 @@ def _spawn(
     stdin: bytes | None,
     online: bool,
 ) -> process.Completed:
+    variables = environment(env=env, config=config, online=online)
     return process.run(
         ["git", *args],
         cwd=folder,
-        env=environment(env=env, config=config, online=online),
+        env=variables,
         stdin=stdin,
         check=False,
         separate_stderr=True,
         confined=not online,
-        has_logins=not online,  # a partial clone of the user's may fetch what it lacks by ssh
+        reach=None if online else reach_of(folder, args, variables, env or {}),
     )
+
+
+def reach_of(
+    folder: Path, args: Sequence[str], variables: Mapping[str, str], places: Mapping[str, str]
+) -> platforms.Reach:
+    """Return the files of a git in a tree: the tree, its repository, what arguments and `places` name.
+
+    A partial clone of the user's may fetch what it lacks by ssh, so it has their logins; but not where its
+    configuration may name programs, since these would have them too.
+    """
+    parts, top = isolation.repository_of(folder), folder
+    for above in (folder, *folder.parents):
+        if (above / ".git").exists():
+            top = above
+            break
+    # Several object folders stand in one variable, and may be quoted (git(1)).
+    words = (part.strip('"') for value in places.values() for part in (value, *value.split(os.pathsep)))
+    named = [Path(word) for word in (*args, *words) if Path(word).is_absolute()]
+    parts = (*parts, *(part for path in named for part in isolation.borrowed_by(path)))
+    writes = [
+        top,
+        *parts,
+        files.cache_dir() / "git",
+        *(path if path.is_dir() else path.parent for path in named),
+    ]
+    reads, written, hidden = isolation.reach(("git",), cwd=folder, env=variables, writes=writes)
+    text = "".join(
+        (part / "config").read_text(encoding="utf-8", errors="replace")
+        for part in parts
+        if (part / "config").is_file()
+    )
+    if "promisor" in text and all(map(_PLAIN.fullmatch, text.splitlines())):
+        reads = (*reads, *isolation.logins(), *isolation.places_in(text))
+        hidden = isolation.key_files()
+    return reads, written, hidden
 
 
 def _as_variables(settings: Iterable[Setting]) -> dict[str, str]:

@@ -127,6 +127,7 @@ def execute(tree: Path, kind: HipifyKind, *, shown: Path, python: Path, say: Pro
                 cwd=tree,
                 env=_environment(home),
                 on_line=lambda line: say(_COLOUR.sub("", line)),
+                writes=[notes.parent],
             )
         except ProcessError as error:
             reason = _dangling(tree, error.output) or (error.output.splitlines() or [str(error)])[-1]

@@ -190,6 +190,7 @@ def _run(request: CompatRequest, probe: _Probe) -> Measured:
             log=request.log,
             timeout=request.timeout,
             check=False,
+            writes=[answer.parent],
         )
     except ProcessError:
         ended = f"it did not end within {request.timeout:g} seconds"

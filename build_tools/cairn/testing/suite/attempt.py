@@ -325,7 +325,7 @@ def run(
         *("-o", "junit_family=xunit1", f"--junit-xml={junit}", setup.tests / module),
     ]
     variables = {**setup.variables, worker.VARIABLE: str(folder / "worker.json")}
-    running = _Running(command, cwd=setup.tests, env=variables, log=setup.log)
+    running = _Running(command, cwd=setup.tests, env=variables, log=setup.log, writes=[setup.work_dir.parent])
     try:
         killed = _watch(setup, module, running, journal)
     finally:
