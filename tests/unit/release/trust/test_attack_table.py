@@ -668,10 +668,20 @@ def _(scene: Scene) -> None:
 @attack(BUCKET, "freezes a night of his commits before the honest one, under its name", old=SIGNED)
 def _(scene: Scene) -> None:
     legs = (leg_of("gfx94X-dcgpu"),)
-    plan.create(scene.store, plan_of(*legs), FROZEN)
+    honest = msgspec.structs.replace(plan_of(*legs), night="6")
+    plan.create(scene.store, honest, FROZEN)
+    his = msgspec.structs.replace(FROZEN, toolchain={"image": "his"})
+    of_his = msgspec.structs.replace(plan_of(*legs), manifest_sha256=his.digest())
+    plan.create(scene.store, of_his, his)
     stack = stack_of(make_set([make_wheel(scene.folder / "night", "torch", "2.9.0")]))
+    # By its id alone, a night counts that is the very one to freeze, and no other.
     asked = FreezeRequest(
-        night="7", stack=stack, legs=legs, work_dir=scene.folder / "work", release="release", like=""
+        night="7",
+        stack=stack,
+        legs=legs,
+        work_dir=scene.folder / "work",
+        release="release",
+        like=honest.named,
     )
     with anchor.acting(root=scene.root):
         for one in (asked, dataclasses.replace(asked, night="8", like="7")):
