@@ -88,13 +88,17 @@ class Attempt:
         self._change_id = change_id
         self._dry_run = dry_run
 
-    def commit(self, change: Change, action: Action, *, why: str | None = None) -> bool:
+    def commit(
+        self, change: Change, action: Action, *, why: str | None = None, builders: Sequence[str] = ()
+    ) -> bool:
         """Make a change if the index is unchanged, and write its pages; do nothing for an empty change.
 
         Args:
             change: what is to be different; the files that it offers are in the store (step 1).
             action: which command asks for it.
             why: the reason, for the log.
+            builders: the keys that were asked for; where none of them is named by the root any more once
+                another writer finishes the change, it is taken back.
 
         Returns:
             False where a different writer was first: nothing is changed then. True for a dry run, which
@@ -126,7 +130,7 @@ class Attempt:
             key = keys.generation_key(made.index, made.number, digest_of(data))
             write_once(before.index.store, key, data)
             if (promoter := _promoter_of_index(before.index)) is not None:
-                promoter.promise(before, change, made, data)
+                promoter.promise(before, change, made, data, builders)
             if not _point(before, made.number, digest_of(data)):
                 return False
             recover(before.index)
@@ -173,7 +177,7 @@ def _fully_shown(index: Index) -> Iterator[tuple[Snapshot, tuple[str, ...]]]:
     for _ in attempts_at(index.name):
         current = index.load()
         if promoter is not None and not promoter.settle(
-            current, may_sign=partial(_take_back_if_banned, current)
+            current, may_sign=partial(_take_back_if_refused, current)
         ):
             continue
         if not _shows_all(current):
@@ -337,12 +341,13 @@ def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> No
         ledger.refuse_banned_files(own, fresh.difference(*own.values()))
 
 
-def _take_back_if_banned(current: Snapshot, signed: Snapshot) -> bool:
-    """Point an index back at its signed state if what it brings was banned since; return whether it stands.
+def _take_back_if_refused(current: Snapshot, signed: Snapshot, is_built: bool) -> bool:  # noqa: FBT001
+    """Point an index back at its signed state if what it brings is refused by now; return whether it stands.
 
     Args:
         current: a state that a promoter promised, and that no timestamp leads to yet.
         signed: the signed state before it.
+        is_built: whether the root still names a builder of what a promotion brings.
     """
     changed = differing(signed.project_parts, current.project_parts)
     projects = {name: current.project(name) for name in changed if name in current.project_parts}
@@ -354,14 +359,16 @@ def _take_back_if_banned(current: Snapshot, signed: Snapshot) -> bool:
         if current.generation.action != "rollback":  # as `commit` asks
             _refuse_banned_files(ledger, signed, Change(projects=projects, sets=sets))
     except GateError:
-        zero = digest_of(generation.encode(empty(current.index.name)))
-        # Its writer may have written some of its pages: all are made anew.
-        number = signed.generation.number
-        back = Pointer(generation=number, digest=signed.digest or zero, rendered=0, rendered_digest=zero)
-        key = keys.state_key(current.index.name)
-        current.index.store.write_if(key, generation.encode(back), etag=current.etag)
-        return False
-    return True
+        is_built = False
+    if is_built:
+        return True
+    zero = digest_of(generation.encode(empty(current.index.name)))
+    # Its writer may have written some of its pages: all are made anew.
+    number = signed.generation.number
+    back = Pointer(generation=number, digest=signed.digest or zero, rendered=0, rendered_digest=zero)
+    key = keys.state_key(current.index.name)
+    current.index.store.write_if(key, generation.encode(back), etag=current.etag)
+    return False
 
 
 def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:

@@ -63,11 +63,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ledger: number and digest of the last entry that the ledger had when this was signed.
+        builders: the keys by whose signatures a promotion of this generation was let in.
     """
 
     number: int = 0
     files: int = 0
     ledger: tuple[int, str] | None = None
+    builders: tuple[str, ...] = ()
     provenance: str | None = None
     kind: ProvenanceKind | None = None
     sets: tuple[str, ...] = ()

@@ -8,10 +8,11 @@
       unchanged
 
 A writer that dies between 2 and 4 leaves a generation that is current and that no timestamp leads to. The
-next writer finishes it: step 1 shows that a promoter meant it. One that brings what was banned since is taken
-back instead: `state.json` names the signed generation again. So nobody who can write to the store can have a
-promotion that died finished after a yank. A generation that no promoter meant was put there by somebody
-without a key of the root's; nothing is built on it.
+next writer finishes it: step 1 shows that a promoter meant it. One that brings what was banned since, or what
+only keys built that the root names no more, is taken back instead: `state.json` names the signed generation
+again. So nobody who can write to the store can have a promotion that died finished after a yank, or after a
+builder's key was stolen. A generation that no promoter meant was put there by somebody without a key of the
+root's; nothing is built on it.
 """
 
 from __future__ import annotations
@@ -90,12 +91,13 @@ class Promoter(SignedMetadata):
         self.anchor.remember(now.version)
         return now
 
-    def settle(self, current: Snapshot, *, may_sign: Callable[[Snapshot], bool]) -> bool:
+    def settle(self, current: Snapshot, *, may_sign: Callable[[Snapshot, bool], bool]) -> bool:
         """Sign the current generation of an index, if a promoter meant it and that is still to be done.
 
         Args:
             current: the index, as `state.json` has it.
-            may_sign: takes the signed state, and returns whether the ledger allows what is new since.
+            may_sign: takes the signed state, and whether the root still names the builders of what is new
+                since; returns whether the ledger allows it.
 
         Returns:
             False if the ledger does not allow it; then nothing was signed.
@@ -120,14 +122,19 @@ class Promoter(SignedMetadata):
                 else empty(current.index.name),
                 signed.digest if signed else "",
             )
-            if not may_sign(old):
+            builders = promised.targets[f"{current.index.name}/{STATE}"].about.builders
+            if not may_sign(
+                old, not builders or not self.anchor.root.of("builder").keys().isdisjoint(builders)
+            ):
                 return False
             meta = self._write_index(now, promised, old, current)
             if self._lead_to(now, meta, [] if role else [current.index.name]):
                 return True
         raise AssertionError  # `attempts_at` raises
 
-    def promise(self, before: Snapshot, change: Change, made: Generation, data: bytes) -> None:
+    def promise(
+        self, before: Snapshot, change: Change, made: Generation, data: bytes, builders: Sequence[str]
+    ) -> None:
         """Sign that a generation is meant to be current, before it is (step 1)."""
         now = self._to_sign()
         role = self.role(now, made.index)
@@ -137,7 +144,7 @@ class Promoter(SignedMetadata):
             for name, project in change.projects.items()
         )
         count = (signed.files if signed else 0) + more
-        state = self._state(made, data, count, role)
+        state = self._state(made, data, count, role, builders)
         self._put(role_of(made.index), state, role.version if role else 0)
 
     def decide(self, events: Sequence[Event]) -> None:
@@ -273,10 +280,13 @@ class Promoter(SignedMetadata):
                 meta[name] = Version(version=self._put(name.removesuffix(".json"), new, old.version).version)
         return self._lead_to(now, meta, []) if ending else None
 
-    def _state(self, made: Generation, data: bytes, count: int, before: Targets | None) -> Targets:
+    def _state(
+        self, made: Generation, data: bytes, count: int, before: Targets | None, builders: Sequence[str] = ()
+    ) -> Targets:
         """What is signed of an index, with its bins as they are."""
         last = Ledger(self.store).last()
         custom = {"number": made.number, "files": count, **({"ledger": list(last)} if last else {})}
+        custom |= {"builders": list(builders)} if builders else {}
         target = File(length=len(data), hashes={"sha256": digest_of(data)}, custom=custom)
         old = before.delegations.succinct_roles if before and before.delegations else None
         return Targets(

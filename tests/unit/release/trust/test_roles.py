@@ -28,6 +28,7 @@ from cairn.release.publish.files import publish
 from cairn.release.trust import anchor, root
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.client import SignedStore
+from cairn.release.trust.current import SignedMetadata
 from cairn.release.trust.metadata import TIMESTAMP, MetadataError
 from cairn.release.trust.signers import Signer
 from cairn.store.memory import MemoryStore
@@ -37,7 +38,7 @@ from helpers.gate import AWAY, data_of, given, record_of, stack_of, stage_torch
 from helpers.moments import dying
 from helpers.provenance import signer
 from helpers.release import make_set, make_wheel, stage_set
-from helpers.trust import BUILDER, PROMOTER, TESTER, acting_as, rooted
+from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, acting_as, rooted
 
 ONE = signer(61)
 """The key of a person who does everything."""
@@ -394,3 +395,42 @@ def test_a_rebuilder_signs_no_index_and_the_next_promoter_has_its_pages_say_so(o
     assert Index(offered.store, "release").load().set(made.id).rebuilds == (said,)
     assert said in offered.store.read("release/status.html").data.decode()
     assert link(offered.store, made, "builder").state == "good"
+
+
+@pytest.mark.parametrize("builder", ["named still", "named no more"])
+def test_a_promotion_that_died_is_finished_if_the_root_names_its_builder_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builder: str
+) -> None:
+    """A builder's key was stolen and taken off the root meanwhile: what asked before asks again."""
+    offered = Offered(tmp_path)
+    later = stage_torch(offered.store, tmp_path, "2.9.1")
+    evidence.sign_builder(offered.store, later.id, statement(offered.store, later), BUILDER)
+    records.add(offered.store, data_of(record_of(later)), signer=TESTER)
+    machines = itertools.count()
+
+    def die(store: MemoryStore) -> None:
+        machine = tmp_path / f"machine{next(machines)}"
+        shutil.copytree(tmp_path / "writer", machine)
+        monkeypatch.setenv("CAIRN_CACHE_DIR", str(machine))
+        release(store, tmp_path, later, PROMOTER)
+
+    states = set()
+    for _, dead in dying(offered.store, die):
+        before = Index(dead, "release").load().pointer
+        trusted = anchor.anchor(dead)
+        assert trusted is not None
+        assert before is not None
+        signed = SignedMetadata(dead, trusted).signed("release")
+        assert signed is not None
+        if (before.generation, signed.number) != (2, 1):
+            continue
+        if builder == "named no more":
+            new = signer(77).public
+            changed = root.without_key(root.with_key(trusted.root, "builder", new), "builder", BUILDER.key_id)
+            root.publish(dead, root.following(changed, OFFLINE[:2]))
+        with acting_as(tmp_path, PROMOTER):
+            commit.recover(Index(dead, "release"))
+            records.publish_late(dead)
+        states.add(later.id in read_current(Index(dead, "release")).set_ids)
+        assert audit.audit(dead, hashes=True).problems == ()
+    assert states == {builder == "named still"}
