@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
+from cairn.output import wording
 from cairn.output.safe_text import require_lines
 from cairn.output.wording import short_id
 from cairn.release import night_names
@@ -116,7 +117,8 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
     if not _WHOLE.fullmatch(subject):  # else it may be a night's
         subject = set_of(store, subject)
     ledger = Ledger(store)
-    before, sets = ledger.ban(subject), tuple(_sets_of(store, subject))
+    unread: dict[str, str] = {}
+    before, sets = ledger.ban(subject), tuple(_sets_of(store, subject, unread))
     if not banned and before is None:
         _refuse_banned_with_others(ledger, subject, sets)
     kind: EventKind = "ban" if banned else "lift"
@@ -139,6 +141,12 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
         pending=events if dry_run else (),
         dry_run=dry_run,
     )
+    if unread:
+        reasons = "; ".join(f"{short_id(set_id)}: {reason}" for set_id, reason in unread.items())
+        raise StoreError(
+            f"{wording.count(unread, 'set')} cannot be read, and may be of {short_id(subject)}: {reasons}",
+            tip="all others are done; restore these from a copy of the store, and run the same command again",
+        )
     changed = (before is None or before.why != why) if banned else before is not None
     return Yank(
         subject=subject,
@@ -149,19 +157,23 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
     )
 
 
-def _sets_of(store: Store, subject: str) -> Iterator[WheelSet]:
-    """The set that a subject names, or all sets of a night that the store has."""
+def _sets_of(store: Store, subject: str, unread: dict[str, str]) -> Iterator[WheelSet]:
+    """The set that a subject names, or all sets of a night that the store has; note what cannot be read."""
     if store.exists(keys.set_key(subject, SET_FILE)):
         yield read_set(store, subject)
         return
-    yield from (whole for whole in _sealed(store) if whole.manifest_sha256 == subject)
+    yield from (whole for whole in _sealed(store, unread) if whole.manifest_sha256 == subject)
 
 
-def _sealed(store: Store) -> Iterator[WheelSet]:
-    """Every set in the store, including those of no index or of a damaged one."""
+def _sealed(store: Store, unread: dict[str, str]) -> Iterator[WheelSet]:
+    """Every set in the store, including those of no index; note why others cannot be read."""
     for set_id in store.folders("sets/"):
-        with contextlib.suppress(CairnError):  # its `set.json` was collected, or is damaged
+        try:
             yield read_set(store, set_id)
+        except MissingKeyError:
+            continue  # its `set.json` was collected
+        except CairnError as error:
+            unread[set_id] = str(error)
 
 
 def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[WheelSet]) -> None:
@@ -268,7 +280,7 @@ def manifest_of(store: Store, night: str) -> str:
             return digest
     if _WHOLE.fullmatch(night):
         return night
-    known = {whole.manifest_sha256 for whole in _sealed(store)}
+    known = {whole.manifest_sha256 for whole in _sealed(store, {})}
     for snapshot in _readable(store):
         with contextlib.suppress(StoreError):  # what it says of a set is damaged
             known |= {one.manifest_sha256 for one in snapshot.sets()}

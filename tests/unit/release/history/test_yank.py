@@ -14,6 +14,7 @@ import pytest
 from cairn.errors import GateError, StoreError, UsageError
 from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import lift, set_of, yank
+from cairn.release.index import keys
 from cairn.release.index.generation import ProjectState
 from cairn.release.index.listing import index_set
 from cairn.release.index.marks import refuse_stepping_back
@@ -272,3 +273,15 @@ def test_no_change_of_an_index_offers_a_yanked_set_or_its_wheels(nights: MemoryS
     for change in offers:
         with pytest.raises(GateError, match="may not come into an index"):
             commit(Index(nights, "release"), "promote", lambda _now, change=change: change)
+
+
+def test_a_yank_of_a_night_names_the_sets_that_cannot_be_read(nights: MemoryStore, sets: Sets) -> None:
+    """Also those that no index has: their wheels would not be banned."""
+    one = sets["2.9.0"]
+    key = keys.set_key("f" * 64, "set.json")
+    nights.write(key, b'{"schema"')
+    with pytest.raises(StoreError, match=r"1 set cannot be read.*ffffffffffff"):
+        yank(nights, one.manifest_sha256, reason="wrong")
+    assert Index(nights, "staging").load().set(one.id).yanked == "wrong"
+    nights.delete(key)  # what was collected has nothing to be told of
+    yank(nights, one.manifest_sha256, reason="wrong")
