@@ -239,6 +239,10 @@ def note_events(store: Store, events: Sequence[Event]) -> None:
         failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
         news = [event for event in ledger.news(events) if event.is_bad or event.kind != "record"]
         promoter.decide([*failures, *news])
+        ledger.add(events=events)
+        if news:
+            promoter.decide(news, noted=True)
+        return
     ledger.add(events=events)
 
 

@@ -147,13 +147,18 @@ class Promoter(SignedMetadata):
         state = self._state(made, data, count, role, builders)
         self._put(role_of(made.index), state, role.version if role else 0)
 
-    def decide(self, events: Sequence[Event]) -> None:
-        """Sign decisions, which count from then on; what was signed already is not signed twice."""
+    def decide(self, events: Sequence[Event], *, noted: bool = False) -> None:
+        """Sign decisions, which count from then on; what was signed already is not signed twice.
+
+        Args:
+            events: the decisions.
+            noted: they are in the ledger by now: sign up to where it goes, so that it cannot be cut back.
+        """
         for _ in attempts_at(TIMESTAMP):
             now = self._to_sign()
             role, known = self._decisions(now)
             new = tuple(event for event in events if event not in known)
-            if role is not None and not new:
+            if role is not None and not new and not noted:
                 return
             made = self._put_decisions((*known, *new), role)
             if self._lead_to(
