@@ -27,7 +27,6 @@ REASONS = {
     "audit/sets.py _judgement": TOLD,
     "audit/sets.py _of_no_set": TOLD,
     "gate/gate.py _needs": ABSENT,
-    "gate/installation.py _described": "a Python that does not answer is none at hand, which the page says",
     "history/yank.py _sealed": ABSENT,
     "history/yank.py manifest_of": "finds a night by its first digits: what is not read matches nothing",
     "history/yank.py _readable": "finds a set by its first digits; `update_marks` names what is damaged",

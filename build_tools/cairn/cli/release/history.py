@@ -115,9 +115,15 @@ class Retain(_ChangeOptions):
 class Log(_IndexOptions):
     """Options of `cairn release log`.
 
-    cairn release log --store ./store --index release
+    With a project, or one version of it, it says of each file that the store knows why an installer by this
+    Python takes it from the index, or does not: yanked, untested, Requires-Python, its platform, a
+    pre-release, never promoted, rolled back.
+
+        cairn release log --store ./store --index release
+        cairn release log torch==2.9.0 --store ./store
     """
 
+    project: str | None = argument("PROJECT[==VERSION]", "why this is installed, or not", nargs="?")
     limit: int | None = option(
         "so many of the newest (default: all)", metavar="N", convert=converters.positive
     )
@@ -235,8 +241,15 @@ def _retain_text(request: Retain, retention: Retained) -> Iterator[Piece]:
 
 
 def _log(request: Log) -> Answer:
-    from cairn.release.history import difference
+    from cairn.release.history import difference, why
 
+    if request.project is not None:
+        files = why.explain(request.open_existing_store(), request.index, request.project)
+        rows = [
+            (row["version"], row["file"], "; ".join(row["reasons"]) or ("taken" if row["taken"] else "older"))
+            for row in files[: request.limit]
+        ]
+        return Answer({"index": request.index, "files": files}, [Table(("version", "file", "why"), rows)])
     every = difference.entries(request.open_existing_store(), request.index)
     entries = tuple(itertools.islice(every, request.limit))
     head = ("generation", "when", "action", "who", "why", "sets")
