@@ -69,7 +69,7 @@ class StoredObject:
         return self.bucket_etag or etag_of(self.data)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)  # an audit holds one for each object of a store
 class ListedObject:
     """An object in a listing.
 

@@ -194,7 +194,10 @@ _PLACE = 12  # versions that are looked at to find the place of one among thousa
 
 
 def _order(file: FileEntry) -> tuple[Version, str]:
-    return Version(file.version), file.filename
+    return _version(file.version), file.filename
+
+
+_version = functools.lru_cache(maxsize=1 << 14)(Version)
 
 
 class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-change/1"):

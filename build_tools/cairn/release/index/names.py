@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import collections
 import hashlib
-import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, cast
 
@@ -82,14 +81,13 @@ class Names(Mapping[str, V]):
 
     def __getitem__(self, name: str) -> V:
         value = self._near(name)[name]
-        is_digest = isinstance(self.stored, Mapping) and self.field == "sets"
-        return cast("V", self._part(value, IndexSet) if is_digest else value)
+        if isinstance(self.stored, Mapping) and self.field == "sets":
+            value = self._part(value, IndexSet)
+            _require_named(self._index, {name: value})
+        return cast("V", value)
 
     def __iter__(self) -> Iterator[str]:
-        if isinstance(self.stored, Mapping):
-            return iter(self.stored)
-        bins = side_by_side(self.bin, range(len(self.stored)), jobs=_AT_ONCE)
-        return itertools.chain.from_iterable(bins)
+        return iter(self.stored if isinstance(self.stored, Mapping) else self.whole())
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -108,8 +106,16 @@ class Names(Mapping[str, V]):
             entries: Mapping[str, V] = getattr(self._part(digest, Bin), self.field) if digest else {}
             if any(_number(name, count) != number for name in entries):
                 raise DamagedIndexError(f"{digest} is not bin {number} of the {self.field} of {self._index}")
+            _require_named(self._index, entries)
             self._bins[number] = entries
         return self._bins[number]
+
+    def whole(self) -> dict[str, V]:
+        """All names at once, which are not looked up one by one."""
+        if isinstance(self.stored, Mapping):
+            return dict(self)
+        bins = side_by_side(self.bin, range(len(self.stored)), jobs=_AT_ONCE)
+        return {name: value for entries in bins for name, value in entries.items()}
 
     def put(self, changes: Mapping[str, V | None], put_part: Callable[[Bin], str]) -> tuple[str, ...]:
         """Store the bins that a change makes; return the digests of all, for the next generation.
@@ -126,7 +132,7 @@ class Names(Mapping[str, V]):
             of_bins[_number(name, len(stored))][name] = value
         bins = {number: _changed(self.bin(number), some) for number, some in of_bins.items()}
         if not stored or any(len(entries) > _MOST[self.field] for entries in bins.values()):
-            count, bins = _spread(_changed(self, changes), len(stored), _MOST[self.field])
+            count, bins = _spread(_changed(self.whole(), changes), len(stored), _MOST[self.field])
             stored = [""] * count
         digests = side_by_side(
             lambda entries: put_part(_bin(self.field, dict(sorted(entries.items())))) if entries else "",
@@ -136,6 +142,13 @@ class Names(Mapping[str, V]):
         for number, digest in zip(bins, digests, strict=True):
             stored[number] = digest
         return tuple(stored)
+
+
+def _require_named(index: str, entries: Mapping[str, Any]) -> None:
+    for name, value in entries.items():
+        if isinstance(value, IndexSet) and value.set_id != name:
+            text = f"{index} gives the set {value.set_id[:12]} for {name[:12]}"
+            raise DamagedIndexError(text, tip="restore it from a copy of the store")
 
 
 def _bin(field: str, entries: Mapping[str, Any]) -> Bin:
@@ -148,7 +161,7 @@ def differing(old: Names[V], new: Names[V]) -> frozenset[str]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return frozenset(name for name, _ in before.items() ^ after.items())
     if isinstance(before, Mapping) or isinstance(after, Mapping) or len(before) != len(after):
-        return _unequal(dict(old), dict(new))
+        return _unequal(old.whole(), new.whole())
     numbers = [number for number, digest in enumerate(before) if digest != after[number]]
     return frozenset().union(*(_unequal(old.bin(number), new.bin(number)) for number in numbers))
 

@@ -6,7 +6,7 @@ An index offers the locks of its newest good set of each line, family, Python an
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from cairn import datafile
@@ -113,9 +113,10 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
         return {keys.LANDING: landing.page(every_view, folder=""), keys.CHOOSER: chooser.page(every_view)}
     own = indexes.setdefault(name, Index(store, name)).load()
     locks = lock_keys(own) if folder == name else ()
+    best = of_names(own.sets()) if locks else {}
     offered = tuple(view for one, view in views.items() if one in published)
     return {
-        **{key: lock(own, key) for key in locks},
+        **{key: lock(own, key, best) for key in locks},
         f"{folder}/targets.json": datafile.dumps(targets_file.make(folder, offered)).encode(),
         f"{folder}/status.html": status.page(tuple(views.values()), folder=folder),
         f"{folder}/index.html": landing.page(offered, folder=folder),
@@ -194,8 +195,8 @@ def lock_keys(snapshot: Snapshot) -> tuple[str, ...]:
     return tuple(sorted(named | {listed.key for listed in index.store.list(prefix)}))
 
 
-def lock(snapshot: Snapshot, key: str) -> bytes:
-    """The lock that an index offers under one of `lock_keys`, or a note that there is none.
+def lock(snapshot: Snapshot, key: str, best: Mapping[str, IndexSet]) -> bytes:
+    """The lock of one of the `best` sets by name, under one of `lock_keys`, or a note that there is none.
 
     The first line names the generation that it is of, so that it never has the same bytes twice
     (`marks.update_marks`).
@@ -204,7 +205,7 @@ def lock(snapshot: Snapshot, key: str) -> bytes:
     head = f"# Generation {recent[0].number if recent else 0} of {snapshot.index.name}\n".encode()
     kind, _, rest = key.rpartition("/")[2].partition(".")
     name, _, end = rest.rpartition(".")
-    good = of_names(snapshot.sets()).get(name)
+    good = best.get(name)
     if good is None or f"{kind}.{end}" not in keys.SET_LOCKS:
         return head + b"# No good set has this name.\n"
     try:

@@ -138,20 +138,18 @@ class Snapshot:
         """A set of the index.
 
         Raises:
-            StoreError: it has no such set, or another in its place.
+            StoreError: it has no such set.
         """
         changed = self.changed.sets
         entry = changed[set_id] if set_id in changed else self.set_entries.get(set_id)
         if entry is None:
             raise StoreError(f"{self.index.name} has no set {set_id}", tip=_sets_there(self.set_ids))
-        if entry.set_id != set_id:
-            text = f"{self.index.name} gives the set {entry.set_id[:12]} for {set_id[:12]}"
-            raise DamagedIndexError(text, tip=_RESTORE)
         return entry
 
     def sets(self) -> Iterator[IndexSet]:
         """Every set, in the order of ids."""
-        return (self.set(set_id) for set_id in self.set_ids)
+        entries = {**self.set_entries.whole(), **self.changed.sets}
+        return (entry for _, entry in sorted(entries.items()) if entry is not None)
 
     def entry(self, ref: FileRef) -> FileEntry:
         """The entry of exactly this file.
