@@ -133,9 +133,9 @@ _IS_WRITTEN = _names(
     r"HOME|USERPROFILE|\w*CACHE\w*|\w*(SCRATCH|OUTPUT|STATSLOG|TMP|TEMP)(_?(DIR|FILE|PATH))?",
     r"\w*_(OUT|DB|LOG)(_\w+)?",
 )
-_IS_NO_PLACE = _names(r"PATH|PWD|OLDPWD|SHELL|MAIL|(SSH|DBUS)_\w+|XDG_(CONFIG|DATA|STATE|RUNTIME)\w+")
-_PLACE = re.compile(r"(?<![\w.])/[^\s\"'`:;,=|&<>(){}\[\]\\]*[^\s\"'`:;,=|&<>(){}\[\]\\.]")
-_REFUSED = re.compile(r"permission denied|PermissionError|Errno 13\b|EACCES", re.IGNORECASE)
+_NAMES_NO_FOLDER = _names(r"PATH|PWD|OLDPWD|SHELL|MAIL|(SSH|DBUS)_\w+|XDG_(CONFIG|DATA|STATE|RUNTIME)\w+")
+PLACE = re.compile(r"(?<![\w.])/[^\s\"'`:;,=|&<>(){}\[\]\\]*[^\s\"'`:;,=|&<>(){}\[\]\\.]")
+"""Finds absolute paths in a text."""
 _EVERYWHERE = Path(os.sep)
 _SAME_EVERYWHERE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
@@ -250,7 +250,7 @@ def reach(
     read = [*_system(), Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1]]
     read += _at_home(".pyenv", ".local/share/uv/python")
     for name, value in env.items():
-        if not _IS_NO_PLACE.fullmatch(name):
+        if not _NAMES_NO_FOLDER.fullmatch(name):
             (written if _IS_WRITTEN.fullmatch(name) else read).extend(places_in(value))
             if _IS_WRITTEN.fullmatch(name) and value.startswith(os.sep):  # of a file that it is to write
                 written += [Path(value).parent] if not Path(value).exists() else []
@@ -287,29 +287,6 @@ def _caches(words: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
 def all_but_credentials() -> platforms.Reach:
     """Return what Cairn itself reaches where it has no credentials, and confines what it starts in turn."""
     return (_EVERYWHERE,), (_EVERYWHERE,), credential_files()
-
-
-def refusal(output: str, reached: platforms.Reach) -> str:
-    """Return a line with the first file that a program was refused because it is confined; else empty."""
-    reads, writes, hidden = ([place.resolve() for place in places] for places in reached)
-    if not platforms.here.confinement() or _EVERYWHERE in writes:
-        return ""
-    for line in filter(_REFUSED.search, output.splitlines()):
-        paths = re.findall(r"(?<=')/[^']+(?=')|(?<=\")/[^\"]+(?=\")", line) or _PLACE.findall(line)
-        for path in map(Path.resolve, filter(Path.exists, map(Path, paths))):
-            folder = path if path.is_dir() else path.parent
-            beside = next((key for key in hidden if key.is_relative_to(folder)), None)
-            if beside is not None:
-                return (
-                    f"cairn: this program runs confined, and {beside} lies in {folder}: move it elsewhere\n"
-                )
-            if not any(path.is_relative_to(place) for place in writes):
-                may = "write to" if any(path.is_relative_to(place) for place in reads) else "read"
-                return (
-                    f"cairn: this program runs confined and may not {may} {path}; to let it: export"
-                    f" {VARIABLE}={folder} (docs/explanation/isolation.md)\n"
-                )
-    return ""
 
 
 @functools.cache
@@ -351,7 +328,7 @@ def _is_wide(path: Path) -> bool:
 def places_in(text: str) -> Iterator[Path]:
     """The paths in an argument or a variable: all of it, or absolute ones within it."""
     whole = text.partition("=")[2] if text.startswith("-") else text
-    for path in map(Path, (whole, *_PLACE.findall(text.replace("file://", " ")))):
+    for path in map(Path, (whole, *PLACE.findall(text.replace("file://", " ")))):
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             if path.is_absolute() and path.exists():
                 yield path
@@ -384,6 +361,23 @@ def _around(program: Path) -> Iterator[Path]:
                 key, _, value = line.partition("=")
                 if key.strip() == "home":
                     yield from _around(Path(value.strip(), "python3"))
+            yield from _borrowed_packages(top)
+
+
+def _borrowed_packages(environment: Path) -> Iterator[Path]:
+    """Where an environment has packages from besides: environments and source trees that `.pth` files name.
+
+    What was installed there may have written such a file, so it opens no folder of a different kind.
+    """
+    for file in environment.glob("lib/python*/site-packages/*.pth"):
+        with contextlib.suppress(OSError, ValueError):
+            for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+                folder = Path(line)
+                if folder.is_absolute() and folder.name == "site-packages":
+                    yield folder.parents[2]
+                for tree in (folder, folder.parent) if folder.is_absolute() else ():
+                    if (tree / "pyproject.toml").is_file() or (tree / "setup.py").is_file():
+                        yield tree
 
 
 def repository_of(folder: Path) -> tuple[Path, ...]:

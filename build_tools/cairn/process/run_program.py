@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import re
 import shlex
 import subprocess
 import threading
@@ -34,6 +35,8 @@ _KEPT = 4 << 20  # bytes of an output that are kept where a log has all of it: b
 _KEPT_OF_FOREIGN = 64 << 20  # the same where no log has it, of code that may write for ever
 _MOST_READ = 1 << 20  # bytes of what a program is given that are searched for paths
 _LONGEST = 1 << 20  # bytes of a line that are kept together
+
+_REFUSED = re.compile(r"permission denied|PermissionError|Errno 13\b|EACCES", re.IGNORECASE)
 
 Listener = Callable[[bytes], None]
 """Called with each line, its end included; a very long one comes in pieces."""
@@ -272,10 +275,33 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     return completed
 
 
+def _refusal(output: str, reached: platforms.Reach) -> str:
+    """Return a line with the first file that a program was refused because it is confined; else empty."""
+    reads, writes, hidden = ([place.resolve() for place in places] for places in reached)
+    if not platforms.here.confinement() or Path(os.sep) in writes:
+        return ""
+    for line in filter(_REFUSED.search, output.splitlines()):
+        paths = re.findall(r"(?<=')/[^']+(?=')|(?<=\")/[^\"]+(?=\")", line) or isolation.PLACE.findall(line)
+        for path in map(Path.resolve, filter(Path.exists, map(Path, paths))):
+            folder = path if path.is_dir() else path.parent
+            beside = next((key for key in hidden if key.is_relative_to(folder)), None)
+            if beside is not None:
+                return (
+                    f"cairn: this program runs confined, and {beside} lies in {folder}: move it elsewhere\n"
+                )
+            if not any(path.is_relative_to(place) for place in writes):
+                may = "write to" if any(path.is_relative_to(place) for place in reads) else "read"
+                return (
+                    f"cairn: this program runs confined and may not {may} {path}; to let it: export"
+                    f" {isolation.VARIABLE}={folder} (docs/explanation/isolation.md)\n"
+                )
+    return ""
+
+
 def _explained(
     output: str, stderr: str, reach: platforms.Reach, listener: Listener | None
 ) -> tuple[str, str]:
-    refusal = isolation.refusal(output + stderr, reach)
+    refusal = _refusal(output + stderr, reach)
     if refusal and listener is not None:
         listener(refusal.encode())
     return (output, stderr + refusal) if stderr else (output + refusal, "")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cairn import interpreters, isolation, package_index, platforms
-from cairn.errors import PrerequisiteError
+from cairn import interpreters, isolation, package_index, platforms, process
+from cairn.errors import PrerequisiteError, ProcessError
 from cairn.isolation import Isolation
 from cairn.platforms import landlock, windows
 
@@ -242,3 +242,42 @@ def test_a_user_without_a_home_can_build(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert "PIP_CACHE_DIR" not in seen
     with pytest.raises(PrerequisiteError, match=r"no Python 3\.99"):
         interpreters.find("3.99")
+
+
+def test_an_environment_reads_the_packages_that_it_borrows_and_no_other_folder(tmp_path: Path) -> None:
+    site = tmp_path / "env" / "lib" / "python3.11" / "site-packages"
+    lender = tmp_path / "sdk" / "lib" / "python3.11" / "site-packages"
+    tree, private, home = tmp_path / "checkout", tmp_path / "private", tmp_path / "home"
+    for folder in (site, lender, tree / "src", private, home, tmp_path / "env" / "bin", tmp_path / "sets"):
+        folder.mkdir(parents=True)
+    (tree / "pyproject.toml").touch()
+    (tmp_path / "env" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    python = tmp_path / "env" / "bin" / "python"
+    python.touch(mode=0o755)
+    lines = (lender, tree / "src", private, home)
+    (site / "a.pth").write_text("".join(f"{line}\n" for line in lines))
+    env = {"PATH": "/usr/bin", "HOME": str(home), "DATA": str(tmp_path / "sets")}
+    # Not the shipped start of a program: only which folders it would reach.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))
+        patch.delenv(isolation.VARIABLE, raising=False)
+        reads, writes, _ = isolation.reach([str(python)], cwd=None, env=env)
+    assert {tmp_path / "env", tmp_path / "sdk", tree, tmp_path / "sets"} <= set(reads)
+    assert not {private, home, tmp_path, Path("/tmp")} & {*reads, *writes}  # noqa: S108
+
+
+@pytest.mark.skipif(landlock.version() < 2, reason="this kernel has no Landlock")
+def test_a_program_that_is_refused_a_file_says_what_to_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(isolation.VARIABLE, raising=False)
+    (tmp_path / "a folder").mkdir()
+    file = tmp_path / "a folder" / "data"
+    file.write_text("text")
+    code = f"open({str(file)[::-1]!r}[::-1]).read()"  # an argument would name the folder
+    with pytest.raises(ProcessError) as caught:
+        process.run([sys.executable, "-c", code])
+    last = caught.value.output.splitlines()[-1]
+    assert last.startswith(f"cairn: this program runs confined and may not read {file}; to let it: export")
+    monkeypatch.setenv(isolation.VARIABLE, str(file.parent))
+    assert process.run([sys.executable, "-c", code]).output == ""
