@@ -198,8 +198,8 @@ def prepare(context: Context, writes: Sequence[Path], tree: Path | None = None) 
             env=env | dict(extra_environ or {}),
             log=context.log,
             on_line=advance,
-            # pypa/build has its request and the answer in a temporary folder, the last word.
-            writes=(step.checkout, *writes, Path(cmd[-1]).absolute()),
+            reads=(cache.program,) if cache else (),
+            writes=(step.checkout, *writes, Path(cmd[-1]).absolute()),  # the last is pypa/build's answer
         )
 
     source_dir = step.source_dir()
