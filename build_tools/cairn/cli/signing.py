@@ -93,12 +93,13 @@ def signed_wheel(wheel: Path | str, like: str | None = None) -> Path | IndexFile
         MetadataError: nobody signed it.
     """
     from cairn import files, simple_index
-    from cairn.release.provenance import chain
     from cairn.wheels import published
 
     place, hash_sign, fragment = str(wheel).rpartition("#")
     file = published.find(wheel, like=like) if isinstance(wheel, str) else wheel
     if isinstance(wheel, str) and hash_sign and not fragment.startswith("sha256="):
+        from cairn.release.provenance import chain
+
         sha256 = files.sha256_of(file) if isinstance(file, Path) else file.sha256
         chain.require_signed(simple_index.root(place), file.name, sha256)
     return file

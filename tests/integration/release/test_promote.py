@@ -198,7 +198,8 @@ def test_an_interpreter_of_a_different_python_is_not_taken(
 ) -> None:
     made = stage()
     liar = tmp_path / "python3.11"
-    liar.write_text("#!/bin/sh\necho 3.9 linux-x86_64\n", encoding="utf-8")
+    facts = interpreters.describe(Path(sys.executable)) | {"version": "3.9.2"}
+    liar.write_text(f"#!/bin/sh\nprintf %s '{json.dumps(facts)}'\n", encoding="utf-8")
     liar.chmod(0o755)
     found = demand(judge(store, made, python=liar), 3)
     assert found.outcome == "not met"
