@@ -7,7 +7,7 @@ from helpers.build import MakeRequest, request, stand_in_compiler
 
 
 @pytest.fixture
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def build_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of the test's own, where environments of builds are made anew."""
     monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
     return tmp_path / "cache"

@@ -187,7 +187,7 @@ def test_wheels_are_installed_beside_the_folder_that_a_killed_pip_has_left(tmp_p
     assert "demo" in venv.installed_names(environment)
 
 
-@pytest.mark.usefixtures("own_cache")
+@pytest.mark.usefixtures("build_cache")
 def test_a_build_prints_what_it_takes_and_leaves_no_folder_where_it_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

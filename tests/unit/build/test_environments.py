@@ -18,7 +18,7 @@ from cairn.interpreters import Interpreter
 from cairn.venv import PackageSource, VirtualEnvironment
 from helpers.wheels import build_wheel
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("build_cache")
 
 
 def ready(tmp_path: Path, *requirements: str, what: str = "torch") -> VirtualEnvironment:

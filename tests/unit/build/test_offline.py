@@ -28,7 +28,7 @@ def build_wheel(folder, settings=None, metadata=None):
 """
 
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("build_cache")
 
 
 def ready(tmp_path: Path, *requirements: str) -> VirtualEnvironment:

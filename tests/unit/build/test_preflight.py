@@ -32,7 +32,7 @@ NOTE = journal.Journal(project="torch", origin="u", hashtag="main", commit="0" *
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, own_cache: Path) -> Job:  # noqa: ARG001 - its place alone
+def wanted(tmp_path: Path, build_cache: Path) -> Job:  # noqa: ARG001 - its place alone
     """A job for a GPU, whose SDK is nowhere: asking for it would fail in another way than is tested here."""
     trees = {
         name: repository(tmp_path / name, {"version.txt": "2.9.0a0\n", "setup.py": ""})

@@ -7,7 +7,7 @@ from cairn.build import rocm_sdk
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.stack import Sdk, Stack
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("build_cache")
 
 HALF = """
 import pathlib, sys

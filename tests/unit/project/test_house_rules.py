@@ -118,3 +118,23 @@ def test_what_stands_in_for_a_shipped_file_says_why() -> None:
     stand_ins = [path for path, text in texts.items() if STAND_IN.search(text)]
     assert len(stand_ins) > 20
     assert [path for path in stand_ins if not REASON.search(texts[path])] == []
+
+
+def test_no_fixture_of_a_folder_has_the_name_of_one_above_it() -> None:
+    """With files in some orders, pytest 9.1 takes the one above, without a word (pytest #14964)."""
+    fixtures: dict[Path, set[str]] = {}
+    for path in sorted(TESTS.rglob("conftest.py")):
+        functions = [n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.FunctionDef)]
+        fixtures[path.parent] = {
+            function.name
+            for function in functions
+            if any("fixture" in ast.unparse(decorator) for decorator in function.decorator_list)
+        }
+    assert sum(map(len, fixtures.values())) > 20
+    twice = [
+        f"{folder}: {name}"
+        for folder, names in fixtures.items()
+        for above in folder.parents
+        for name in sorted(names & fixtures.get(above, set()))
+    ]
+    assert twice == []

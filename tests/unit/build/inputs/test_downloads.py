@@ -19,7 +19,7 @@ from cairn.errors import NetworkError, SourceError
 from cairn.stack import Download, Environment
 from helpers.build import MakeRequest, with_project
 
-pytestmark = pytest.mark.usefixtures("own_cache")
+pytestmark = pytest.mark.usefixtures("build_cache")
 
 
 def archive(folder: Path, version: str) -> Path:
@@ -79,11 +79,11 @@ def test_what_the_tree_pins_is_fetched_once_and_kept(
 
 
 def test_a_damaged_copy_is_fetched_again_and_what_upstream_exchanges_is_refused(
-    pinned: downloads.PinnedFile, tmp_path: Path, own_cache: Path
+    pinned: downloads.PinnedFile, tmp_path: Path, build_cache: Path
 ) -> None:
     archive(tmp_path, "2")
     ready(pinned)
-    (kept,) = own_cache.rglob("kernels-2.tar.gz")
+    (kept,) = build_cache.rglob("kernels-2.tar.gz")
     kept.write_bytes(kept.read_bytes()[:50])
     assert (ready(pinned) / "include" / "kernels.h").read_text() == "2"
     kept.unlink()
@@ -219,7 +219,7 @@ def test_what_a_server_compresses_on_the_way_is_what_the_pin_says(
 
 
 def test_a_file_that_never_ends_fills_no_disk(
-    pinned: downloads.PinnedFile, own_cache: Path, monkeypatch: pytest.MonkeyPatch
+    pinned: downloads.PinnedFile, build_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(web, "_LARGEST", 1 << 20)
     requests = []
@@ -245,4 +245,4 @@ def test_a_file_that_never_ends_fills_no_disk(
             ready(dataclasses.replace(pinned, url=url, sha256="0" * 64))
         server.shutdown()
     assert requests == ["/kernels-2.tar.gz"]
-    assert not [path for path in own_cache.rglob("*") if path.is_file() and path.stat().st_size]
+    assert not [path for path in build_cache.rglob("*") if path.is_file() and path.stat().st_size]

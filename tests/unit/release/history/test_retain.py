@@ -129,26 +129,28 @@ def audit_of_files(store: MemoryStore) -> list[str]:
 
 @pytest.mark.parametrize(("other", "stays"), [("release", True), ("prerelease", True), ("dev", False)])
 def test_what_a_different_release_index_has_stays(
-    store: MemoryStore, sets: Sets, other: str, *, stays: bool
+    nights: MemoryStore, sets: Sets, other: str, *, stays: bool
 ) -> None:
     for made in sets.values():
-        move(store, made, target="nightly")
-    move(store, sets["2.8.0"], target=other)
-    done = retain(store, "nightly", Rule(last=1))
+        move(nights, made, target="nightly")
+    move(nights, sets["2.8.0"], target=other)
+    done = retain(nights, "nightly", Rule(last=1))
     assert done.held == (((sets["2.8.0"].id, other),) if stays else ())
-    assert ("torch-2.8.0" in offered(store, "nightly")) == stays
+    assert ("torch-2.8.0" in offered(nights, "nightly")) == stays
 
 
-def test_what_no_set_ever_needed_stays_with_what_it_needs(store: MemoryStore, tmp_path: Path) -> None:
-    publish(store, "staging", [make_wheel(tmp_path, "tool", "1.0", requires=["numpy==1.0"])])
+def test_what_no_set_ever_needed_stays_with_what_it_needs(nights: MemoryStore, tmp_path: Path) -> None:
+    publish(nights, "staging", [make_wheel(tmp_path, "tool", "1.0", requires=["numpy==1.0"])])
     wheel = distribution.read(make_wheel(tmp_path, "other", "1.0"))
-    publish_dists(Index(store, "staging"), [wheel], "mirror", build=MIRRORED)
-    retain(store, "staging", Rule(last=1))
-    assert {"tool-1.0", "numpy-1.0", "other-1.0", "torch-2.10.0"} <= set(offered(store, "staging"))
-    assert not {"torch-2.8.0", "triton-3.4"} & set(offered(store, "staging"))
+    publish_dists(Index(nights, "staging"), [wheel], "mirror", build=MIRRORED)
+    retain(nights, "staging", Rule(last=1))
+    assert {"tool-1.0", "numpy-1.0", "other-1.0", "torch-2.10.0"} <= set(offered(nights, "staging"))
+    assert not {"torch-2.8.0", "triton-3.4"} & set(offered(nights, "staging"))
 
 
-def test_the_sdk_of_an_index_goes_with_the_last_set_that_needs_it(store: MemoryStore, tmp_path: Path) -> None:
+def test_the_sdk_of_an_index_goes_with_the_last_set_that_needs_it(
+    nights: MemoryStore, tmp_path: Path
+) -> None:
     """A newer SDK needs projects of the same names, and holds none of the older files."""
     for number, version in enumerate(("7.10.0", "7.11.0")):
         sdk = [
@@ -156,16 +158,16 @@ def test_the_sdk_of_an_index_goes_with_the_last_set_that_needs_it(store: MemoryS
             make_wheel(tmp_path / "sdk", "rocm", version, requires=[f"rocm-sdk-core=={version}"]),
         ]
         sha256s = {path.name: sha256_of(path) for path in sdk}
-        publish_by_hash(Index(store, "staging"), sha256s, lambda _names, _folder, sdk=sdk: sdk)  # type: ignore[misc]
+        publish_by_hash(Index(nights, "staging"), sha256s, lambda _names, _folder, sdk=sdk: sdk)  # type: ignore[misc]
         wheels = [make_wheel(tmp_path, "torch", f"2.{number}", requires=[f"rocm=={version}"])]
-        stage_set(store, "staging", make_set(wheels), wheels)
-    retain(store, "staging", Rule(last=1))
-    assert offered(store, "staging") == ["rocm-7.11.0", "rocm_sdk_core-7.11.0", "torch-2.1"]
-    backdate(store, "staging", 365)
-    age(store, 365)
-    collect(store, older_than=timedelta(days=30))
-    assert not [key for key in keys_of(store, "files/") if "7.10.0" in key]
-    assert [key for key in keys_of(store, "files/") if "rocm_sdk_core-7.11.0" in key]
+        stage_set(nights, "staging", make_set(wheels), wheels)
+    retain(nights, "staging", Rule(last=1))
+    assert offered(nights, "staging") == ["rocm-7.11.0", "rocm_sdk_core-7.11.0", "torch-2.1"]
+    backdate(nights, "staging", 365)
+    age(nights, 365)
+    collect(nights, older_than=timedelta(days=30))
+    assert not [key for key in keys_of(nights, "files/") if "7.10.0" in key]
+    assert [key for key in keys_of(nights, "files/") if "rocm_sdk_core-7.11.0" in key]
 
 
 @pytest.mark.parametrize("rule", [{}, {"last": 0}, {"days": 0}, {"last": 1, "days": 1}, {"last": -1}])

@@ -41,18 +41,18 @@ def state(store: MemoryStore, index: str = "release") -> dict[str, object]:
     return {p.name: p.files for p in now.projects()} | {s.set_id: s for s in now.sets()}
 
 
-def test_a_rollback_gives_the_state_of_the_generation_that_is_named(store: MemoryStore, sets: Sets) -> None:
-    move(store, sets["2.8.0"])
-    before = state(store)
-    move(store, sets["2.9.0"])
-    done = rollback(store, "release", "1", reason="wrong results of matmul")
-    assert state(store) == before
+def test_a_rollback_gives_the_state_of_the_generation_that_is_named(nights: MemoryStore, sets: Sets) -> None:
+    move(nights, sets["2.8.0"])
+    before = state(nights)
+    move(nights, sets["2.9.0"])
+    done = rollback(nights, "release", "1", reason="wrong results of matmul")
+    assert state(nights) == before
     assert (done.to, done.generation, done.changed) == (1, 3, True)
     assert names(done.difference.gone) == ["numpy-2.0", "torch-2.9.0", "torchvision-2.9.0", "triton-3.5"]
     assert (done.difference.back, done.difference.gone_sets) == ((), (sets["2.9.0"].id,))
-    assert versions(store, "torch") == ["2.8.0"]
-    assert audit(store, "release", hashes=True) == ()
-    newest, *_ = difference.entries(store, "release")
+    assert versions(nights, "torch") == ["2.8.0"]
+    assert audit(nights, "release", hashes=True) == ()
+    newest, *_ = difference.entries(nights, "release")
     assert (newest.action, newest.why) == ("rollback", "to 1: wrong results of matmul")
 
 
@@ -182,11 +182,11 @@ def test_a_yank_that_was_taken_back_since_stays_taken_back(released: MemoryStore
     assert Index(released, "release").load().set(sets["2.8.0"].id).yanked is None
 
 
-def test_what_comes_back_is_offered_before_what_it_replaces_goes(store: MemoryStore, sets: Sets) -> None:
-    move(store, sets["2.8.0"])
-    rollback(store, "release", "0")
-    move(store, sets["2.9.0"])
-    watched = Watched(store)
+def test_what_comes_back_is_offered_before_what_it_replaces_goes(nights: MemoryStore, sets: Sets) -> None:
+    move(nights, sets["2.8.0"])
+    rollback(nights, "release", "0")
+    move(nights, sets["2.9.0"])
+    watched = Watched(nights)
     done = rollback(watched, "release", "1")
     assert (len(done.difference.gone), len(done.difference.back)) == (4, 4)
     assert watched.seen > 10
@@ -219,11 +219,11 @@ class Watched(Breaking):
 
 
 def test_what_a_different_writer_brings_meanwhile_goes_too_and_is_named(
-    store: MemoryStore, sets: Sets
+    nights: MemoryStore, sets: Sets
 ) -> None:
-    move(store, sets["2.8.0"])
-    move(store, sets["2.9.0"])
-    meddled = Meddled(store, lambda it: move(it, sets["2.10.0"]))
+    move(nights, sets["2.8.0"])
+    move(nights, sets["2.9.0"])
+    meddled = Meddled(nights, lambda it: move(it, sets["2.10.0"]))
     done = rollback(meddled, "release", "1")
     assert "torch-2.10.0" in names(done.difference.gone)
     assert done.generation == 4
@@ -250,9 +250,9 @@ def test_a_lost_reply_is_not_nothing_to_do(released: MemoryStore) -> None:
     assert (done.changed, done.generation) == (True, 4)
 
 
-def test_what_was_lost_cannot_be_gone_back_through(store: MemoryStore, released: MemoryStore) -> None:
+def test_what_was_lost_cannot_be_gone_back_through(nights: MemoryStore, released: MemoryStore) -> None:
     with pytest.raises(StoreError, match="there is no index release"):
-        rollback(store, "release", "1")
+        rollback(nights, "release", "1")
     (second,) = keys_of(released, keys.generations_prefix("release") + "00000002")
     released.delete(second)
     with pytest.raises(StoreError, match="is lost"):

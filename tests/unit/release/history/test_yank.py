@@ -109,57 +109,57 @@ def test_a_reason_that_cannot_be_shown_is_refused(released: MemoryStore, sets: S
 
 @pytest.mark.parametrize("given", ["ffff", "12", "f" * 64])
 def test_a_set_that_the_store_does_not_have_cannot_be_yanked(
-    store: MemoryStore, sets: Sets, given: str
+    nights: MemoryStore, sets: Sets, given: str
 ) -> None:
     """Not by a whole digest either, such as that of a wheel; the ban of one that has gone can be lifted."""
     with pytest.raises(StoreError, match=f"has no set '{given}'"):
-        set_of(store, given)
+        set_of(nights, given)
     made = sets["2.9.0"].id
-    yank(store, made, reason="a")
-    store.delete(f"sets/{made}/set.json")
-    assert set_of(store, made) == made
+    yank(nights, made, reason="a")
+    nights.delete(f"sets/{made}/set.json")
+    assert set_of(nights, made) == made
 
 
-def test_a_set_that_is_yanked_is_not_promoted(store: MemoryStore, sets: Sets) -> None:
+def test_a_set_that_is_yanked_is_not_promoted(nights: MemoryStore, sets: Sets) -> None:
     made = sets["2.9.0"]
-    yank(store, made.id, reason="wrong results")
-    before = contents(store)
+    yank(nights, made.id, reason="wrong results")
+    before = contents(nights)
     with pytest.raises(GateError, match="was yanked") as caught:
         promote(
-            store, made.id, stack=stack_of(made), target="release", bypass=Bypass(who="ann", reason="hurry")
+            nights, made.id, stack=stack_of(made), target="release", bypass=Bypass(who="ann", reason="hurry")
         )
     assert re.fullmatch(r"yanked by .* on ....-..-..: wrong results", *caught.value.reasons)
-    assert contents(store) == before
-    lift(store, made.id, by="ann", reason="fixed")
-    assert Ledger(store).ban(made.id) is None
-    assert [(e.kind, e.who, e.why) for e in Ledger(store).history(made.id)][1:] == [("lift", "ann", "fixed")]
+    assert contents(nights) == before
+    lift(nights, made.id, by="ann", reason="fixed")
+    assert Ledger(nights).ban(made.id) is None
+    assert [(e.kind, e.who, e.why) for e in Ledger(nights).history(made.id)][1:] == [("lift", "ann", "fixed")]
 
 
-def test_what_is_yanked_in_the_source_stays_so_in_the_target(store: MemoryStore, sets: Sets) -> None:
+def test_what_is_yanked_in_the_source_stays_so_in_the_target(nights: MemoryStore, sets: Sets) -> None:
     def plan(now: Snapshot) -> Change:
         project = now.project("numpy")
         files = tuple(msgspec.structs.replace(file, yanked="upstream did") for file in project.files)
         return Change(projects={"numpy": msgspec.structs.replace(project, files=files)})
 
-    commit(Index(store, "staging"), "mirror", plan)
-    move(store, sets["2.9.0"])
-    assert marks(store)["numpy-2.0"] == "upstream did"
+    commit(Index(nights, "staging"), "mirror", plan)
+    move(nights, sets["2.9.0"])
+    assert marks(nights)["numpy-2.0"] == "upstream did"
 
 
 def test_a_set_that_comes_later_takes_the_mark_off_what_it_shares(
-    store: MemoryStore, sets: Sets, tmp_path: Path
+    nights: MemoryStore, sets: Sets, tmp_path: Path
 ) -> None:
-    move(store, sets["2.9.0"])
-    yank(store, sets["2.9.0"].id, reason="a")
-    assert marks(store)["triton-3.5"] == "a"
-    move(store, sets["2.10.0"])
-    assert not marks(store)["triton-3.5"]
-    assert marks(store)["torch-2.9.0"] == "a"
-    yank(store, sets["2.10.0"].id, reason="a")
-    assert marks(store, "staging")["triton-3.5"] == "a"
-    stage_night(store, tmp_path, "2.11.0")
-    assert not marks(store, "staging")["triton-3.5"]
-    assert audit(store, "staging", hashes=False) == ()
+    move(nights, sets["2.9.0"])
+    yank(nights, sets["2.9.0"].id, reason="a")
+    assert marks(nights)["triton-3.5"] == "a"
+    move(nights, sets["2.10.0"])
+    assert not marks(nights)["triton-3.5"]
+    assert marks(nights)["torch-2.9.0"] == "a"
+    yank(nights, sets["2.10.0"].id, reason="a")
+    assert marks(nights, "staging")["triton-3.5"] == "a"
+    stage_night(nights, tmp_path, "2.11.0")
+    assert not marks(nights, "staging")["triton-3.5"]
+    assert audit(nights, "staging", hashes=False) == ()
 
 
 def test_a_yank_waits_for_no_one_and_loses_nothing(released: MemoryStore, sets: Sets) -> None:
@@ -237,11 +237,11 @@ def test_an_interrupted_yank_is_finished_by_the_next_command(released: MemorySto
         assert audit(after, "release", hashes=False) == (), left
 
 
-def test_one_wheel_of_no_set_keeps_its_mark(store: MemoryStore, tmp_path: Path) -> None:
+def test_one_wheel_of_no_set_keeps_its_mark(nights: MemoryStore, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, "alone", "1.0")
-    made = stage_set(store, "staging", make_set([wheel]), [wheel])
-    yank(store, made.id, reason="a")
-    assert marks(store, "staging")["alone-1.0"] == "a"
+    made = stage_set(nights, "staging", make_set([wheel]), [wheel])
+    yank(nights, made.id, reason="a")
+    assert marks(nights, "staging")["alone-1.0"] == "a"
 
 
 @pytest.mark.parametrize("number", [1, 9])
