@@ -97,14 +97,14 @@ def demand(extra: Extra) -> None:
 
 
 def pip() -> tuple[str, ...]:
-    """Return the command of the pip that is installed beside us.
+    """Return the command of the pip that is installed beside us, not of one in the current folder.
 
     Raises:
         PrerequisiteError: there is none, as in the environments of pipx and of `uv tool install`.
     """
     if not _is_here("pip"):
         raise PrerequisiteError("pip, which this needs, is not installed with Cairn", tip=line("build"))
-    return (sys.executable, "-m", "pip")
+    return (sys.executable, "-P", "-m", "pip")
 
 
 def _is_here(package: str) -> bool:

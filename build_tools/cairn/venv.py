@@ -148,7 +148,9 @@ def create(
     owned.empty_folder(path)
     env = isolation.variables(Isolation.TOOL) if environ is None else environ
     base = Path(sys.executable) if python is None else python
-    process.run([base, "-m", "venv", "--without-pip", path], env=env, timeout=_CREATE_TIMEOUT, writes=[path])
+    process.run(
+        [base, "-I", "-m", "venv", "--without-pip", path], env=env, timeout=_CREATE_TIMEOUT, writes=[path]
+    )
     return describe(path)
 
 
@@ -181,7 +183,7 @@ def pip_command(python: Path) -> tuple[str, ...]:
         pip = (*extras.pip(), "--python", str(python), "--disable-pip-version-check")
     except PrerequisiteError:
         program = platforms.here.python_of(python) if python.is_dir() else python
-        pip = (str(program), "-m", "pip", "--disable-pip-version-check")
+        pip = (str(program), "-I", "-m", "pip", "--disable-pip-version-check")
         try:
             process.run([program, "-I", "-m", "pip", "--version"], env=isolation.variables(Isolation.TOOL))
         except CairnError as error:

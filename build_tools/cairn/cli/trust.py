@@ -38,7 +38,7 @@ def _of_role(text: str) -> tuple[str, str]:
 def _of_index(text: str) -> tuple[str, str]:
     index, equals, name = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not INDEX=GENERATION, such as release=12-3fa9c1b2")
+        raise argparse.ArgumentTypeError(f"{text!r} is not INDEX=GENERATION, such as release=12-3fa9…")
     return index, name
 
 
@@ -126,9 +126,9 @@ class Change(signing.RootOptions, common.StoreOptions):
     """Options of `cairn trust change`.
 
     The new root is signed by as many keys of the old one as that asks for, and by its own. Where they are not
-    on one machine, each signs the same draft in turn. What the keys of promoter and timestamp had signed is
-    signed again: --adopt names the states that a promoter who goes has left. What builders, testers and
-    promoters signed of wheels goes on counting.
+    on one machine, each gives the same change, and signs the same draft in turn. What the keys of promoter
+    and timestamp had signed is signed again: --adopt names the states that a promoter who goes has left. What
+    builders, testers and promoters signed of wheels goes on counting.
 
         cairn trust change --store ./store --root-key offline.key --remove tester=3f2a9c1b
         --add tester=new.pub
@@ -167,17 +167,19 @@ def _change(request: Change) -> Answer:
     store, named = request.open_existing_store(), _looked_at(request.adopt)
     trusted = _trusted(store)
     keys = [signers.signer(path) for path in request.root_key]
+    new = trusted.root
+    for role, name in request.add:
+        new = root.with_key(new, role, signers.public_key(converters.file(name)))
+    for role, name in request.remove:
+        given = signers.public_key(Path(name)).key_id if Path(name).is_file() else name
+        new = root.without_key(new, role, root.whole_id(new, role, given))
+    if request.threshold is not None:
+        new = root.with_threshold(new, request.threshold)
     if request.draft is not None and request.draft.is_file():
-        data = metadata.more_signed(request.draft.read_bytes(), keys)
+        data = request.draft.read_bytes()
+        root.require_asked(trusted.root, new, data)
+        data = metadata.more_signed(data, keys)
     else:
-        new = trusted.root
-        for role, name in request.add:
-            new = root.with_key(new, role, signers.public_key(converters.file(name)))
-        for role, name in request.remove:
-            given = signers.public_key(Path(name)).key_id if Path(name).is_file() else name
-            new = root.without_key(new, role, root.whole_id(new, role, given))
-        if request.threshold is not None:
-            new = root.with_threshold(new, request.threshold)
         data = root.following(new, keys)
     if missing := root.missing(trusted.root, data):
         if request.draft is None:

@@ -31,7 +31,7 @@ from cairn.release.index.snapshot import Index, Snapshot, read_set, refs_of, who
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, withdrawn_from
 from cairn.release.provenance.attest import Attester, attest
-from cairn.release.provenance.evidence import builder_signers, of_builder
+from cairn.release.provenance.evidence import of_builder
 from cairn.release.publish import rules
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.release.records import NewRecord
@@ -237,8 +237,7 @@ def _through_the_gate(
             on_step(f"writing {target.name}")
         change = change_to_promote(case.source, case.target, case.wheel_set, entry=entry, attested=attested)
         why = "; ".join(str(word) for word in (readmission, entry.untested) if word)
-        builders = builder_signers(store, case.wheel_set, case.trust) if has_root and case.trust else ()
-        if attempt.commit(change, "promote", why=why or None, builders=builders):
+        if attempt.commit(change, "promote", why=why or None):
             break
         on_step(f"{target.name} changed meanwhile, asking the gate again")
     late = () if dry_run else _record_arrival(case, readmission)

@@ -186,7 +186,7 @@ def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, .
 
     SDKs differ by platform and by release; all of them have a `rocm_sdk` with `find_libraries`.
     """
-    result = _run_in(python, "-c", _FIND, *shortnames)
+    result = _run_in(python, "-I", "-c", _FIND, *shortnames)
     if result.returncode:
         raise ProcessError(
             f"the ROCm SDK of {python} cannot be asked for its libraries",
@@ -198,7 +198,7 @@ def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, .
 
 def _ask(python: Path, *words: str) -> str:
     # The module, not the program `rocm-sdk`: an environment need not be on PATH.
-    result = _run_in(python, "-m", "rocm_sdk", *words)
+    result = _run_in(python, "-I", "-m", "rocm_sdk", *words)
     if result.returncode == 0:
         return result.output.strip()
     last = (process.tail(result.stderr, 1) or ("rocm-sdk failed without a message",))[0]

@@ -383,7 +383,7 @@ def _run_tool(command: Sequence[str], wheel: Path, folder: Path, env: Mapping[st
     """Run a tool that repairs wheels, and return the one that it writes into `folder`."""
     # -u, unbuffered: so that the traceback that ends it is the last thing in its output.
     process.run(
-        [sys.executable, "-u", "-m", *command, "--wheel-dir", str(folder), str(wheel)],
+        [sys.executable, "-P", "-u", "-m", *command, "--wheel-dir", str(folder), str(wheel)],
         env={**isolation.variables(isolation.Isolation.TOOL), **_FIXED_TIME, **env},
         timeout=_TIMEOUT,
         writes=[folder],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import json
 import os
 import subprocess
@@ -13,8 +15,9 @@ import pytest
 from packaging.requirements import Requirement
 
 import cairn
-from cairn import extras
-from cairn.errors import PrerequisiteError
+from cairn import extras, package_index, venv
+from cairn.errors import CairnError, PrerequisiteError
+from cairn.rocm import install as rocm
 from helpers.trail import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -130,3 +133,38 @@ def test_the_line_is_for_how_cairn_was_installed(
         (tmp_path / receipt).touch()
         monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert extras.line("build").startswith(begins)
+
+
+RUNS_MODULES = {
+    "venv": lambda folder: venv.create(folder / "env"),
+    "pip": lambda _: package_index.read_pip_settings(),
+    "rocm_sdk": lambda _: rocm.available_libraries(Path(sys.executable), ["amdhip64"]),
+}
+
+
+@pytest.mark.parametrize("module", RUNS_MODULES)
+def test_no_module_of_the_current_folder_is_taken_for_the_one_that_is_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    """A checkout of somebody else's, in which a user types a command that has nothing to do with it."""
+    for name in ("__init__.py", "__main__.py"):
+        (tmp_path / "checkout" / module).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "checkout" / module / name).write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path / "checkout")
+    with contextlib.suppress(CairnError):  # where there is no SDK
+        RUNS_MODULES[module](tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+SHOWN = {"build/job.py", "release/pages/targets_file.py"}
+"""Where a line is written that a user types."""
+
+
+def test_python_is_never_given_a_module_that_may_be_of_the_current_folder() -> None:
+    package = ROOT / "build_tools" / "cairn"
+    for path in sorted(package.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in (n for n in ast.walk(tree) if isinstance(n, ast.List | ast.Tuple)):
+            words = [word.value if isinstance(word, ast.Constant) else None for word in node.elts]
+            if "-m" in words[1:3] and path.relative_to(package).as_posix() not in SHOWN:
+                assert {"-I", "-P"} & set(words), f"{path}:{node.lineno}"

@@ -240,7 +240,7 @@ def _command(job: StepJob, log: Path, say: Progress) -> int:
     given = {**job.variables, "GITHUB_OUTPUT": str(job.folder / "outputs")}
     if command.container is not None:
         return _in_container(command.container, job, arguments, given, log=log, on_line=say).returncode
-    program = [sys.executable, "-m", "cairn", *arguments]
+    program = [sys.executable, "-P", "-m", "cairn", *arguments]
     say(f"$ {shlex.join(program)}")
     environment = dict(os.environ)
     if not command.has_credentials:

@@ -47,6 +47,7 @@ from cairn.release.index.generation import (
     Action,
     FileEntry,
     Generation,
+    IndexSet,
     LogEntry,
     Pointer,
     digest_of,
@@ -88,20 +89,17 @@ class Attempt:
         self._change_id = change_id
         self._dry_run = dry_run
 
-    def commit(
-        self, change: Change, action: Action, *, why: str | None = None, builders: Sequence[str] = ()
-    ) -> bool:
+    def commit(self, change: Change, action: Action, *, why: str | None = None) -> bool:
         """Make a change if the index is unchanged, and write its pages; do nothing for an empty change.
 
         Args:
             change: what is to be different; the files that it offers are in the store (step 1).
             action: which command asks for it.
             why: the reason, for the log.
-            builders: the keys that were asked for; where none of them is named by the root any more once
-                another writer finishes the change, it is taken back.
 
         Returns:
-            False where a different writer was first: nothing is changed then. True for a dry run, which
+            False where a different writer was first, or the change was refused by what became known
+            meanwhile, and taken back: nothing is changed then. True for a dry run, which
             writes nothing.
 
         Raises:
@@ -130,10 +128,9 @@ class Attempt:
             key = keys.generation_key(made.index, made.number, digest_of(data))
             write_once(before.index.store, key, data)
             if (promoter := _promoter_of_index(before.index)) is not None:
-                promoter.promise(before, change, made, data, builders)
-            if not _point(before, made.number, digest_of(data)):
+                promoter.promise(before, change, made, data)
+            if not (_point(before, made.number, digest_of(data)) and _stands(before.index, made.number)):
                 return False
-            recover(before.index)
         self.generation += 1
         return True
 
@@ -345,13 +342,13 @@ def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> No
         ledger.refuse_banned_files(own, fresh.difference(*own.values()))
 
 
-def _take_back_if_refused(current: Snapshot, signed: Snapshot, is_built: bool) -> bool:  # noqa: FBT001
+def _take_back_if_refused(current: Snapshot, signed: Snapshot, is_of_root: bool) -> bool:  # noqa: FBT001
     """Point an index back at its signed state if what it brings is refused by now; return whether it stands.
 
     Args:
         current: a state that a promoter promised, and that no timestamp leads to yet.
         signed: the signed state before it.
-        is_built: whether the root still names a builder of what a promotion brings.
+        is_of_root: whether the root by which the gate judged what a promotion brings is the newest still.
     """
     changed = differing(signed.project_parts, current.project_parts)
     projects = {name: current.project(name) for name in changed if name in current.project_parts}
@@ -363,8 +360,12 @@ def _take_back_if_refused(current: Snapshot, signed: Snapshot, is_built: bool) -
         if current.generation.action != "rollback":  # as `commit` asks
             _refuse_banned_files(ledger, signed, Change(projects=projects, sets=sets))
     except GateError:
-        is_built = False
-    if is_built:
+        is_of_root = False
+    brought = [entry for set_id, entry in sets.items() if not signed.has_set(set_id)]
+    if is_of_root and (
+        current.generation.action != "promote"
+        or not any(_failed_since(ledger, entry, current.generation.when) for entry in brought)
+    ):
         return True
     zero = digest_of(generation.encode(empty(current.index.name)))
     # Its writer may have written some of its pages: all are made anew.
@@ -373,6 +374,18 @@ def _take_back_if_refused(current: Snapshot, signed: Snapshot, is_built: bool) -
     key = keys.state_key(current.index.name)
     current.index.store.write_if(key, generation.encode(back), etag=current.etag)
     return False
+
+
+def _stands(index: Index, number: int) -> bool:
+    """Write the pages of a generation; return whether it was not taken back (`_take_back_if_refused`)."""
+    shown, _ = next(_fully_shown(index))
+    return shown.generation.number >= number
+
+
+def _failed_since(ledger: Ledger, entry: IndexSet, moment: str) -> bool:
+    """Whether a test of a set failed after the gate had judged it."""
+    events = (event for event in ledger.history(entry.set_id) if event.is_bad and event.when > moment)
+    return any(event.record not in entry.records for event in events)
 
 
 def _new_files(before: Snapshot, change: Change) -> Iterator[FileEntry]:

@@ -227,7 +227,7 @@ class SignedMetadata:
             f"generation {current.generation.number} of {index} is not signed, and nothing is built on it: "
             "somebody without a promoter's key changed state.json, or it was made before there was a root",
             tip=f"look at it (cairn release log --index {index}); if it is good, vouch for it: "
-            f"cairn trust refresh --adopt {index}={made[: made.index('-') + 13]}",
+            f"cairn trust refresh --adopt {index}={short_label(made)}",
         )
 
     def ending(self, now: Current) -> dict[str, metadata.Signed]:
@@ -357,6 +357,11 @@ def believed(
         ),
         *(event for event in pending if event.set_id == set_id),
     )
+
+
+def short_label(label: str) -> str:
+    """Return a name `<number>-<digest>` with so much of the digest that nobody can make two of one name."""
+    return label[: label.index("-") + 33]
 
 
 def printable(value: object) -> object:

@@ -63,13 +63,13 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         ledger: number and digest of the last entry that the ledger had when this was signed.
-        builders: the keys by whose signatures a promotion of this generation was let in.
+        root: the version of the root by whose keys the gate let a promotion in; 0 for another change.
     """
 
     number: int = 0
     files: int = 0
     ledger: tuple[int, str] | None = None
-    builders: tuple[str, ...] = ()
+    root: int = 0
     provenance: str | None = None
     kind: ProvenanceKind | None = None
     sets: tuple[str, ...] = ()
@@ -268,9 +268,11 @@ def more_signed(data: bytes, signers: Iterable[Signer]) -> bytes:
     return msgspec.json.encode(_File(signatures=(*old, *new), signed=file.signed))
 
 
-def signers_of(data: bytes) -> frozenset[str]:
-    """The ids of the keys whose signatures are on metadata, whether or not these hold."""
-    return frozenset(one.keyid for one in datafile.decode(data, _File).signatures)
+def signers_of(data: bytes, keys: Mapping[str, PublicKey]) -> frozenset[str]:
+    """The ids of those of these keys whose signatures hold over a file of metadata."""
+    file = datafile.decode(data, _File)
+    ours, body = [one for one in file.signatures if one.keyid in keys], bytes(file.signed)
+    return frozenset(one.keyid for one in ours if keys[one.keyid].holds(bytes.fromhex(one.sig), body))
 
 
 def canonical(value: Signed) -> bytes:
@@ -285,17 +287,14 @@ def opened(data: bytes, kind: type[M], keys: Mapping[str, PublicKey], *, name: s
         MetadataError: too few did, it was changed, or is of another kind.
     """
     try:
-        file = datafile.decode(data, _File)
-        body = bytes(file.signed)
-        ours = [one for one in file.signatures if one.keyid in keys]
-        signers = {one.keyid for one in ours if keys[one.keyid].holds(bytes.fromhex(one.sig), body)}
+        signers = signers_of(data, keys)
         if len(signers) < threshold:
             raise MetadataError(
                 f"{name} is signed by {len(signers)} of the keys that the root names for it, "
                 f"and needs {threshold}",
                 tip=_RESTORE,
             )
-        return datafile.decode(body, kind)
+        return datafile.decode(bytes(datafile.decode(data, _File).signed), kind)
     except (msgspec.DecodeError, ValueError, KeyError) as error:
         raise MetadataError(f"{name} cannot be read: {error}", tip=_RESTORE) from error
 

@@ -8,11 +8,11 @@
       unchanged
 
 A writer that dies between 2 and 4 leaves a generation that is current and that no timestamp leads to. The
-next writer finishes it: step 1 shows that a promoter meant it. One that brings what was banned since, or what
-only keys built that the root names no more, is taken back instead: `state.json` names the signed generation
-again. So nobody who can write to the store can have a promotion that died finished after a yank, or after a
-builder's key was stolen. A generation that no promoter meant was put there by somebody without a key of the
-root's; nothing is built on it.
+next writer finishes it: step 1 shows that a promoter meant it. A promotion is taken back instead where the
+set was banned since, a test of it failed, or another root follows: `state.json` names the signed generation
+again. So nobody who can write to the store can have a promotion that died finished after a yank, after a
+test that failed, or after a builder's or tester's key was stolen. A generation that no promoter meant was
+put there by somebody without a key of the root's; nothing is built on it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,6 @@ from cairn.store.protocol import Store, attempts_at, read_or_none
 IN_A_BIN = 128
 """So many files a bin has at most, on average: for 100,000, a snapshot of 40 KB and a bin of 40 KB."""
 
-_DIGITS = 8  # so many of a digest name what is adopted, at least
 _AT_ONCE = 16  # requests side by side
 
 
@@ -96,8 +95,8 @@ class Promoter(SignedMetadata):
 
         Args:
             current: the index, as `state.json` has it.
-            may_sign: takes the signed state, and whether the root still names the builders of what is new
-                since; returns whether the ledger allows it.
+            may_sign: takes the signed state, and whether a promotion was judged by this root; returns whether
+                the ledger allows what is new since.
 
         Returns:
             False if the ledger does not allow it; then nothing was signed.
@@ -122,19 +121,15 @@ class Promoter(SignedMetadata):
                 else empty(current.index.name),
                 signed.digest if signed else "",
             )
-            builders = promised.targets[f"{current.index.name}/{STATE}"].about.builders
-            if not may_sign(
-                old, not builders or not self.anchor.root.of("builder").keys().isdisjoint(builders)
-            ):
+            judged_by = promised.targets[f"{current.index.name}/{STATE}"].about.root
+            if not may_sign(old, judged_by in (0, self.anchor.root.version)):
                 return False
             meta = self._write_index(now, promised, old, current)
             if self._lead_to(now, meta, [] if role else [current.index.name]):
                 return True
         raise AssertionError  # `attempts_at` raises
 
-    def promise(
-        self, before: Snapshot, change: Change, made: Generation, data: bytes, builders: Sequence[str]
-    ) -> None:
+    def promise(self, before: Snapshot, change: Change, made: Generation, data: bytes) -> None:
         """Sign that a generation is meant to be current, before it is (step 1)."""
         now = self._to_sign()
         role = self.role(now, made.index)
@@ -144,7 +139,7 @@ class Promoter(SignedMetadata):
             for name, project in change.projects.items()
         )
         count = (signed.files if signed else 0) + more
-        state = self._state(made, data, count, role, builders)
+        state = self._state(made, data, count, role)
         self._put(role_of(made.index), state, role.version if role else 0)
 
     def decide(self, events: Sequence[Event], *, noted: bool = False) -> None:
@@ -211,9 +206,10 @@ class Promoter(SignedMetadata):
             UsageError: one is not named.
         """
         lacking = {
-            name: (label[: label.index("-") + 13], text)
+            name: (signed_now.short_label(label), text)
             for name, (label, text) in self.unsigned(states).items()
-            if not label.startswith(given := named.get(name, "")) or len(given.partition("-")[2]) < _DIGITS
+            if not label.startswith(given := named.get(name, ""))
+            or not given.startswith(signed_now.short_label(label))
         }
         if lacking:
             raise UsageError(
@@ -285,13 +281,11 @@ class Promoter(SignedMetadata):
                 meta[name] = Version(version=self._put(name.removesuffix(".json"), new, old.version).version)
         return self._lead_to(now, meta, []) if ending else None
 
-    def _state(
-        self, made: Generation, data: bytes, count: int, before: Targets | None, builders: Sequence[str] = ()
-    ) -> Targets:
+    def _state(self, made: Generation, data: bytes, count: int, before: Targets | None) -> Targets:
         """What is signed of an index, with its bins as they are."""
         last = Ledger(self.store).last()
         custom = {"number": made.number, "files": count, **({"ledger": list(last)} if last else {})}
-        custom |= {"builders": list(builders)} if builders else {}
+        custom |= {"root": self.anchor.root.version} if made.action == "promote" else {}
         target = File(length=len(data), hashes={"sha256": digest_of(data)}, custom=custom)
         old = before.delegations.succinct_roles if before and before.delegations else None
         return Targets(

@@ -71,13 +71,40 @@ def missing(old: Root, draft: bytes) -> str | None:
     new = opened(draft, Root, {}, name="the draft", threshold=0)
     if new.version != old.version + 1:
         raise MetadataError(f"the draft is version {new.version}, and the root is {old.version} by now")
-    by = metadata.signers_of(draft)
     for text, one in (("the root that there is", old), ("the new root", new)):
-        keyed = one.roles["root"]
-        if (count := keyed.threshold - len(by & set(keyed.keyids))) > 0:
+        opened(draft, Root, one.of("root"), name="the draft", threshold=0)  # all of it can be read
+        keyed, by = one.roles["root"], metadata.signers_of(draft, one.of("root"))
+        if (count := keyed.threshold - len(by)) > 0:
             left = ", ".join(i[:16] for i in keyed.keyids if i not in by)
             return f"{count} more of the keys of {text}: {left}"
     return None
+
+
+def require_asked(old: Root, new: Root, draft: bytes) -> None:
+    """Refuse to sign a draft that is not what was asked for: it may have changed on its way.
+
+    Args:
+        old: the root that there is.
+        new: the root as the change that was asked for makes it.
+        draft: the file.
+
+    Raises:
+        UsageError: it says something else.
+    """
+    drafted = opened(draft, Root, {}, name="the draft", threshold=0)
+    if msgspec.structs.replace(drafted, version=new.version, expires=new.expires) == new:
+        return
+    texts = []
+    for role in (*_TUF, "root", "builder", "tester"):
+        before, after = key_ids(old, role), key_ids(drafted, role)
+        texts += [f"--add {role}={one[:16]}" for one in after if one not in before]
+        texts += [f"--remove {role}={one[:16]}" for one in before if one not in after]
+    if (threshold := drafted.roles["root"].threshold) != old.roles["root"].threshold:
+        texts.append(f"--threshold {threshold}")
+    raise UsageError(
+        f"the draft is not the change that was asked for; it is: {' '.join(texts) or 'another one'}",
+        tip="look whose keys these are; to sign it, give the same change: --add ROLE=FILE, --remove ROLE=ID",
+    )
 
 
 def whole_id(root: Root, role: str, prefix: str) -> str:

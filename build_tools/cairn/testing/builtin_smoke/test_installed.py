@@ -96,6 +96,7 @@ def test_the_set_has_device_code_where_it_is_for_a_gpu() -> None:
 def test_requirements_are_met() -> None:
     command = [
         sys.executable,
+        "-P",
         "-m",
         "pip",
         "--python",

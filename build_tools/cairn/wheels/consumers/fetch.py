@@ -37,7 +37,7 @@ def wheels_of(consumer: Consumer, folder: Path, *, python: str, platform: str) -
     words += ["--implementation", "cp", "--ignore-requires-python"]
     words += [word for tag in _tags(platform) for word in ("--platform", tag)]
     words += ["--index-url", consumer.index_url] if consumer.index_url else []
-    command = [sys.executable, "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
     env = package_index.read_pip_settings().pip_environment()
     try:
         process.run(

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+import msgspec
 import pytest
 from tuf.ngclient._internal import trusted_metadata_set
 
@@ -21,10 +22,10 @@ from cairn.errors import CairnError
 from cairn.pipeline import install
 from cairn.release.pages.targets_file import Machine, TargetsFile
 from cairn.release.provenance import evidence
-from cairn.release.trust import metadata
+from cairn.release.trust import metadata, root
 from cairn.release.trust.signers import PUBLIC_NAME
 from helpers.program import Cairn
-from helpers.provenance import RELEASER, TESTER, Released, released
+from helpers.provenance import RELEASER, TESTER, Released, released, signer
 from helpers.release import in_folder
 from helpers.trust import key_file
 
@@ -134,7 +135,22 @@ def test_keys_come_and_go_by_a_draft_that_each_signs_where_it_is(cairn: Cairn, p
     assert "1 more of the keys" in cairn(*change, "--root-key", first, code=2).err
     draft = ("--draft", place / "root.json")
     assert cairn.json(*change, "--root-key", first, *draft)["missing"].startswith("1 more")
-    shown = cairn.json("trust", "change", *at, "--root-key", second, *draft)
+    honest = (place / "root.json").read_text()
+    his = root.with_key(
+        msgspec.convert(json.loads(honest)["signed"], metadata.Root), "tester", signer(66).public
+    )
+    forged = (
+        (("trust", "change", *at), honest, 2, f"it is: --add builder={TESTER.key_id[:16]} --remove builder="),
+        (change, metadata.sealed(his, signer(66)).decode(), 2, f"--add tester={signer(66).key_id[:16]}"),
+        (change, re.sub('"expires":"2', '"expires":"1', honest), 0, "still needs 1 more of the keys"),
+    )
+    for words, text, code, says in forged:
+        (place / "root.json").write_text(text)
+        shown = cairn(*words, "--root-key", second, *draft, code=code)
+        assert says in shown.out + shown.err
+        assert not (place / "store/metadata/2.root.json").exists()
+    (place / "root.json").write_text(honest)
+    shown = cairn.json(*change, "--root-key", second, *draft)
     assert (shown["version"], shown["keys"]["builder"]) == (2, [TESTER.key_id])
     assert "counts until" in cairn("trust", "refresh", *at, "--sign-key", first).out
     assert json.loads((place / "store/metadata/timestamp.json").read_text())["signed"]["version"] == 2

@@ -229,7 +229,7 @@ def test_nothing_is_built_on_a_state_that_no_promoter_meant(store: MemoryStore, 
         store.write("release/state.json", encode(pointer))
         with pytest.raises(MetadataError, match="is not signed") as error:
             publish(store, entries(1, 1))
-        assert f"--adopt release=2-{digest[:12]}" in str(error.value.tip)
+        assert f"--adopt release=2-{digest[:32]}" in str(error.value.tip)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ from cairn.release.trust.signers import Signer
 from cairn.store.memory import MemoryStore
 from cairn.testing.record import Counts
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
-from helpers.gate import AWAY, data_of, given, record_of, stack_of, stage_torch
+from helpers.gate import AWAY, data_of, failed_record, given, record_of, stack_of, stage_torch
 from helpers.moments import dying
 from helpers.provenance import signer
 from helpers.release import make_set, make_wheel, stage_set
@@ -397,11 +397,11 @@ def test_a_rebuilder_signs_no_index_and_the_next_promoter_has_its_pages_say_so(o
     assert link(offered.store, made, "builder").state == "good"
 
 
-@pytest.mark.parametrize("builder", ["named still", "named no more"])
-def test_a_promotion_that_died_is_finished_if_the_root_names_its_builder_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, builder: str
+@pytest.mark.parametrize("meanwhile", ["nothing", "no such builder", "no such tester", "a failed test"])
+def test_a_promotion_that_died_is_finished_if_the_gate_would_let_it_in_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
-    """A builder's key was stolen and taken off the root meanwhile: what asked before asks again."""
+    """A key was stolen and taken off the root meanwhile, or a test failed: what asked before asks again."""
     offered = Offered(tmp_path)
     later = stage_torch(offered.store, tmp_path, "2.9.1")
     evidence.sign_builder(offered.store, later.id, statement(offered.store, later), BUILDER)
@@ -424,13 +424,16 @@ def test_a_promotion_that_died_is_finished_if_the_root_names_its_builder_still(
         assert signed is not None
         if (before.generation, signed.number) != (2, 1):
             continue
-        if builder == "named no more":
-            new = signer(77).public
-            changed = root.without_key(root.with_key(trusted.root, "builder", new), "builder", BUILDER.key_id)
+        if meanwhile == "a failed test":
+            records.add(dead, data_of(failed_record(later)))
+        elif meanwhile != "nothing":
+            role, old = ("builder", BUILDER) if "builder" in meanwhile else ("tester", TESTER)
+            changed = root.with_key(trusted.root, role, signer(77).public)
+            changed = root.without_key(changed, role, old.key_id)
             root.publish(dead, root.following(changed, OFFLINE[:2]))
         with acting_as(tmp_path, PROMOTER):
             commit.recover(Index(dead, "release"))
             records.publish_late(dead)
         states.add(later.id in read_current(Index(dead, "release")).set_ids)
         assert audit.audit(dead, hashes=True).problems == ()
-    assert states == {builder == "named still"}
+    assert states == {meanwhile == "nothing"}

@@ -111,7 +111,7 @@ class Place:
         says = self.cairn(*words, code=2).err
         assert "no promoter of today has signed" in says
         assert sorted((self.folder / "store").rglob("*")) == before
-        return re.findall(r"--adopt|\w+=\d+-[0-9a-f]{12}", says.partition("what to do")[2])
+        return re.findall(r"--adopt|\w+=\d+-[0-9a-f]{32}", says.partition("what to do")[2])
 
     def verify(self, machine: str, code: int = 0) -> Any:
         words = ("index", "verify", self.made.wheels[-1], "--store", "store", "--root", self.root)
