@@ -169,7 +169,9 @@ write = {{ a = "{text}" }}
         monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
         monkeypatch.setenv("GIT_AUTHOR_NAME", "Somebody")
         made = materialize([origin], tmp_path / "configured")["thing"]
-        monkeypatch.delenv("GIT_DIR")
+        # A confined program is kept from the file that the variable names: git would end with an error here.
+        for name in ("GIT_DIR", "GIT_CONFIG_GLOBAL"):
+            monkeypatch.delenv(name)
         assert git(made, "rev-parse", "main") == plain
         assert git(made, "symbolic-ref", "HEAD") == "refs/heads/main"
 

@@ -7,6 +7,7 @@ to look at, and repositories inside the tree that are no submodules, of which gi
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -254,8 +255,13 @@ def ignored(parts: Iterable[Part]) -> dict[str, Path]:
 
 
 def hidden(parts: Iterable[Part]) -> dict[str, Path]:
-    """Return the other files that git does not see: those it was told to skip, and nested repositories."""
-    return _of_all(_hidden, parts)
+    """Return the other files that git does not see: those it was told to skip, and nested repositories.
+
+    A submodule counts as nested if it is no part: not committed yet, moved, with its git directory inside, or
+    in no `.gitmodules`. Git shows at most its commit, and nothing of a file or a folder in its place.
+    """
+    parts = list(parts)
+    return _of_all(functools.partial(_hidden, places={part.path for part in parts}), parts)
 
 
 def mark(path: Path) -> str | None:
@@ -288,11 +294,17 @@ def _ignored(part: Part) -> dict[str, Path]:
     return _listed(part, "--ignored")
 
 
-def _hidden(part: Part) -> dict[str, Path]:
+def _hidden(part: Part, *, places: Collection[str]) -> dict[str, Path]:
     own = part.repository
+    index, marked = own.index()
+    nested = (name for name, (mode, _) in index.items() if mode == GITLINK and part.named(name) not in places)
     # A folder stands for a repository inside; the files of one that is ignored come with `_ignored`.
-    listed = _listed(part, only_folders=True)
-    return listed | {part.named(name): own.work_tree / name for name in own.index()[1]}
+    paths = _listed(part, only_folders=True)
+    for name in (*marked, *(link for link in nested if os.path.lexists(own.work_tree / link))):
+        path = own.work_tree / name
+        is_folder = path.is_dir() and not path.is_symlink()
+        paths |= _below(part, name) if is_folder else {part.named(name): path}
+    return paths
 
 
 def _listed(part: Part, *options: str, only_folders: bool = False) -> dict[str, Path]:
@@ -300,13 +312,15 @@ def _listed(part: Part, *options: str, only_folders: bool = False) -> dict[str, 
     paths: dict[str, Path] = {}
     for name in own.listed("ls-files", "--others", *options, "--exclude-standard", "-z"):
         if name.endswith("/"):
-            paths |= {
-                part.named(f"{name}{inner}"): own.work_tree / name / inner
-                for inner in _walk(own.work_tree / name)
-            }
+            paths |= _below(part, name)
         elif not only_folders:
             paths[part.named(name)] = own.work_tree / name
     return paths
+
+
+def _below(part: Part, folder: str) -> dict[str, Path]:
+    path = part.repository.work_tree / folder
+    return {part.named(f"{folder.rstrip('/')}/{inner}"): path / inner for inner in _walk(path)}
 
 
 def _walk(folder: Path) -> Iterable[str]:

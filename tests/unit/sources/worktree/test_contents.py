@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cairn.sources.git.repository import root_at
+from cairn.sources.worktree import contents
 from cairn.sources.worktree.contents import work_tree_id
+from cairn.sources.worktree.parts import walk
 from helpers.sources import git
 
 
@@ -55,3 +58,56 @@ def test_it_is_the_tree_of_a_commit_of_everything(tree: Path, name: str) -> None
     assert (id_ == git(tree, "rev-parse", "HEAD^{tree}")) == is_heads
     git(tree, "add", "--all")
     assert id_ == git(tree, "write-tree")
+
+
+def replace_kit(tree: Path, replacement: Path | None = None) -> None:
+    shutil.rmtree(tree / "kit")
+    if replacement is None:
+        (tree / "kit").mkdir()
+    else:
+        shutil.copytree(replacement, tree / "kit")
+
+
+def add_uncommitted(tree: Path) -> None:
+    git(tree, "submodule", "--quiet", "add", str(tree.parent / "kit"), "new kit")
+
+
+def add_undeclared(tree: Path) -> None:
+    git(tree, "clone", "--quiet", str(tree.parent / "kit"), "new kit")
+    git(tree, "add", "new kit")
+    git(tree, "commit", "--quiet", "-m", "No .gitmodules has it")
+
+
+def leave_out(tree: Path) -> None:
+    git(tree, "config", "--file", ".gitmodules", "submodule.kit.update", "none")
+    git(tree, "commit", "--quiet", "--all", "-m", "None")
+
+
+NESTED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a plain folder in its place": (replace_kit, "kit/file.txt"),
+    "a clone in its place": (lambda tree: replace_kit(tree, tree.parent / "kit"), "kit/file.txt"),
+    "a file in its place": (lambda tree: shutil.rmtree(tree / "kit"), "kit"),
+    "moved": (lambda tree: git(tree, "mv", "kit", "moved"), "moved/file.txt"),
+    "not committed yet": (add_uncommitted, "new kit/file.txt"),
+    "in no .gitmodules": (add_undeclared, "new kit/file.txt"),
+    "update = none": (leave_out, "kit/file.txt"),
+}
+
+
+@pytest.mark.parametrize("is_skipped", [False, True])
+@pytest.mark.parametrize("name", NESTED)
+def test_an_edit_is_seen_in_a_submodule_that_is_no_part(tree: Path, name: str, *, is_skipped: bool) -> None:
+    change, file = NESTED[name]
+    if is_skipped and name != "moved":  # as a checkout leaves it
+        git(tree, "update-index", "--skip-worktree", "kit")
+    change(tree)
+
+    def digest(text: str) -> str:
+        (tree / file).write_text(text)
+        parts = walk(root_at(tree))
+        seen = contents.digest(contents.ignored(parts) | contents.hidden(parts))
+        return f"{contents.tree_state(tree)} {seen}"
+
+    before = digest("before")
+    assert digest("after") != before
+    assert digest("before") == before
