@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,14 @@ def test_submodules_follow_the_root_and_leave_with_it(bench: Bench, upstream: Up
     assert [m.path for m in older.submodules][-1] == "third_party/plain/deps/inner"
     assert (bench.path / "third_party/plain/deps/inner/inner.h").exists()
     assert bench.git("status", "--porcelain") == ""
+
+
+def test_a_submodule_whose_folder_was_removed_comes_back_whatever_branches_are_called(bench: Bench) -> None:
+    bench.begin()
+    bench.git("branch", "missing")
+    shutil.rmtree(bench.path / "third_party/cudakit")
+    bench()
+    assert (bench.path / "third_party/cudakit/README").read_text() == "kit\n"
 
 
 def test_plain_git_works_in_the_checkout(bench: Bench) -> None:

@@ -36,6 +36,17 @@ def skipped(bench: Bench) -> None:
     (bench.path / "third_party/plain/plain.h").write_text(MINE)
 
 
+def overlooked_where_the_commit_differs(bench: Bench) -> None:
+    bench.git("update-index", "--assume-unchanged", "version.txt")
+    (bench.path / "version.txt").write_text(MINE)
+
+
+def skipped_where_the_commit_differs(bench: Bench) -> None:
+    for flag in ("--skip-worktree", "--assume-unchanged"):
+        bench.git("-C", "third_party/cudakit", "update-index", flag, "fill.cu")
+    (bench.path / "third_party/cudakit/fill.cu").write_text(MINE)
+
+
 def merging(bench: Bench) -> None:
     """A merge under way, of a commit that no branch has and that changes nothing."""
     head = bench.git("rev-parse", "HEAD")
@@ -69,6 +80,11 @@ ACTS: dict[str, tuple[Callable[[Bench], None], str]] = {
     "a staged change in a submodule": (staged_in_submodule, "modules/third_party/cudakit"),
     "an edit that git overlooks": (overlooked, ""),
     "an edit in a submodule that git skips": (skipped, "modules/third_party/plain"),
+    "an edit that git overlooks, of a file that changes": (overlooked_where_the_commit_differs, ""),
+    "an edit that git skips, of a file that changes": (
+        skipped_where_the_commit_differs,
+        "modules/third_party/cudakit",
+    ),
     "a merge under way": (merging, ""),
     "a merge in conflict": (in_conflict, ""),
     "a commit in a submodule that was removed": (committed_in_removed_submodule, "modules/third_party/plain"),

@@ -69,6 +69,17 @@ def test_commits_on_a_branch_are_kept_by_the_branch(bench: Bench, upstream: Upst
     assert bench.git("rev-parse", "mine") == mine
 
 
+@pytest.mark.parametrize("end", ["\N{LINE SEPARATOR}", "\x0c", "\x85", "\x1c"])
+def test_a_commit_counts_whose_subject_has_an_unusual_line_end(
+    bench: Bench, upstream: Upstream, end: str
+) -> None:
+    bench.begin()
+    upstream.go_on()
+    bench.commit("mine.txt", "mine\n", f"One{end}two")
+    with pytest.raises(SourceError, match="1 commit that no branch keeps"):
+        bench()
+
+
 def test_commits_in_a_submodule_count(bench: Bench, upstream: Upstream) -> None:
     bench.begin()
     bench.git("-C", "third_party/plain", "commit", "--quiet", "--allow-empty", "-m", "In the submodule")

@@ -195,13 +195,13 @@ def _is_current(root: Repository, before: Journal | None, after: Journal) -> boo
     modules = of_commit(root, "HEAD", origin=after.origin) if after.submodules else ()
     # Of the submodules, too: a mirror that was removed and made anew, with --depth, need not have the same
     # commits. Git takes the objects of all of them together: one run in place of one for each.
-    heads = [module.repository.head() or "missing" for module in modules]
+    heads = [module.repository.head() for module in modules]
     lent = contents.lent(*(module.repository.common_dir / "objects" for module in modules))
     tags = (f"refs/tags/{name}" for name in (UPSTREAM_TAG, HIPIFY_TAG))
     upstream, hipified, *present = root.resolve(*(f"{name}^{{commit}}" for name in (*tags, *heads)), env=lent)
     base = hipified if after.hipify_committed else upstream
     is_here = upstream == after.commit and base is not None and root.head_descends_from(base)
-    return is_here and None not in present
+    return is_here and None not in (*heads, *present)
 
 
 def _choices(one: Journal) -> tuple[object, ...]:

@@ -229,7 +229,7 @@ def _complete_tags(part: Repository, *, hipified: bool) -> None:
 
 def _recent_hipify_commit(repository: Repository) -> str | None:
     """Return the hipify commit, whoever made it, among the most recent commits; None if there is none."""
-    listed = repository.run("log", "--format=%H %s", f"--max-count={_LOOKED_AT}", "HEAD").splitlines()
+    listed = repository.listed("log", "-z", "--format=%H %s", f"--max-count={_LOOKED_AT}", "HEAD")
     return next((line.split(" ")[0] for line in listed if line.partition(" ")[2] == HIPIFY_SUBJECT), None)
 
 

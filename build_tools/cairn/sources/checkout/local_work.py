@@ -331,6 +331,7 @@ def save_dropped(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
         if one.lost:
             own, tree = one.part.repository, trees[one.part.path]
             _save_as_ref(own, ref, tree, f"Dropped by a checkout with --force: {one.lost}")
+            own.unmark(own.index()[1])  # or git would leave the edits where they are, or end with an error
             refs.append(f"{ref} of {own.git_dir}")
     # Now, since the run may still fail: the user must know where it is.
     console.current().warn(f"dropping {lost}; kept as {', '.join(refs)}")
@@ -344,10 +345,9 @@ def keep_commits(own: Repository, onto: str) -> None:
         own: the root or a submodule.
         onto: where they move to.
     """
-    listed = own.run(
-        "log", "--format=%ce%x09%h %s", "HEAD", "--not", onto, f"refs/tags/{repository.HIPIFY_TAG}"
-    )
-    pairs = (line.partition("\t") for line in listed.splitlines())
+    elsewhere = ("--not", onto, f"refs/tags/{repository.HIPIFY_TAG}")
+    listed = own.listed("log", "-z", "--format=%ce%x09%h %s", "HEAD", *elsewhere)
+    pairs = (line.partition("\t") for line in listed)
     if theirs := [text for email, _, text in pairs if email != command.EMAIL]:
         ref = _ref()
         own.run("update-ref", ref, "HEAD")

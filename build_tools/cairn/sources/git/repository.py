@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -156,6 +156,13 @@ class Repository:
         listed = self.listed("ls-files", "-v", "--stage", "-z")
         return {line.partition("\t")[2]: line[0] == "S" for line in listed if line[2:].startswith(GITLINK)}
 
+    def unmark(self, names: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
+        """Remove the marks assume-unchanged and skip-worktree from files of the index."""
+        # `update-index` heeds only the last of these options.
+        for option in ("--no-skip-worktree", "--no-assume-unchanged") if names else ():
+            stdin = command.nul_separated(names)
+            self.run("update-index", option, "-z", "--stdin", env=env, stdin=stdin)
+
     def configured(self, names: str) -> dict[str, str]:
         """Return the settings whose names match a regular expression; empty without any."""
         try:
@@ -198,7 +205,7 @@ class Repository:
         tag = f"refs/tags/{HIPIFY_TAG}"
         heads = ("--ignore-missing", "HEAD", *self.merge_heads(), tag)  # there may be no such tag
         elsewhere = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags", *known, "--")
-        lines = self.run("log", "--format=%ce%x09%H%x09%h %s", *heads, *elsewhere).splitlines()
+        lines = self.listed("log", "-z", "--format=%ce%x09%H%x09%h %s", *heads, *elsewhere)
         commits = []
         for email, id_, text in (line.split("\t", 2) for line in lines):
             is_hipifys = text.endswith(HIPIFY_SUBJECT) and (
@@ -455,10 +462,8 @@ def place(repository: Repository, commit: str, *, alone: bool = True) -> None:
     has_index = (repository.git_dir / "index").exists()
     filled = has_index or any(entry.name != ".git" for entry in repository.work_tree.iterdir())
     links = repository.gitlinks() if filled and repository.may_have_submodules() else ()
-    if lost := [name for name in links if not (repository.work_tree / name).is_dir()]:
-        # Where something else stands in the place of a submodule that git is to skip, it would not move.
-        names = command.nul_separated(lost)
-        repository.run("update-index", "--no-skip-worktree", "-z", "--stdin", stdin=names)
+    # Where something else stands in the place of a submodule that git is to skip, it would not move.
+    repository.unmark([name for name in links if not (repository.work_tree / name).is_dir()])
     workers = {"checkout.workers": "0" if alone else "1"}
     repository.run("checkout", "--quiet", "--force", "--detach", commit, config=workers)
     if filled:

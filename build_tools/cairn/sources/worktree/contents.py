@@ -124,11 +124,8 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = _own_index(own, Path(temporary))
         index, marked = own.index()
-        if hidden := [name for name in marked if os.path.lexists(own.work_tree / name)]:
-            # Git is to look at them all the same; `update-index` heeds only the last of these options.
-            names = command.nul_separated(hidden)
-            for option in ("--no-skip-worktree", "--no-assume-unchanged"):
-                own.run("update-index", option, "-z", "--stdin", env=env, stdin=names)
+        # Git is to look at them all the same.
+        own.unmark([name for name in marked if os.path.lexists(own.work_tree / name)], env=env)
         # Git adds nothing at the place of a submodule, or below it.
         existing = {
             path.as_posix()
