@@ -165,6 +165,7 @@ def keep(run: NightRun, shard: Shard, folder: Path, signer: Signer | None = None
 
     Raises:
         UsageError: it has left none.
+        OSError: one of its files is a link.
     """
     result, _ = suite_results.read_shard(folder)
     hanging.keep(run.store, run.plan.night, result.hanging)
@@ -175,7 +176,9 @@ def keep(run: NightRun, shard: Shard, folder: Path, signer: Signer | None = None
     signed.sign(run, prefix, {suite_results.SHARD: digest}, signer)  # which has the digests of the others
     # The result last: what has one is whole.
     for name in suite_results.FILES:
-        write.create(run.store, prefix + name, (folder / name).read_bytes())
+        # What the tests left running may put a link there meanwhile, to what only we may read.
+        with files.plain_file(folder, name) as path:
+            write.create(run.store, prefix + name, path.read_bytes())
 
 
 def results_of(run: NightRun, shard: Shard, *, set_id: str) -> dict[int, StoredShard]:

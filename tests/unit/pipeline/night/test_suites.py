@@ -198,6 +198,16 @@ def test_a_shard_that_left_nothing_is_a_failure_until_it_has_run(
     assert scene.state() == "ready"
 
 
+@pytest.mark.parametrize("name", suite_results.FILES)
+def test_no_link_that_tests_left_is_followed_into_the_store(scene: Scene, tmp_path: Path, name: str) -> None:
+    scene.leave(1)
+    folder = scene.folder / "1.1"
+    (folder / name).rename(tmp_path / name)
+    (folder / name).symlink_to(tmp_path / name)
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
+        shards.keep(scene.run, shards.expected(scene.run.stack, scene.leg)[0], folder)
+
+
 def test_without_any_shard_there_is_no_record(scene: Scene) -> None:
     found = scene.merge()
     assert (found.good, found.reason) == (False, "none of its 2 shards left a result")
