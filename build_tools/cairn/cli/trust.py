@@ -167,20 +167,16 @@ def _change(request: Change) -> Answer:
     store, named = request.open_existing_store(), _looked_at(request.adopt)
     trusted = _trusted(store)
     keys = [signers.signer(path) for path in request.root_key]
-    new = trusted.root
-    for role, name in request.add:
-        new = root.with_key(new, role, signers.public_key(converters.file(name)))
-    for role, name in request.remove:
-        given = signers.public_key(Path(name)).key_id if Path(name).is_file() else name
-        new = root.without_key(new, role, root.whole_id(new, role, given))
-    if request.threshold is not None:
-        new = root.with_threshold(new, request.threshold)
-    if request.draft is not None and request.draft.is_file():
+    previous = root.before_newest(trusted)
+    if previous is not None and _is_made(request, previous.root, trusted.root):
+        # It was interrupted after the root: what is left is done.
+        trusted, data = previous, trusted.history(trusted.root.version).read_bytes()
+    elif request.draft is not None and request.draft.is_file():
         data = request.draft.read_bytes()
-        root.require_asked(trusted.root, new, data)
+        root.require_asked(trusted.root, _requested(request, trusted.root), data)
         data = metadata.more_signed(data, keys)
     else:
-        data = root.following(new, keys)
+        data = root.following(_requested(request, trusted.root), keys)
     if missing := root.missing(trusted.root, data):
         if request.draft is None:
             raise UsageError(f"the new root needs {missing}", tip="gather them: --draft FILE")
@@ -193,6 +189,32 @@ def _change(request: Change) -> Answer:
     )
     before, trusted = trusted.root, root.publish(store, data)
     return _answer(store, trusted, root.sign_again(store, trusted, before, named))
+
+
+def _requested(request: Change, before: Root) -> Root:
+    """Return a root with the keys and the threshold that a command asks for."""
+    from cairn.release.trust import root, signers
+
+    new = before
+    for role, name in request.add:
+        new = root.with_key(new, role, signers.public_key(converters.file(name)))
+    for role, name in request.remove:
+        key_id = signers.public_key(Path(name)).key_id if Path(name).is_file() else name
+        new = root.without_key(new, role, root.whole_id(new, role, key_id))
+    return new if request.threshold is None else root.with_threshold(new, request.threshold)
+
+
+def _is_made(request: Change, before: Root, newest: Root) -> bool:
+    """Whether this very command made the newest root; a renewal asks for no change, and makes another."""
+    import msgspec
+
+    if not (request.add or request.remove or request.threshold):
+        return False
+    try:
+        new = _requested(request, before)
+    except UsageError:  # the root before has no such key to remove
+        return False
+    return msgspec.structs.replace(new, version=newest.version, expires=newest.expires) == newest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -114,6 +114,23 @@ class SignedMetadata:
         old = {**root.of("former promoter"), **root.of("former timestamp")} if former else {}
         self._stamps = {**old, **root.of("timestamp")}
 
+    def _stamp_of(self, data: bytes, where: str) -> Timestamp:
+        """Read a timestamp; one by a former key may stand where a change of the root was interrupted."""
+        try:
+            return self._opened(data, Timestamp, self._stamps, name=where)
+        except MetadataError as error:
+            root = self.anchor.root
+            former = {**root.of("former promoter"), **root.of("former timestamp")}
+            try:
+                self._opened(data, Timestamp, former, name=where)
+            except MetadataError:
+                raise error from None
+            raise MetadataError(
+                f"{where} is signed by a key that the root names no more",
+                tip="if `cairn trust change` was interrupted, type it again, and it finishes; "
+                "else restore metadata/ from a copy of the store",
+            ) from error
+
     def current(self, *, late: bool = False) -> Current:
         """Read timestamp, snapshot and the top of the targets, each by the keys that the root names.
 
@@ -133,7 +150,7 @@ class SignedMetadata:
             empty = Targets(version=0, expires=metadata.expiry(metadata.BINS), targets={})
             return Current(timestamp=None, etag=None, meta={}, top=empty)
         where = f"{self.store.url}/{TIMESTAMP}"
-        stamp = self._opened(blob.data, Timestamp, self._stamps, name=where)
+        stamp = self._stamp_of(blob.data, where)
         version = Seen(stamp.version, stamp.meta["snapshot.json"].version)
         self.require_version(version, seen)
         if metadata.expired(stamp) and not late:

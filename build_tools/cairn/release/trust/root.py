@@ -62,6 +62,17 @@ def following(new: Root, root_signers: Sequence[Signer]) -> bytes:
     return sealed(msgspec.structs.replace(new, version=new.version + 1, expires=expiry(YEAR)), *root_signers)
 
 
+def before_newest(trusted: Anchor) -> Anchor | None:
+    """Return the root before the newest one; None where trust begins with that."""
+    version = trusted.root.version - 1
+    first = anchor.version_of(trusted.first)
+    if version < first:
+        return None
+    data = trusted.first if version == first else trusted.history(version).read_bytes()
+    before = opened(data, Root, {}, name=f"version {version} of the root", threshold=0)
+    return dataclasses.replace(trusted, root=before)
+
+
 def missing(old: Root, draft: bytes) -> str | None:
     """The signatures that a draft still needs, in words; None if it needs none.
 

@@ -184,6 +184,15 @@ def test_every_key_of_the_page_is_replaced_and_wheels_signed_before_still_verify
             pass
 
 
+def test_the_last_signature_on_a_draft_is_typed_again_and_changes_nothing(place: Place) -> None:
+    place.type(SHARE)
+    with place.on("releaser"):
+        before = place.cairn.json("trust", "show", "--store", "store")
+    place.type(SHARE.strip().splitlines()[-1])
+    with place.on("releaser"):
+        assert place.cairn.json("trust", "show", "--store", "store") == before
+
+
 def test_a_lost_key_signs_nothing_new_that_counts(place: Place) -> None:
     place.type(LOST_BUILDER, LOST_PROMOTER)
     store = LocalStore(place.folder / "store")
