@@ -241,7 +241,7 @@ _CI_NIGHT = Group(
         "stage": "publish what the legs of a night have built into staging",
         "promote": "bring each leg of a night that is ready through the gate",
         "report": "say how a night ended: on the status pages, in the run's summary, to whoever is to know",
-        "list": "list the nights that a store knows, the last one first; or find those that did not happen",
+        "list": "list the nights of a store, or what failed in one of them",
     },
 )
 

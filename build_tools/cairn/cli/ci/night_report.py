@@ -13,7 +13,7 @@ from cairn.cli.answer import Answer, Note, Table
 from cairn.cli.binder import command
 from cairn.cli.ci.night_options import NightOptions, to_channel
 from cairn.errors import GateError, StoreError, UsageError
-from cairn.options import flag, option
+from cairn.options import argument, flag, option
 from cairn.output import console
 
 _BEGUN, _GOOD = 26, 72  # hours
@@ -60,12 +60,17 @@ class ListNights(common.PatientStoreOptions):
     Of a night that was reported: how many legs ended in which way. Of one under way: how far they are. A leg
     is late that takes half as much again as it usually does, and 30 minutes more.
 
+    With NIGHT: what did not come through in that night, why, and where the log of it is.
+
     --overdue is for a schedule of its own, since one that has stopped fails nothing: exit code 9 where a line
     has had no night, or a leg no good one.
 
         cairn ci night list --store ./store --overdue --lines nightly --begun-within 26 --good-within 72
     """
 
+    night: str | None = argument(
+        "NIGHT", "show what failed in this night; `latest` is the one that was frozen last", nargs="?"
+    )
     overdue: bool = flag("find nights that did not happen, and legs whose last good one is long ago")
     lines: str = option(
         "release lines whose nights to list, joined by commas; with --overdue, those that must have some "
@@ -133,6 +138,10 @@ def _list(request: ListNights) -> Answer:
     from cairn.pipeline.night import progress
 
     lines = tuple(dict.fromkeys(word.strip() for word in request.lines.split(",") if word.strip()))
+    if request.night is not None:
+        if request.overdue or lines or request.to:
+            raise UsageError("one night is named by its id alone", tip="leave the options out, or the night")
+        return _failures(request, request.night)
     if request.overdue:
         return _overdue(request, lines)
     if request.begun_within or request.good_within:
@@ -164,6 +173,16 @@ def _list(request: ListNights) -> Answer:
     )
     late = [Note(f"late in {one.plan.night}: {text}") for one in nights for text in one.late]
     return Answer(plain, [Table(("night", "line", "began", "to", "legs", "run"), rows), *late])
+
+
+def _failures(request: ListNights, night: str) -> Answer:
+    from cairn.pipeline.night import progress
+
+    failures = progress.failures(request.open_existing_store(), night)
+    if not failures:
+        return Answer(failures, [Note(f"nothing failed in the night {night}")])
+    heads = ("leg", "step", "verdict", "cause", "log")
+    return Answer(failures, [Table(heads, [tuple(row[head] for head in heads) for row in failures])])
 
 
 def _overdue(request: ListNights, lines: tuple[str, ...]) -> Answer:

@@ -5,17 +5,17 @@ A schedule that has stopped causes no failure and no message: `overdue` detects 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from cairn.errors import UsageError
+from cairn.errors import StoreError, UsageError
 from cairn.pipeline.night import plan, report
 from cairn.pipeline.night.plan import STAGES, NightPlan
 from cairn.release.index import keys
 from cairn.release.pages import nights as nights_page
-from cairn.release.pages.night_history import History
-from cairn.release.pages.view import Night
+from cairn.release.pages.night_history import History, PastNight
+from cairn.release.pages.view import CAME_THROUGH, Night
 from cairn.release.weighing import SKEW
 from cairn.store.protocol import Store, read_or_none
 
@@ -81,6 +81,61 @@ def _of(store: Store, night: NightPlan, history: History) -> Progress:
             waits = f"; its tests have not ended on a runner ({labels})" if last == "stage" and labels else ""
             waiting.append(f"{leg.name}: {late[leg.id]}{waits}")
     return Progress(plan=night, state="under way", counts=counts, late=tuple(waiting))
+
+
+def failures(store: Store, name: str) -> tuple[dict[str, str | None], ...]:
+    """Return what did not come through in a night, by leg: its step, its verdict, why, and where its log is.
+
+    Of a leg that was reported, the verdict is the report's, and each failed part of its last step is named,
+    such as a shard; of a night under way, all that failed so far.
+
+    Raises:
+        StoreError: the store has no such night.
+    """
+    try:
+        night = plan.read(store, name)
+    except StoreError:
+        past = next((one for one in _not_frozen(store) if one.night == name), None)
+        if past is None:
+            raise
+        return (_failure("-", "freeze", "failed", "the night was not frozen", past.log),)
+    history = report.history_of(store, night.release)
+    past = next((one for one in history.nights if one.night == night.night), None)
+    bad = [note for note in plan.notes_of_parts(store, night).values() if not note.good]
+    bad.sort(key=lambda note: (STAGES.index(note.stage), note.part))
+    rows = []
+    for leg in night.legs:
+        end = past.legs.get(leg.id) if past else None
+        if end is not None and end.outcome in CAME_THROUGH:
+            continue
+        verdict = end.outcome if end is not None else "failed"
+        notes = [note for note in bad if note.leg in (leg.id, leg.build_id)]
+        if end is not None:
+            notes = [note for note in notes if note.stage == end.stage]
+        rows += [
+            _failure(
+                leg.name, f"{note.stage} {note.part}".strip(), verdict, note.reason, note.log or night.log
+            )
+            for note in notes
+        ]
+        if end is not None and not notes:
+            rows.append(_failure(leg.name, end.stage, verdict, end.reason, end.log or night.log))
+        elif end is None and not notes and _age(night.frozen) > _LONGEST:
+            rows.append(_failure(leg.name, None, "no report", "it ended before it was reported", night.log))
+    return tuple(rows)
+
+
+def _failure(
+    leg: str, step: str | None, verdict: str, reason: str | None, log: str | None
+) -> dict[str, str | None]:
+    cause = next(filter(None, map(str.strip, (reason or "").splitlines())), "no reason was given")
+    return {"leg": leg, "step": step, "verdict": verdict, "cause": cause, "log": log}
+
+
+def _not_frozen(store: Store) -> Iterator[PastNight]:
+    """Yield the nights of each channel that ended before they had a plan."""
+    for channel in keys.CHANNELS:
+        yield from (one for one in report.history_of(store, channel).nights if not one.manifest_sha256)
 
 
 def overdue(
