@@ -282,7 +282,12 @@ class Ledger:
                 data = self.store.read(key).data
             except MissingKeyError:
                 return
-            entry = datafile.loads(data, Entry, name=f"{self.store.url}/{key}")
+            try:
+                entry = datafile.loads(data, Entry, name=f"{self.store.url}/{key}")
+            except OtherVersionError:
+                raise
+            except UsageError as error:
+                raise StoreError(str(error), tip="restore the ledger from a copy of the store") from error
             if (entry.number, entry.parent) != (number, parent):
                 raise StoreError(
                     f"{self.store.url}/{key} is not the entry that follows the one before it",

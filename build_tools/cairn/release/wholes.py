@@ -33,6 +33,12 @@ def begin(store: Store, name: str) -> None:
         ledger.add(events=[event_of("begin", name, why)])
 
 
+def has_ended(store: Store, name: str) -> bool:
+    """Whether somebody has accepted by name that an index is lost."""
+    last = _last_of(Ledger(store), name)
+    return last is not None and last.kind == "end"
+
+
 def gone(store: Store) -> Iterator[tuple[str, str]]:
     """Yield the names of the wholes that a store has lost, each with a sentence that says what to do.
 

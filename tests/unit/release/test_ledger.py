@@ -330,6 +330,13 @@ def test_a_lookup_that_was_deleted_or_damaged_is_made_again_from_the_entries(
     assert not [problem for problem in audit(store).problems if untouched not in problem.said]
 
 
+def test_a_ledger_that_cannot_be_read_is_no_fault_of_who_typed_the_command(store: MemoryStore) -> None:
+    Ledger(store).add(events=[note(1)])
+    store.write(keys.ledger_entry_key(0), b"\xff{")
+    with pytest.raises(StoreError, match=r"00000000\.json is not JSON"):
+        list(Ledger(store).entries())
+
+
 def test_a_ledger_of_a_newer_cairn_is_refused(store: MemoryStore) -> None:
     Ledger(store).add(events=[note(1)])
     store.write(keys.LEDGER_HEAD, store.read(keys.LEDGER_HEAD).data.replace(b"-head/1", b"-head/2"))

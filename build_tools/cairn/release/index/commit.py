@@ -56,11 +56,12 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.names import differing
 from cairn.release.index.reading import read_current
-from cairn.release.index.snapshot import Change, Index, Snapshot, empty
+from cairn.release.index.snapshot import Change, Index, Snapshot, empty, traces
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event
 from cairn.release.trust import anchor
 from cairn.release.trust.current import DECISIONS
+from cairn.release.trust.metadata import role_of
 from cairn.store.protocol import Store, attempts_at, write_once
 
 if TYPE_CHECKING:
@@ -216,6 +217,17 @@ def can_change_gated(store: Store) -> bool:
     """Whether gated indexes can be changed here: nobody signs them, or the promoter's key is there."""
     promoter = _promoter(store)
     return promoter is None or promoter.can_sign
+
+
+def lost_indexes(store: Store) -> list[str]:
+    """Sentences on the indexes that are signed and lost, where nobody accepted the loss."""
+    if (promoter := _promoter(store)) is None:
+        return []
+    meta, present = promoter.current(late=True).meta, traces(store)
+    lost = (
+        name for name in keys.possible_indexes() if f"{role_of(name)}.json" in meta and name not in present
+    )
+    return [f"{name}: it is signed, and lost" for name in lost if not wholes.has_ended(store, name)]
 
 
 def note_events(store: Store, events: Sequence[Event]) -> None:

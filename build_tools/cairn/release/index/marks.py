@@ -112,7 +112,7 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
     """
     marking, banned = marking_from_ledger(store, pending=pending), tuple(alike)
     marks: list[Marked] = []
-    problems = []
+    problems = commit.lost_indexes(store) if indexes is None and action != "record" else []
     # What users install from first.
     every = sorted(traces(store), key=lambda name: not keys.is_gated(name))
     # What testers and rebuilders add comes there with the next promoter's key: see `records.publish_late`.

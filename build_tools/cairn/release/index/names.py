@@ -73,8 +73,12 @@ class Names(Mapping[str, V]):
         self.field, self.stored = field, stored
         self._index, self._part = index, part
         self._bins: dict[int, Mapping[str, V]] = {}
-        if not isinstance(stored, Mapping) and len(stored) & (len(stored) - 1):
+        if isinstance(stored, Mapping):
+            return
+        if len(stored) & (len(stored) - 1):
             raise DamagedIndexError(f"{index} has {len(stored)} bins of {field}, which is no power of two")
+        if len(stored) > _MOST_BINS:
+            raise DamagedIndexError(f"{index} has {len(stored)} bins of {field}, which are too many")
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in self._near(name)
@@ -114,7 +118,8 @@ class Names(Mapping[str, V]):
         """All names at once, which are not looked up one by one."""
         if isinstance(self.stored, Mapping):
             return dict(self)
-        bins = side_by_side(self.bin, range(len(self.stored)), jobs=_AT_ONCE)
+        filled = [number for number, digest in enumerate(self.stored) if digest]
+        bins = side_by_side(self.bin, filled, jobs=_AT_ONCE)
         return {name: value for entries in bins for name, value in entries.items()}
 
     def put(self, changes: Mapping[str, V | None], put_part: Callable[[Bin], str]) -> tuple[str, ...]:

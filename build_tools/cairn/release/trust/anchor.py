@@ -152,6 +152,8 @@ def anchor(reader: Reader) -> Anchor | None:
             return None
     folder, first = _named(reader, named)
     if fingerprint(first) != before:
+        if before and fingerprint(actual := _first(reader)) != fingerprint(first):
+            raise _differs(reader, actual, fingerprint(first))
         files.write_text(known, f"{fingerprint(first)}\n")
     is_new = not (text or before)
     root = _newest(reader, folder, first)
@@ -198,13 +200,17 @@ def _named(reader: Reader, text: str) -> tuple[Path, bytes]:
         path = folder / "first.json"
         first = path.read_bytes() if path.is_file() else _first(reader)
         if hashlib.sha256(first).hexdigest() != match[1]:
-            raise MetadataError(
-                f"{reader.url} has the root {fingerprint(first)}, not sha256:{match[1]}",
-                tip="do not install from there; where whoever releases says that it has a new root: --root",
-            )
+            raise _differs(reader, first, f"sha256:{match[1]}")
     if not (folder / "first.json").is_file():
         files.write_bytes(folder / "first.json", first)
     return folder, first
+
+
+def _differs(reader: Reader, first: bytes, named: str) -> MetadataError:
+    return MetadataError(
+        f"{reader.url} has the root {fingerprint(first)}, not {named}",
+        tip="do not install from there; where whoever releases says that it has a new root: --root",
+    )
 
 
 def _first(reader: Reader) -> bytes:

@@ -184,6 +184,8 @@ def test_a_bin_of_another_index_or_at_another_place_is_refused(whole: MemoryStor
             swapped.get(name)
     with pytest.raises(StoreError, match="no power of two"):
         Names("release", "sets", (*bins, ""), index.part)
+    with pytest.raises(StoreError, match="131072 bins of sets, which are too many"):
+        Names("release", "sets", ("",) * (1 << 17), index.part)
     projects = Index(whole, "release").load().generation.projects
     assert list(Names("release", "sets", projects, index.part)) == []  # of the other kind: it names no set
 

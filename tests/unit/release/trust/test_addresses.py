@@ -130,6 +130,19 @@ def test_staging_is_believed_for_the_root_that_was_asked_for(
     cairn(*words, "--root", honest[1])
 
 
+def test_a_root_that_the_store_does_not_have_is_not_remembered_for_it(
+    cairn: Cairn, place: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody else's checkout sets CAIRN_ROOT for one command; all after it asked for his root, too."""
+    words = (*INSTALL, "--index-url", f"{url}/release/simple/")
+    cairn(*words)
+    (place / "his.json").write_bytes(root.first([BUILDER], {}, 1))
+    monkeypatch.setenv("CAIRN_ROOT", str(place / "his.json"))
+    assert "has the root" in cairn(*words, code=9).err
+    monkeypatch.delenv("CAIRN_ROOT")
+    cairn(*words)
+
+
 def test_a_wheel_of_an_index_is_shown_if_it_was_signed(
     cairn: Cairn, honest: tuple[Path, str], place: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

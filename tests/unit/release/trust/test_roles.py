@@ -120,6 +120,8 @@ def test_an_index_that_is_signed_and_gone_is_missed(tmp_path: Path) -> None:
     (lost,) = (one for one in audit.audit(offered.store).problems if one.code == "signature")
     assert "signature" not in before
     assert lost.said.startswith("release is signed, and lost")
+    with acting_as(tmp_path, PROMOTER), pytest.raises(StoreError, match="release: it is signed, and lost"):
+        yank.yank(offered.store, offered.made.id, reason="it eats data")  # else it would come back unmarked
     offered.store.delete(TIMESTAMP)  # then it looks like a store in which nothing was signed yet
     with pytest.raises(MetadataError, match="holds no metadata"):
         read_current(Index(offered.store, "release"))
