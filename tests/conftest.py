@@ -28,6 +28,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+AS_SHIPPED = ("integration/build/", "integration/testing/")
+"""Where foreign code reaches what it does for users."""
+
 starters.watch()
 
 
@@ -71,12 +74,13 @@ def temporary_files_of_programs(tmp_path_factory: pytest.TempPathFactory) -> Ite
 def folders_of_foreign_code(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Open all but keys and logins to the programs of the tests, which `process.run` starts, too.
+    """Confine foreign code as it is for users, in the rooms `AS_SHIPPED`; elsewhere open all but keys to it.
 
-    A module says `FOREIGN_DIRS = ""` where foreign code is confined as it is for users, and `"notes"` where
-    it takes notes among the files of the tests.
+    Another module says `FOREIGN_DIRS = ""` to be one of these, and one of these `"notes"` where foreign code
+    takes notes among the files of the tests.
     """
-    chosen = getattr(request.module, "FOREIGN_DIRS", "/")
+    room = request.path.relative_to(Path(__file__).parent).as_posix()
+    chosen = getattr(request.module, "FOREIGN_DIRS", "" if room.startswith(AS_SHIPPED) else "/")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(isolation.VARIABLE, str(tmp_path_factory.getbasetemp()) if chosen == "notes" else chosen)
         yield

@@ -23,6 +23,7 @@ import contextlib
 import enum
 import functools
 import itertools
+import json
 import os
 import re
 import shutil
@@ -31,7 +32,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from cairn import files, platforms
 from cairn.output import console
@@ -131,7 +132,7 @@ _SYSTEM = (
 _DEVICES = "null zero full random urandom tty ptmx pts shm kfd dri accel infiniband nvidia*"
 _IS_WRITTEN = _names(
     r"HOME|USERPROFILE|\w*CACHE\w*|\w*(SCRATCH|OUTPUT|STATSLOG|TMP|TEMP)(_?(DIR|FILE|PATH))?",
-    r"\w*_(OUT|DB|LOG)(_\w+)?",
+    r"\w*_(OUT|DB|LOG)(_\w+)?|(HF|TORCH|TRITON)_HOME",
 )
 _NAMES_NO_FOLDER = _names(r"PATH|PWD|OLDPWD|SHELL|MAIL|(SSH|DBUS)_\w+|XDG_(CONFIG|DATA|STATE|RUNTIME)\w+")
 PLACE = re.compile(r"(?<![\w.])/[^\s\"'`:;,=|&<>(){}\[\]\\]*[^\s\"'`:;,=|&<>(){}\[\]\\.]")
@@ -328,7 +329,8 @@ def _is_wide(path: Path) -> bool:
 def places_in(text: str) -> Iterator[Path]:
     """The paths in an argument or a variable: all of it, or absolute ones within it."""
     whole = text.partition("=")[2] if text.startswith("-") else text
-    for path in map(Path, (whole, *PLACE.findall(text.replace("file://", " ")))):
+    places = PLACE.findall(text.replace("file://", " "))
+    for path in map(Path, dict.fromkeys((whole, *places, *map(unquote, places)))):
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             if path.is_absolute() and path.exists():
                 yield path
@@ -367,15 +369,18 @@ def _around(program: Path) -> Iterator[Path]:
 def _borrowed_packages(environment: Path) -> Iterator[Path]:
     """Where an environment has packages from besides: environments and source trees that `.pth` files name.
 
-    What was installed there may have written such a file, so it opens no folder of a different kind.
+    A back end may have its trees found by code. Of these, direct_url.json tells (PEP 610). What was installed
+    there may have written such a file, so it opens no folder of a different kind.
     """
-    for file in environment.glob("lib/python*/site-packages/*.pth"):
+    names = ("*.pth", "*.dist-info/direct_url.json")
+    for file in (path for name in names for path in environment.glob(f"lib/python*/site-packages/{name}")):
         with contextlib.suppress(OSError, ValueError):
-            for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-                folder = Path(line)
-                if folder.is_absolute() and folder.name == "site-packages":
+            text = file.read_text(encoding="utf-8", errors="replace")
+            lines = text.splitlines() if file.suffix == ".pth" else places_in(json.loads(text)["url"])
+            for folder in filter(Path.is_absolute, map(Path, lines)):
+                if folder.name == "site-packages":
                     yield folder.parents[2]
-                for tree in (folder, folder.parent) if folder.is_absolute() else ():
+                for tree in (folder, folder.parent):
                     if (tree / "pyproject.toml").is_file() or (tree / "setup.py").is_file():
                         yield tree
 
@@ -418,14 +423,17 @@ def _files_at(values: Iterable[str]) -> Iterator[Path]:
                 yield path
 
 
+def level() -> str:
+    """Return a line that says how far this system confines foreign code, and what stays open."""
+    return (
+        platforms.here.confinement() or "foreign code reaches all your files: this system cannot confine it"
+    )
+
+
 @functools.cache  # once a run
 def _warn_of_exposed() -> None:
     if console.current().verbose:
-        shut = (
-            platforms.here.confinement()
-            or "foreign code reaches all your files: this system cannot confine it"
-        )
-        console.current().info(shut)
+        console.current().info(level())
     secrets = sorted(name for name, value in os.environ.items() if value and SECRET.search(name))
     if secrets and (whose := platforms.here.exposed()):
         console.current().warn(

@@ -27,20 +27,22 @@ def environment(**more: str) -> dict[str, str]:
 def checkout(origins: Mapping[str, Path], name: str, target: Path, *, branch: str = "release/2.9") -> Path:
     """Clone one of the sample's repositories, with its submodules."""
     command = ["git", "-c", "protocol.file.allow=always", "clone", "--quiet", "--recurse-submodules"]
-    process.run([*command, "--branch", branch, str(origins[name]), str(target)])
+    process.run([*command, "--branch", branch, str(origins[name]), str(target)], confined=False)
     return target
 
 
 def hipify(tree: Path) -> str:
     """Hipify a checkout of torch with its own script; the answer is what it printed."""
     # From elsewhere: the script must find its tree by itself.
-    return process.run([sys.executable, str(tree / "tools/amd_build/build_amd.py")], cwd=tree.parent).output
+    return process.run(
+        [sys.executable, str(tree / "tools/amd_build/build_amd.py")], cwd=tree.parent, confined=False
+    ).output
 
 
 def build_wheel(tree: Path, target: Path, **variables: str) -> str:
     """Build a wheel as a user would; the answer is the build's output."""
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(target), str(tree)]
-    return process.run(command, env=environment(**variables), check=True).output
+    return process.run(command, env=environment(**variables), check=True, confined=False).output
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,14 +66,14 @@ class Built:
 
 def empty_environment(folder: Path) -> tuple[Path, Path]:
     """An interpreter without packages, and its site-packages."""
-    process.run([sys.executable, "-m", "venv", "--without-pip", str(folder)])
+    process.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], confined=False)
     return folder / "bin" / "python", next(folder.glob("lib/python3*/site-packages"))
 
 
 def install(python: Path, *wheels: Path) -> None:
     """Install wheels, and nothing else, into an environment."""
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--no-index", "--no-deps"]
-    process.run([*command, *map(str, wheels)], env=environment())
+    process.run([*command, *map(str, wheels)], env=environment(), confined=False)
 
 
 def build_all(origins: Mapping[str, Path], folder: Path, variables: Mapping[str, str], suffix: str) -> Built:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cairn import isolation
 from cairn.build.engine import events
 from helpers import packing, stacks
 from helpers.build import PYPROJECT, repository
@@ -69,7 +70,8 @@ class SmallBuilds:
     @property
     def environment(self) -> dict[str, str]:
         """The variables that the program runs with."""
-        return {**os.environ, "CAIRN_CACHE_DIR": str(self.folder / "cache"), "CXX": "g++"}
+        places = {"CAIRN_CACHE_DIR": str(self.folder / "cache"), isolation.VARIABLE: str(self.hold.parent)}
+        return {**os.environ, **places, "CXX": "g++"}
 
     def command(self, *arguments: str) -> list[str]:
         """`cairn build` for these checkouts."""
@@ -151,7 +153,8 @@ def make(folder: Path, *, before: str = "", include: str = "") -> SmallBuilds:
         before: goes in front of the compiler in the recipe of `base`.
         include: what each source includes; without it, nothing takes time or memory to compile.
     """
-    hold = folder / "hold"
+    hold = folder / "held" / "hold"
+    hold.parent.mkdir(parents=True)
     for name in ("base", "upper"):
         sources = {
             f"{name}{number}.cpp": _SOURCE.format(

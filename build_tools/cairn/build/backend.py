@@ -198,7 +198,7 @@ def prepare(context: Context, writes: Sequence[Path], tree: Path | None = None) 
             env=env | dict(extra_environ or {}),
             log=context.log,
             on_line=advance,
-            reads=(cache.program,) if cache else (),
+            reads=cache.reads if cache else (),
             writes=(step.checkout, *writes, Path(cmd[-1]).absolute()),  # the last is pypa/build's answer
         )
 
@@ -220,7 +220,7 @@ def prepare(context: Context, writes: Sequence[Path], tree: Path | None = None) 
         )
         env |= temporary
         watch.folders = (*watch.folders, Path(temporary["TMPDIR"]))
-        with _compiler_cache(context, env, tree) as cache:
+        with _compiler_cache(context, env, (step.checkout, *writes), tree) as cache:
             env |= cache.variables if cache else {}
             try:
                 yield runner
@@ -235,7 +235,7 @@ def prepare(context: Context, writes: Sequence[Path], tree: Path | None = None) 
 
 
 def _compiler_cache(
-    context: Context, env: Mapping[str, str], tree: Path | None
+    context: Context, env: Mapping[str, str], writes: tuple[Path, ...], tree: Path | None
 ) -> contextlib.AbstractContextManager[session.Session | None]:
     request = context.request
     if request.compiler_cache is None:
@@ -248,6 +248,7 @@ def _compiler_cache(
         sdk_root=request.sdk.info.root if request.sdk else None,
         source=request.pip,
         log=context.log,
+        writes=writes,
         tree=tree,
     )
     return session.open_session(cache_request, say=context.stage.update)

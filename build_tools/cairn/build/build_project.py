@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from cairn import files, platforms, venv
+from cairn import files, isolation, platforms, venv
 from cairn.build import backend, cache, environments, postprocess
 from cairn.build.engine import compile_jobs
 from cairn.build.engine.events import CacheStatistics
@@ -65,7 +65,7 @@ def build(
     if running.attempt > 1:  # what the first attempt says is not what the second one fails of
         with contextlib.suppress(FileNotFoundError):
             log.replace(log.with_suffix(f".{running.attempt - 1}.log"))
-    files.write_text(log, "")
+    files.write_text(log, f"{isolation.level()}\n")
     request = dataclasses.replace(request, jobs=running.jobs)
     work = request.place_of(step.project)
     work.mkdir(parents=True, exist_ok=True)

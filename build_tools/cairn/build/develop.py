@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cairn import files, venv
+from cairn import files, isolation, venv
 from cairn.build import backend, build_project, cache, environments, execution, job, plan
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.inputs import leftovers, machine, source_tree, variables
@@ -113,7 +113,7 @@ def _build(
     if request.sdk is None:
         machine.require_host_compiler(request.env_of(step.project))
     log = request.output_dir / "logs" / f"{step.project.name}-develop.log"
-    files.write_text(log, "")
+    files.write_text(log, f"{isolation.level()}\n")
     content = backend.content_of(step, request, built)
     with environments.at(place, content, request.packages(), log=log, say=stage.update) as env:
         context = backend.context_of(env, step, request, built, stage, log=log)

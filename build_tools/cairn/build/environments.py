@@ -20,7 +20,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -233,7 +233,8 @@ def _fill(
         listed = env.path / "requirements.txt"
         listed.write_text(locked, encoding="utf-8")
         # pip checks the hashes: what is installed is what the name of the folder stands for.
-        pip_install(env, ["-r", str(listed)], source, log=log, options=["--no-deps"], on_line=say)
+        words = ["-r", str(listed)]
+        pip_install(env, words, source, log=log, options=["--no-deps"], on_line=say, reads=content.wheels)
 
 
 def _read(env: VirtualEnvironment) -> _Note | None:
@@ -339,7 +340,7 @@ def _options(source: PackageSource) -> list[str]:
     return [*words, "--prerelease", "allow"] if source.pre else words
 
 
-def pip_install(
+def pip_install(  # noqa: PLR0913 - each is one independent property of the run
     environment: venv.VirtualEnvironment,
     requirements: Sequence[str],
     source: venv.PackageSource,
@@ -347,15 +348,18 @@ def pip_install(
     log: Path,
     options: Sequence[str] = (),
     on_line: Progress | None = None,
+    reads: Iterable[Path] = (),
 ) -> None:
-    """Install requirements into an environment; `options` are further ones of pip's.
+    """Install requirements into an environment; `options` are further ones of pip's, `reads` see `venv`.
 
     Raises:
         NetworkError: an index could not be reached, or must not be.
         BuildError: pip refused; its last lines are in the error.
     """
     try:
-        venv.install(environment, requirements, source, log=log, options=options, on_line=on_line)
+        venv.install(
+            environment, requirements, source, log=log, options=options, on_line=on_line, reads=reads
+        )
     except ProcessError as error:
         if source.offline and (missing := venv.missing_from(error.output)) is not None:
             raise NetworkError(

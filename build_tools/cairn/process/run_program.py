@@ -313,7 +313,7 @@ def background(
     *,
     env: Mapping[str, str] | None = None,
     log: Path,
-    hidden: Sequence[Path],
+    reach: platforms.Reach,
 ) -> Iterator[Callable[[], bool]]:
     """Run a server while the block runs, and end its group after it; yields whether it has ended.
 
@@ -321,13 +321,12 @@ def background(
         args: the program, which must not go into the background by itself, and its arguments.
         env: its whole environment; None is ours.
         log: receives what it writes.
-        hidden: the files and folders that it, and what it starts, cannot read.
+        reach: the files that it, and what it starts, reaches.
 
     Raises:
         PrerequisiteError: there is no such program.
     """
-    command, everywhere = tuple(os.fspath(a) for a in args), (Path(os.sep),)
-    reach = (everywhere, everywhere, hidden)
+    command = tuple(os.fspath(a) for a in args)
     with (
         _listening(log, command) as listener,
         running(command, cwd=None, env=env, feeds=False, separate_stderr=False, reach=reach) as child,

@@ -22,9 +22,6 @@ from helpers import foreign, sccache_dist
 from helpers.buckets import Server
 from helpers.build import project, repository
 
-FOREIGN_DIRS = "notes"
-
-
 SETUPTOOLS = """
 from setuptools import Extension, setup
 
@@ -178,7 +175,7 @@ def trees(folder: Path) -> dict[str, Callable[[], Path]]:
 
     def of_pypi() -> Path:
         words = ["download", "--no-deps", "--no-binary=:all:", "--dest", str(folder), "fasttext==0.9.3"]
-        process.run([sys.executable, "-m", "pip", *words])
+        process.run([sys.executable, "-m", "pip", *words], confined=False)
         with tarfile.open(folder / "fasttext-0.9.3.tar.gz") as archive:
             archive.extractall(folder, filter="data")
         return repository(folder / "fasttext-0.9.3", {})
@@ -239,25 +236,41 @@ NOSY = """#!/bin/sh
 tr '\\0' '\\n' < /proc/$PPID/environ >> {seen}/server
 cat /proc/{us}/environ > {seen}/us 2> /dev/null || rm {seen}/us
 cat {secret} > {seen}/file 2> /dev/null || rm {seen}/file
+cat {notes} > {seen}/notes 2> /dev/null || rm {seen}/notes
 exec {compiler} "$@"
 """
 
 
+@pytest.mark.parametrize("cache", ["ccache", "sccache"])
+def test_headers_of_a_package_are_read_where_builds_share_them(
+    build: Callable[..., BuiltWheel], tmp_path: Path, cache: CompilerCache
+) -> None:
+    setup = SETUPTOOLS.replace('"free.cpp"]', '"free.cpp"], include_dirs=[pybind11.get_include()]')
+    files = {"setup.py": f"import pybind11{setup}", "host.cpp": HOST}
+    files["free.cpp"] = f"#include <pybind11/detail/common.h>\n{FREE}"
+    tree = repository(tmp_path / "tree", files)
+    counted = build(tree, cache, requires=("pybind11==3.0.1",)).compiler_cache
+    assert counted is not None
+    assert (counted.misses, counted.errors) == (2, 0)
+
+
 @foreign.needs_confinement
-def test_compilers_that_sccache_starts_see_no_credentials_but_those_of_its_bucket(
+def test_compilers_that_sccache_starts_see_what_the_build_does_and_no_credentials(
     build: Callable[..., BuiltWheel], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen, nosy = tmp_path / "seen", tmp_path / "nosy-g++"
-    seen.mkdir()
+    nosy = tmp_path / "nosy-g++"
     tree = repository(tmp_path / "tree", {"setup.py": SETUPTOOLS, "host.cpp": HOST, "free.cpp": FREE})
+    (seen := tree / ".git" / "seen").mkdir()
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "f4ke")
     monkeypatch.setenv("SCCACHE_BUCKET", "")  # as a workflow passes a variable that nobody has set
     monkeypatch.setenv("ACTIONS_RUNTIME_TOKEN", "f4ke")
     with foreign.home_folder() as home:
-        secret = home / "token"
+        secret, notes = home / "token", home / "notes"
         secret.write_text("f4ke")
+        notes.write_text("of somebody who builds")
         monkeypatch.setenv("MY_TOKEN_FILE", str(secret))
-        nosy.write_text(NOSY.format(seen=seen, us=os.getpid(), secret=secret, compiler=shutil.which("g++")))
+        files = {"secret": secret, "notes": notes, "compiler": shutil.which("g++")}
+        nosy.write_text(NOSY.format(seen=seen, us=os.getpid(), **files))
         nosy.chmod(0o755)
         counted = build(tree, "sccache", CC=str(nosy), CXX=str(nosy)).compiler_cache
     assert counted is not None
@@ -351,9 +364,7 @@ def test_device_code_is_kept_by_target_and_device_libraries(
             "CCACHE_STATSLOG": str(log),
         }
         out = tmp_path / "kernel.o"
-        process.run(
-            ["hipcc", f"--offload-arch={target}", "-c", source, "-o", out], env=given, reads=[device.cache]
-        )
+        process.run(["hipcc", f"--offload-arch={target}", "-c", source, "-o", out], env=given, confined=False)
         counted = [line for line in log.read_text().splitlines() if not line.startswith("#")]
         return (
             "hit" if "direct_cache_hit" in counted or "preprocessed_cache_hit" in counted else "miss"

@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from cairn import isolation
 from cairn.build import develop
 from cairn.build.model import Job
 from cairn.errors import BuildError, UsageError
 from cairn.stack import Environment, Stack
 from helpers import packing
 from helpers.build import PYPROJECT, project, repository, stand_in_compiler
-
-FOREIGN_DIRS = "notes"
-
 
 SETUP = """
 import os
@@ -129,6 +127,7 @@ def test_no_other_run_takes_the_environments_away_while_it_compiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stand_in_compiler(tmp_path / "bin", monkeypatch)
+    monkeypatch.setenv(isolation.VARIABLE, str(tmp_path))  # the locks that the backend tries
     mine = tmp_path / "mine" / "env"
     locks = [str(tmp_path / "envs" / "build.lock"), str(mine.with_name(".env.lock"))]
     backend = packing.backend(HELD.format(locks=locks))

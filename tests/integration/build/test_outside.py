@@ -10,9 +10,6 @@ import pytest
 from helpers import small_builds
 from helpers.small_builds import SmallBuilds
 
-FOREIGN_DIRS = "notes"
-
-
 pytestmark = pytest.mark.skipif(small_builds.needs() is not None, reason=str(small_builds.needs()))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import files
+from cairn import files, isolation
 from cairn.build import execution, plan
 from cairn.build.cache import SharedCache, WheelCache
 from cairn.build.cache import entry as entries
@@ -47,7 +47,9 @@ def store(shared: SharedCache) -> Store:
 def machine(tmp_path: Path, shared: SharedCache, monkeypatch: pytest.MonkeyPatch) -> Machine:
     """The request to build `a` and `b`, in a folder that only the machine of that name has."""
     stand_in_compiler(tmp_path / "bin", monkeypatch)  # these builds compile nothing
-    names = {name: pure_wheel.backend(name, str(tmp_path / "builds")) for name in ("a", "b")}
+    (tmp_path / "notes").mkdir()
+    monkeypatch.setenv(isolation.VARIABLE, str(tmp_path / "notes"))
+    names = {name: pure_wheel.backend(name, str(tmp_path / "notes" / "builds")) for name in ("a", "b")}
     request = build.request(tmp_path / "first", names)
 
     def make(name: str, cache: SharedCache | None = shared) -> BuildRequest:
@@ -67,7 +69,7 @@ def machine(tmp_path: Path, shared: SharedCache, monkeypatch: pytest.MonkeyPatch
 
 def built(tmp_path: Path) -> int:
     """How many builds there were."""
-    path = tmp_path / "builds"
+    path = tmp_path / "notes" / "builds"
     return len(path.read_text().split()) if path.exists() else 0
 
 

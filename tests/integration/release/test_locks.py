@@ -87,10 +87,12 @@ def installed(environment: VirtualEnvironment, installer: str, *words: str) -> l
         "uv sync": [*uv_pip, "sync", "--no-config", "--python", environment.python, *words],
     }
     try:
-        process.run(commands[installer], env=env)
+        process.run(commands[installer], env=env, confined=False)
     except ProcessError as error:
         raise AssertionError(error.output) from error
-    frozen = process.run([*uv_pip, "freeze", "--no-config", "--python", environment.python], env=env)
+    frozen = process.run(
+        [*uv_pip, "freeze", "--no-config", "--python", environment.python], env=env, confined=False
+    )
     lines = frozen.output.splitlines()
     return sorted(line.partition(" @ ")[0] for line in lines if "==" in line or " @ " in line)
 

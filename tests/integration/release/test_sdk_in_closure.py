@@ -96,6 +96,7 @@ def test_the_sdk_of_a_build_is_staged_and_promoted_with_its_set(place: Place) ->
     sample.process.run(
         [sys.executable, "-m", "pip", "--python", str(python), "install", "--index-url", url, "tiny"],
         env=sample.environment(),
+        confined=False,
     )
     assert (site / "_rocm_sdk_core/lib/libamdhip64.so.7").is_file()
     assert place.types("index", "check", "--store", place.folder / "store").code == 0

@@ -35,7 +35,9 @@ def test_no_cuda_is_left(tree: Path) -> None:
 def test_both_repositories_see_the_changes(tree: Path) -> None:
     hipify(tree)
     for folder in (tree, tree / "third_party" / "cudakit"):
-        changed = process.run(["git", "status", "--porcelain", "--ignore-submodules"], cwd=folder).output
+        changed = process.run(
+            ["git", "status", "--porcelain", "--ignore-submodules"], cwd=folder, confined=False
+        ).output
         assert "fill" in changed or "native" in changed
 
 
@@ -59,7 +61,7 @@ def test_a_file_that_came_later_is_hipified(tree: Path) -> None:
 
 def test_without_its_submodule_it_says_so(origins: Mapping[str, Path], tmp_path: Path) -> None:
     copy = tmp_path / "torch"
-    process.run(["git", "clone", "--quiet", str(origins["torch"]), str(copy)])
+    process.run(["git", "clone", "--quiet", str(origins["torch"]), str(copy)], confined=False)
     with pytest.raises(ProcessError) as caught:
         hipify(copy)
     assert "submodules are missing: third_party/cudakit" in caught.value.output

@@ -15,9 +15,6 @@ from cairn.testing.gpus.kernel import gpu_names
 from cairn.wheels import wheelset as wheel_sets
 from helpers.testing import MakeWheel, Serve, set_of
 
-FOREIGN_DIRS = ""
-
-
 SCRIPT = Path(__file__).parents[3] / "external-builds" / "pytorch" / "run_pytorch_smoke_tests.py"
 GOOD = (
     '<testsuite tests="2"><testcase name="a"/>'

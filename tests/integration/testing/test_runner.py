@@ -6,8 +6,6 @@ from cairn.testing import pytest_runs
 from cairn.testing.pytest_runs import Session
 from helpers import pytests
 
-FOREIGN_DIRS = ""
-
 
 def session(tmp_path: Path, text: str, *arguments: str, timeout: float = 120) -> Session:
     (tmp_path / "tests").mkdir()

@@ -26,9 +26,9 @@ TESTS = {
         "def test_crashes(): os._exit(0)\n"
         "def test_left_in(): raise AssertionError('it is not left out')\n"
         "def test_flaky():\n"
-        "    ran = pathlib.Path(os.environ['RAN'])\n"
+        "    ran = pathlib.Path(os.environ['RAN_LOG'])\n"
         "    assert not ran.exists()\n"
-        "def test_also_good(): pathlib.Path(os.environ['RAN']).touch()\n"
+        "def test_also_good(): pathlib.Path(os.environ['RAN_LOG']).touch()\n"
     ),
     "test_closed.py": "def test_good(): pass\n",
     "test_late.py": "import atexit, os\ndef test_ends_badly(): atexit.register(os._exit, 3)\n",
@@ -79,7 +79,7 @@ def test_what_passes_each_time_leaves_the_files_by_a_patch(
 ) -> None:
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.chdir(tmp_path)
-    ran = f"RAN={tmp_path / 'ran'}"
+    ran = f"RAN_LOG={tmp_path / 'ran'}"
     assert retry(tmp_path, SKIPS, "--tries", "2", "--test-env", ran, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["retried"] == 6

@@ -16,9 +16,6 @@ from helpers.formats import make_code_object
 from helpers.hardware import GIB, MI300X, RX7900, Machine, rocminfo, torch_module
 from helpers.testing import CompileLibrary, DeviceLibrary, MakeWheel, Serve, Smoke, set_of
 
-FOREIGN_DIRS = ""
-
-
 NATIVE = f"cp{sys.version_info.major}{sys.version_info.minor}-abi3-linux_x86_64"
 
 

@@ -1,5 +1,6 @@
 """What a program of each kind sees."""
 
+import json
 import os
 import pwd
 import subprocess
@@ -281,3 +282,119 @@ def test_a_program_that_is_refused_a_file_says_what_to_type(
     assert last.startswith(f"cairn: this program runs confined and may not read {file}; to let it: export")
     monkeypatch.setenv(isolation.VARIABLE, str(file.parent))
     assert process.run([sys.executable, "-c", code]).output == ""
+
+
+_TRIES = """
+import json, pathlib, sys
+for line in sys.stdin:
+    name, kind, place = json.loads(line)
+    path = pathlib.Path(place[::-1])
+    try:
+        path.read_bytes() if kind == "read" else (path / "new").write_text("text")
+    except OSError as error:
+        print(f"{name}: {error.strerror}")
+"""
+
+
+def _file(path: Path, text: str = "text") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.skipif(landlock.version() < 2, reason="this kernel has no Landlock")
+def test_a_program_reaches_what_users_have_in_their_homes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, data, work = tmp_path / "home", tmp_path / "data", tmp_path / "data" / "work"
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("ROCM_SDK_TARGET_FAMILY", "PIP_CACHE_DIR", "UV_CACHE_DIR", isolation.VARIABLE):
+        monkeypatch.delenv(name, raising=False)
+    reads = {
+        "uv's Python elsewhere": _file(data / "pythons/cpython-3.12.1/lib/os.py"),
+        "conda": _file(home / "miniconda3/envs/a/lib/libz.so"),
+        "pyenv": _file(home / ".pyenv/versions/3.12.1/lib/os.py"),
+        "a tool by its link": _file(home / ".local/share/uv/tools/cmake/lib/data"),
+        "rustup": _file(home / ".rustup/toolchains/stable/lib/std.so"),
+        "editable by a .pth": _file(home / "alpha/src/alpha.py"),
+        "editable by a finder": _file(home / "my beta/beta/__init__.py"),
+        "certificates": _file(home / "certificates/ca.pem"),
+        "requirements": _file(home / "lists/requirements.txt"),
+        "find-links": _file(home / "wheels/a.whl"),
+        "find-links by address": _file(home / "my wheels/a.whl"),
+        "find-links of the folder": _file(work / "near/a.whl"),
+        "ROCm": _file(home / "rocm-6.4/lib/libamdhip64.so"),
+        "worktree": _file(home / "repository/.git/config"),
+        "alternates": _file(home / "reference/objects/pack"),
+        "a setting of the project": _file(home / "corpus/text"),
+    }
+    writes = {
+        "TMPDIR": data / "temporary",
+        "CCACHE_DIR": home / "ccache",
+        "PIP_CACHE_DIR": home / ".cache/pip",
+        "UV_CACHE_DIR": home / ".cache/uv",
+        "TORCH_HOME": home / "torch",
+        "HF_HOME": home / "huggingface",
+        "TRITON_HOME": home / "triton",
+        "MIOPEN_USER_DB_PATH": home / "miopen",
+        "XDG_CACHE_HOME": home / "cache",
+        "shared memory": Path("/dev/shm"),  # noqa: S108 - not a temporary file
+        "the work folder": work,
+    }
+    shut = {
+        "notes": _file(home / "notes"),
+        "a key": _file(home / ".ssh/id"),
+        "of others": _file(data / "sets"),
+    }
+    for folder in (*writes.values(), data / "empty"):
+        folder.mkdir(parents=True, exist_ok=True)
+    # An environment on a Python of uv's, which a link names by its minor version, with editable projects.
+    (data / "pythons/cpython-3.12").symlink_to(data / "pythons/cpython-3.12.1")
+    python = _file(data / "pythons/cpython-3.12.1/bin/python3")
+    python.chmod(0o755)
+    env = home / "env"
+    _file(env / "pyvenv.cfg", f"home = {data}/pythons/cpython-3.12/bin\n")
+    (env / "bin").mkdir()
+    (env / "bin/python").symlink_to(data / "pythons/cpython-3.12/bin/python3")
+    site = env / "lib/python3.12/site-packages"
+    _file(site / "alpha.pth", f"{home}/alpha/src\n")
+    beta = {"url": (home / "my beta").as_uri(), "dir_info": {"editable": True}}
+    _file(site / "beta-1.dist-info/direct_url.json", json.dumps(beta))
+    for tree in ("alpha", "my beta"):
+        _file(home / tree / "pyproject.toml")
+    (home / ".local/bin").mkdir(parents=True)
+    tool = _file(home / ".local/share/uv/tools/cmake/bin/cmake")
+    (home / ".local/bin/cmake").symlink_to(tool)
+    _file(home / "repository/.git/worktrees/work/commondir", "../..\n")
+    _file(home / "repository/.git/objects/info/alternates", f"{home}/reference/objects\n")
+    _file(work / ".git", f"gitdir: {home}/repository/.git/worktrees/work\n")
+    (home / "rocm").symlink_to(home / "rocm-6.4")
+    (home / "link").symlink_to(work)
+    variables = isolation.variables(
+        Isolation.INSTALLER,
+        data / "empty",
+        base={
+            "HOME": str(home),
+            "SSL_CERT_FILE": str(home / "certificates/ca.pem"),
+            "PATH": f"{home}/miniconda3/envs/a/bin:{home}/.local/bin:/usr/bin:/bin",
+        },
+    )
+    variables |= {name: str(folder) for name, folder in writes.items() if name.isupper()}
+    variables |= {"ROCM_PATH": str(home / "rocm"), "RUSTUP_HOME": str(home / ".rustup")}
+    variables |= {"CORPUS": str(home / "corpus"), "HOME": str(data / "empty")}
+    words = ["-r", home / "lists/requirements.txt", "--find-links", home / "wheels", "--find-links", "near/"]
+    words += ["--find-links", (home / "my wheels").as_uri(), env / "bin/python"]
+    places = {"read": reads, "write": writes, "shut": shut}
+    lines = [
+        json.dumps([name, "write" if kind == "write" else "read", str(place)[::-1]])
+        for kind, named in places.items()
+        for name, place in named.items()
+    ]
+    done = process.run(
+        [sys.executable, "-c", _TRIES, *words],
+        cwd=home / "link",
+        env=variables,
+        stdin="\n".join(lines).encode(),
+    )
+    Path("/dev/shm/new").unlink()  # noqa: S108 - what the program has written
+    assert done.output.splitlines() == [f"{name}: Permission denied" for name in shut]

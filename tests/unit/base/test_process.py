@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import platforms, process
+from cairn import isolation, platforms, process
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.platforms import landlock
 from cairn.process import run_program
@@ -356,7 +356,9 @@ def test_of_an_output_of_foreign_code_that_nothing_logs_not_all_is_kept() -> Non
 def test_a_line_without_end_of_a_server_is_logged_as_it_comes(tmp_path: Path) -> None:
     log = tmp_path / "log"
     code = "import sys, time; sys.stdout.write('x' * (4 << 20)); sys.stdout.flush(); time.sleep(60)"
-    with process.background(python(code), log=log, hidden=()) as ended:
+    with process.background(
+        python(code), log=log, reach=isolation.reach(python(code), cwd=None, env=os.environ)
+    ) as ended:
         deadline = time.monotonic() + 30
         while log.stat().st_size < 3 << 20 and time.monotonic() < deadline:
             time.sleep(0.02)

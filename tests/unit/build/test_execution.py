@@ -67,6 +67,7 @@ def test_the_cause_is_shown_however_far_above_the_end_of_the_log_it_stands(
     (cause,) = caught.value.causes
     number = int(cause.split(":")[1])
     assert caught.value.log is not None
+    assert caught.value.log.read_text().startswith("foreign code ")
     assert "Dependencies.cmake:1728" in caught.value.log.read_text().splitlines()[number - 1]
     assert cause == f"a.log:{number}: CMake Error at cmake/Dependencies.cmake:1728 (message): no ROCm here"
     guard._report(caught.value, None)

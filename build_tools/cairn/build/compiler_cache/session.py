@@ -12,7 +12,7 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -74,13 +74,13 @@ class Session:
     """A compiler cache in use.
 
     Attributes:
-        program: the cache's.
         variables: to be added to those of the build.
+        reads: files and folders that the build reads besides: the cache, the compilers behind the launchers.
         statistics: what it counted; None until the end, and where it could not be asked.
     """
 
-    program: Path
     variables: Mapping[str, str]
+    reads: tuple[Path, ...]
     statistics: CacheStatistics | None = None
 
 
@@ -96,6 +96,7 @@ class CacheRequest:
         sdk_root: of the ROCm SDK; None without one.
         source: where the program comes from if the machine has none.
         log: of the build.
+        writes: folders that it writes to.
         tree: the folder whose path is no part of what is compiled; None for none.
     """
 
@@ -106,6 +107,7 @@ class CacheRequest:
     sdk_root: Path | None
     source: PackageSource
     log: Path
+    writes: tuple[Path, ...]
     tree: Path | None = None
 
 
@@ -119,7 +121,8 @@ def open_session(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
     """
     cache = install_program(request.program, request.source, log=request.log, say=say)
     own = _of_ccache(request) if request.program == "ccache" else _of_sccache(request)
-    session = Session(program=cache, variables=_launching(request, cache) | own)
+    launching, reads = _launching(request, cache)
+    session = Session(variables=launching | own, reads=reads)
     env = {**request.variables, **session.variables}
     if request.program == "ccache":
         stats_log = Path(own["CCACHE_STATSLOG"])
@@ -129,17 +132,17 @@ def open_session(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
         finally:
             session.statistics = statistics_of_ccache(stats_log)
     else:
-        with _server(cache, env, request.log):
+        with _server(cache, env, (reads, request.writes), request.log):
             try:
                 yield session
             finally:
                 session.statistics = _statistics_of_server(cache, env)
 
 
-def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
-    """Write the launchers, and return the variables by which a build finds them."""
+def _launching(request: CacheRequest, cache: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
+    """Write the launchers; return the variables by which a build finds them, and what they read."""
     if platforms.here.stack_section() == "windows":  # no sh: CMake alone, and by the program itself
-        return {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(cache) for lang in _LANGUAGES}
+        return {f"CMAKE_{lang}_COMPILER_LAUNCHER": str(cache) for lang in _LANGUAGES}, (cache,)
     env = request.variables
     hip_clang = launchers.hip_clang(env, request.sdk_root)
     chosen = {name: _without_cache(env[name]) for name in ("CC", "CXX") if name in env}
@@ -177,7 +180,8 @@ def _launching(request: CacheRequest, cache: Path) -> dict[str, str]:
     if hip_clang is not None:
         # hipcc calls clang by its path; since ROCm 7.13 it knows a launcher, which must not come twice.
         variables["HIP_CLANG_PATH"] = str(scripts.hip_bin)
-    return variables
+    places = (cache, scripts.folder, hip_clang, scripts.device_libraries, *words, *scripts.headers.values())
+    return variables, tuple(place for place in places if place is not None and place.is_absolute())
 
 
 def _without_cache(text: str) -> str:
@@ -214,11 +218,13 @@ def _of_sccache(request: CacheRequest) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _server(cache: Path, variables: Mapping[str, str], log: Path) -> Iterator[None]:
+def _server(
+    cache: Path, variables: Mapping[str, str], places: tuple[Sequence[Path], Sequence[Path]], log: Path
+) -> Iterator[None]:
     """Run sccache's server in the foreground until the block ends.
 
     Only the server gets the location of results and its credentials; builds get its port. But it starts
-    their compilers, so it is confined as they are.
+    any program that they name, so it reaches the places that they read and write, and its own.
     """
     # Of the caller's variables it sees sccache's, and the logins of the cloud that they name. What is empty,
     # as workflows pass what nobody has set, names nothing.
@@ -230,12 +236,10 @@ def _server(cache: Path, variables: Mapping[str, str], log: Path) -> Iterator[No
     Path(own["SCCACHE_DIR"]).mkdir(parents=True, exist_ok=True)  # what a confined program makes may be hidden
     env = {**own, **variables, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
     named = [Path(value).resolve() for value in own.values() if Path(value).is_absolute()]
-    hidden = [
-        path
-        for path in isolation.credential_files()
-        if not any(file.is_relative_to(path.resolve()) for file in named)
-    ]
-    with process.background([cache], env=env, log=log, hidden=hidden) as ended:
+    words = [str(cache), *map(str, places[0])]
+    reads, writes, hidden = isolation.reach(words, cwd=None, env=env, writes=places[1])
+    hidden = [path for path in hidden if not any(file.is_relative_to(path.resolve()) for file in named)]
+    with process.background([cache], env=env, log=log, reach=(reads, writes, hidden)) as ended:
         deadline = time.monotonic() + _START
         while not _listens(int(variables["SCCACHE_SERVER_PORT"])):
             if ended() or time.monotonic() > deadline:

@@ -13,6 +13,8 @@ from cairn.testing.testing_options import Limits
 from helpers.hardware import MI300X, Machine
 from helpers.suites import by_test, log_of, request_of, run_and_judge, suite_of
 
+FOREIGN_DIRS = "notes"
+
 GOOD = "def test_before():\n    pass\n\n\n{}\n\ndef test_behind():\n    pass\n"
 HANGS_IN_C = """
 import ctypes
