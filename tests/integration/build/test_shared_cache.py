@@ -187,14 +187,14 @@ def test_the_commands_show_and_trim_what_machines_share(
         wheel = build_wheel(tmp_path / "w", name)
         request.wheel_cache.put(name * 64, wheel, seconds=61, project=name)
     where = ["--cache-store", shared.url, "--endpoint-url", str(shared.endpoint_url)]
-    found = json.loads(cairn("show", *where, "--json"))
+    found = json.loads(cairn(*where, "--json"))
     assert sorted(each["project"] for each in found["entries"]) == ["a", "b"]
     assert found["size"] == sum(each["size"] for each in found["entries"])
-    assert "1 min 01 s" in cairn("show", *where)
-    trimmed = json.loads(cairn("trim", *where, "--max-size", "0", "--dry-run", "--json"))
+    assert "1 min 01 s" in cairn(*where)
+    trimmed = json.loads(cairn("--trim", *where, "--max-size", "0", "--dry-run", "--json"))
     assert (len(trimmed["removed"]), trimmed["kept"]) == (2, 0)
     assert len(list(store.list("entries/"))) == 2
-    cairn("trim", *where, "--max-size", "0")
+    cairn("--trim", *where, "--max-size", "0")
     assert list(store.list("")) == []
 
 
