@@ -107,6 +107,8 @@ def _last_of(ledger: Ledger, name: str) -> Event | None:
 
 
 def _advice(store: Store, name: str) -> str:
+    if name == LEDGER and store.exists("metadata/root.json"):  # a shorter one is not what was signed
+        return "restore it from a copy of the store"
     return (
         "restore it from a copy of the store, or accept by your name that it is lost: "
         f'cairn index repair --store {store.url} --accept-loss "{name}=REASON"'
