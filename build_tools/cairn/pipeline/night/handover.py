@@ -125,7 +125,7 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
         UsageError: a record is of a different set than the leg's staged one.
     """
     set_id, has_results = smoke.staged_set(run, leg), False
-    for folder, keep in ((work_dir, smoke.keep), (work_dir / "compat", smoke.keep_compat)):
+    for folder, keep in ((work_dir, smoke.keep), (work_dir / smoke.COMPAT, smoke.keep_compat)):
         path = folder / record.FILE
         if path.is_file():
             if (other := record.read(path).set_id) != set_id:

@@ -35,6 +35,9 @@ from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.record import TestRecord
 from cairn.testing.smoke import SmokeResult
 
+COMPAT = "compat"
+"""The folder of compatibility probes below that of the smoke tests of a leg."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LegTest:
@@ -95,7 +98,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
         )
     smoke.require_passed(result, or_untested=not reaches_gpus)
     if leg.compat and leg.test_runs_on:
-        folder = request.work_dir / "compat"
+        folder = request.work_dir / COMPAT
         measured = measure_leg(run, leg, result, folder)
         require_compat(measured, leg, folder)
     return result.record

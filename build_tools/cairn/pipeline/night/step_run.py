@@ -40,7 +40,7 @@ from cairn import files, images, isolation, process
 from cairn.build import build_log
 from cairn.errors import CairnError, UsageError
 from cairn.output import Progress, github, safe_text, silent
-from cairn.pipeline.night import handover, plan, shards, suite
+from cairn.pipeline.night import handover, plan, shards, smoke, suite
 from cairn.pipeline.night.plan import NightRun
 from cairn.pipeline.night.steps import CORES, FETCHED, Command, Container, LegStep
 from cairn.release.trust import signers
@@ -149,7 +149,8 @@ def keep(step: LegStep, run: NightRun, signer: Signer | None) -> bool:
     Raises:
         UsageError: in place of a folder, it left a link, to what only we may read.
     """
-    below = [folder for folder in (step.left, *step.left.parents) if step.folder in folder.parents]
+    folders = (step.left / smoke.COMPAT, step.left, *step.left.parents)
+    below = [folder for folder in folders if step.folder in folder.parents]
     if any(folder.is_symlink() for folder in below):
         raise UsageError(f"what {step.name} left is a link", tip="see what the step ran")
     if step.kind == "build":

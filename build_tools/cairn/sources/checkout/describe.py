@@ -17,7 +17,7 @@ from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify import run
 from cairn.sources.hipify.report import HipifyReport
 from cairn.sources.worktree import journal
-from cairn.sources.worktree.contents import work_tree_id
+from cairn.sources.worktree.contents import edited_tree_id
 from cairn.sources.worktree.journal import Journal
 from cairn.sources.worktree.parts import Module, Part, walk, walk_submodules
 from cairn.stack import Project
@@ -177,8 +177,10 @@ def _uncommitted(root: Repository, note: Journal | None) -> dict[str, list[str]]
 def _look(repository: Repository, generated: Sequence[str]) -> tuple[str | None, str | None, str]:
     """Return the commits of both diff bases, and the id of the files as they are now."""
     tags = (f"refs/tags/{name}^{{commit}}" for name in (UPSTREAM_TAG, HIPIFY_TAG))
+    edited = edited_tree_id(repository, outputs=False, also=generated)
+    # After the files: a commit that a person makes meanwhile has what git saw no difference from.
     upstream, hipified, committed = repository.resolve(*tags, "HEAD^{tree}")
-    return upstream, hipified, work_tree_id(repository, outputs=False, also=generated, committed=committed)
+    return upstream, hipified, edited or committed or ""
 
 
 def _submodule(module: Module, generated: Mapping[str, Sequence[str]]) -> Submodule:

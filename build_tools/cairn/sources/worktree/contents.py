@@ -193,20 +193,22 @@ def tree_state(path: Path) -> str:
     return digest.hexdigest()
 
 
-def work_tree_id(
-    repository: Repository, *, outputs: bool = True, also: Collection[str] = (), committed: str | None = None
-) -> str:
-    """Return the id of the tree that committing the whole working tree would make.
+def work_tree_id(repository: Repository) -> str:
+    """Return the id of the tree that committing the whole working tree would make."""
+    # HEAD is asked last: a commit that a person makes meanwhile has what git saw no difference from.
+    return edited_tree_id(repository) or repository.run("rev-parse", "HEAD^{tree}").strip()
 
-    Where git sees no difference from HEAD, it is HEAD's. Else git's own machinery makes it, on a copy of the
-    index (which knows what has not changed since it was last looked at) and with a folder of its own for the
-    objects of edited files.
+
+def edited_tree_id(repository: Repository, *, outputs: bool = True, also: Collection[str] = ()) -> str | None:
+    """Return the id of the tree that committing the whole working tree would make; None if it is HEAD's.
+
+    Git's own machinery makes it, on a copy of the index (which knows what has not changed since it was last
+    looked at) and with a folder of its own for the objects of edited files.
 
     Args:
         repository: whose tree.
         outputs: untracked files count too that lie where build tools leave theirs: `build`, `*.egg-info`.
         also: files that count where git ignores them, by path.
-        committed: HEAD's tree, where the caller has asked.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-tree-") as temporary:
         config = {}
@@ -215,10 +217,8 @@ def work_tree_id(
             config = {"core.excludesFile": str(excludes)}
         present = [name for name in also if os.path.lexists(repository.work_tree / name)]
         # `add` stages the commits of submodules that it is not told to skip: they count, their files do not.
-        if not present and not repository.status(submodules="dirty", config=config):
-            committed = committed or repository.commit_tree("HEAD")
-            if committed is not None:
-                return committed
+        if not present and repository.head() and not repository.status(submodules="dirty", config=config):
+            return None
         objects = Path(temporary, "objects")
         objects.mkdir()
         env = {

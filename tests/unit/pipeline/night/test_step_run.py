@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from cairn import datafile, platforms
+from cairn.errors import UsageError
 from cairn.pipeline.night import plan, step_run
 from cairn.pipeline.night.step_run import StepEnd
 from cairn.pipeline.night.steps import LegStep, Settings
@@ -124,6 +125,18 @@ def test_what_is_linked_from_elsewhere_by_foreign_code_is_not_kept(place: Path, 
     store = LocalStore(place / "store")
     kept_names = {item.key.rpartition("/")[2] for item in store.list("nights/7/built/")}
     assert kept_names == (set() if links == "wheels" else {"seen.json", "step.json"})
+
+
+def test_no_results_are_kept_through_a_link_to_their_folder(place: Path) -> None:
+    settings = Settings(
+        stack=SAMPLE, store=str(place / "store"), sign_key=None, work_dir=place / "work", cores=1
+    )
+    step = LegStep(kind="test", night="7", leg=LEG.id, folder=place / "step", settings=settings)
+    (place / "home").mkdir()
+    step.left.mkdir(parents=True)
+    (step.left / "compat").symlink_to(place / "home")
+    with pytest.raises(UsageError, match="is a link"):
+        step_run.keep(step, plan.open_run(LocalStore(place / "store"), "7", SAMPLE), None)
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cairn.sources.git.repository import root_at
+from cairn.sources.checkout import describe
+from cairn.sources.git.repository import Repository, root_at
 from cairn.sources.worktree import contents
 from cairn.sources.worktree.contents import work_tree_id
 from cairn.sources.worktree.parts import walk
@@ -111,3 +113,21 @@ def test_an_edit_is_seen_in_a_submodule_that_is_no_part(tree: Path, name: str, *
     before = digest("before")
     assert digest("after") != before
     assert digest("before") == before
+
+
+def test_what_a_person_commits_after_git_looked_at_the_files_is_seen(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = Repository.status
+
+    def status(repository: Repository, **settings: Any) -> Any:
+        seen = look(repository, **settings)
+        (tree / "file.txt").write_text("mine\n")
+        git(tree, "commit", "--quiet", "-am", "Mine")
+        return seen
+
+    monkeypatch.setattr(Repository, "status", status)
+    for tree_id in (lambda: work_tree_id(root_at(tree)), lambda: describe._look(root_at(tree), ())[2]):
+        (tree / "file.txt").write_text("one\n")
+        git(tree, "commit", "--quiet", "--allow-empty", "-am", "One again")
+        assert tree_id() == git(tree, "rev-parse", "HEAD^{tree}")
