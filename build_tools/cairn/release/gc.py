@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
 
 from cairn import datafile
@@ -80,10 +80,8 @@ def collect(
         for name in existing(store):
             recover(Index(store, name))
         marks.finish_interrupted(store)
-    on_step("listing the store")
-    listed = list(store.list(""))
-    on_step("reading what generations name")
-    old, replaced = _needless(store, listed, since), _replaced(store, listed, since)
+    on_step("reading what generations name, and listing the store")
+    (old, count), replaced = _needless(store, store.list(""), since), _replaced(store, since)
     temporaries = [
         stray
         for stray in store.strays()
@@ -92,7 +90,7 @@ def collect(
     if not dry_run and (old or replaced):
         on_step(f"removing {wording.count([*old, *replaced], 'object')}")
         # Looked at again, since reading took its time: what a writer has come to need meanwhile stays.
-        old = _remove(store, [*_needless(store, old, since), *replaced], since)
+        old = _remove(store, [*_needless(store, old, since)[0], *replaced], since)
         _write_pages_again(store, old)
     if not dry_run:
         for stray in temporaries:
@@ -103,54 +101,70 @@ def collect(
         keys=tuple(one.key for one in old),
         size=sum(one.size for one in old),
         temporaries=tuple(s.name.encode("utf-8", "backslashreplace").decode() for s in temporaries),
-        kept=len(listed) - len(old),
+        kept=count - len(old),
     )
 
 
-def _needless(store: Store, listed: Sequence[ListedObject], since: datetime) -> list[ListedObject]:
-    """The old objects that no generation names which was current since then."""
+def _needless(
+    store: Store, listed: Iterable[ListedObject], since: datetime
+) -> tuple[list[ListedObject], int]:
+    """The old objects that no generation names which was current since then; and how many are listed.
+
+    They are listed once the names are read: what a writer has begun to need meanwhile, it made young.
+    """
     current = {name: read_current(Index(store, name)) for name in existing(store)}
-    of_indexes = {keys.index_of(one.key) for one in listed} & set(keys.possible_indexes())
-    if lost := sorted(name for name in of_indexes if name is not None and name not in current):
-        raise StoreError(
-            f"{', '.join(lost)} has lost its pointer, so nobody knows what it needs",
-            tip=f"choose the current generation: cairn index repair --index {lost[0]}",
-        )
-    named: set[str] = set()
+    named: set[int] = set()
     for snapshot in current.values():
-        named |= _named(snapshot, since)
-    young_sets = {_set_of(one.key) for one in listed if one.modified >= since}
+        _name(snapshot, since, named)
 
     def may_go(key: str) -> bool:
         kind = keys.kind_of(key)
-        if kind in ("set", "set page"):  # collected as one, so that none is ever there in part
-            return _set_of(key) not in named | young_sets
+        if kind in ("set", "set page"):
+            return hash(_set_of(key)) not in named
         if kind == "page":
             # One whose project is gone offers nothing, and may go.
             name = keys.index_of(key) or ""
             project, slash, _ = key.removeprefix(keys.simple_prefix(name)).partition("/")
             gone = name in current and project not in current[name].project_parts
             return bool(slash) and gone and write.is_empty_page(store, key)
-        return kind in ("file", "part") and key not in named
+        return kind in ("file", "part") and hash(key) not in named
 
-    return [one for one in listed if one.modified < since and may_go(one.key)]
+    of_indexes, young_sets, old, count = set[str | None](), set[str](), list[ListedObject](), 0
+    for count, one in enumerate(listed, start=1):  # noqa: B007 - the last one is the answer
+        of_indexes.add(keys.index_of(one.key))
+        if one.modified >= since:
+            young_sets.add(_set_of(one.key))
+        elif may_go(one.key):
+            old.append(one)
+    _require_pointers(of_indexes, current)
+    young_sets.discard("")
+    # A set is collected as one, so that none is ever there in part.
+    return [one for one in old if _set_of(one.key) not in young_sets], count
 
 
-def _named(snapshot: Snapshot, since: datetime) -> set[str]:
-    """The keys of files and parts and the ids of sets that the needed generations of an index name.
+def _require_pointers(of_indexes: Collection[str | None], current: Collection[str]) -> None:
+    if lost := [name for name in keys.possible_indexes() if name in of_indexes and name not in current]:
+        raise StoreError(
+            f"{', '.join(lost)} has lost its pointer, so nobody knows what it needs",
+            tip=f"choose the current generation: cairn index repair --index {lost[0]}",
+        )
+
+
+def _name(snapshot: Snapshot, since: datetime, named: set[int]) -> None:
+    """Add the keys of files and parts and the ids of sets that the needed generations of an index name.
 
     Needed are those that were current since then, the one that the pages show, and those that are young and
     were not yet, since they may be about to be.
     """
     index, pointer = snapshot.index, snapshot.pointer
     listed = index.store.list(keys.generations_prefix(index.name))
-    young = [named for one in listed if one.modified >= since and (named := keys.generation_of(one.key))]
-    reach = Reach(index)
+    young = [of for one in listed if one.modified >= since and (of := keys.generation_of(one.key))]
+    reach = Reach(index, named)
     reach.add(snapshot.generation, required=True)
     if pointer is not None:
         reach.add(index.generation(pointer.rendered, pointer.rendered_digest), required=True)
-    for named in young:
-        reach.add(index.generation(*named))
+    for of in young:
+        reach.add(index.generation(*of))
     for digest, one in index.chain(snapshot):
         reach.add(one)
         # The one before it was current until this one was made: by the clock of its writer, or by that of the
@@ -158,10 +172,9 @@ def _named(snapshot: Snapshot, since: datetime) -> set[str]:
         if datetime.fromisoformat(one.when) < since and (one.number, digest) not in young:
             break
     reach.close()
-    return reach.named | reach.sets
 
 
-def _replaced(store: Store, listed: Iterable[ListedObject], since: datetime) -> list[ListedObject]:
+def _replaced(store: Store, since: datetime) -> list[ListedObject]:
     """The versions of signed metadata that a later one replaced before then: no timestamp leads to them."""
     trusted = anchor.anchor(store)
     if trusted is None:
@@ -170,7 +183,7 @@ def _replaced(store: Store, listed: Iterable[ListedObject], since: datetime) -> 
 
     current = SignedMetadata(store, trusted).current(late=True).versions
     of_role: dict[str, dict[int, ListedObject]] = defaultdict(dict)
-    for one in listed:
+    for one in store.list("metadata/"):
         number, _, role = one.key.removeprefix("metadata/").partition(".")
         if keys.kind_of(one.key) == "metadata" and number.isdigit():
             of_role[role][int(number)] = one

@@ -7,6 +7,7 @@ import errno
 import functools
 import hashlib
 import io
+import operator
 import os
 import stat
 from collections.abc import Iterator
@@ -99,7 +100,9 @@ class LocalStore:
         if not self._is_folder(folder):
             return
         visible = _visible_files(self.path / folder, f"{folder}/" if folder else "")
-        for key, entry in sorted((i for i in visible if i[0].startswith(prefix)), key=lambda i: i[0]):
+        for key, entry in visible:
+            if not key.startswith(prefix):
+                continue
             with contextlib.suppress(FileNotFoundError):  # it was deleted meanwhile
                 status = entry.stat()
                 modified = datetime.fromtimestamp(status.st_mtime, UTC)
@@ -295,16 +298,19 @@ def retire(store: LocalStore) -> Path:
 
 
 def _visible_files(folder: Path | str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """The files below a folder and their keys, which begin with `prefix`."""
+    """The files below a folder and their keys, which begin with `prefix`, in the order of keys."""
     try:
         with os.scandir(folder) as listing:
-            entries = list(listing)
+            entries = [
+                (f"{entry.name}/" if entry.is_dir(follow_symlinks=False) else entry.name, entry)
+                for entry in listing
+                if is_key(entry.name)
+            ]
     except (FileNotFoundError, NotADirectoryError):
         return
-    for entry in entries:
-        if not is_key(entry.name):
-            continue
-        if entry.is_dir(follow_symlinks=False):
-            yield from _visible_files(entry.path, f"{prefix}{entry.name}/")
+    # All keys below a folder have a slash after its name: `a-b` comes before `a/b`, and `a.b` too.
+    for name, entry in sorted(entries, key=operator.itemgetter(0)):
+        if name.endswith("/"):
+            yield from _visible_files(entry.path, f"{prefix}{name}")
         elif entry.is_file(follow_symlinks=False):
-            yield f"{prefix}{entry.name}", entry
+            yield f"{prefix}{name}", entry

@@ -22,6 +22,7 @@ FORMER = (
 REASONS = {
     "audit/chains.py check_ledger": TOLD,
     "audit/chains.py _later_than": "lookups are made again from the entries, which alone decide",
+    "audit/chains.py _is_true": "parts of a past generation may be collected: nobody can go back to it",
     "audit/chains.py _marks": TOLD,
     "audit/offered.py _moments": TOLD,
     "audit/sets.py _judgement": TOLD,

@@ -24,6 +24,15 @@ def test_the_folder_is_made_by_the_first_write(store: LocalStore) -> None:
     assert not store.path.exists()
 
 
+def test_a_listing_is_in_the_order_of_whole_keys(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    keys = ["a-b", "a.b/c", "a.c", "a/b", "a/c-d/e", "a/c/d", "a/c0", "a0", "b/a"]
+    for key in reversed(keys):
+        store.write(key, b"")
+    assert [listed.key for listed in store.list("")] == keys == sorted(keys)
+    assert [listed.key for listed in store.list("a/c")] == keys[4:7]
+
+
 def test_what_is_no_object_is_a_stray(store: LocalStore, tmp_path: Path) -> None:
     store.write_if("a/b", b"1", etag=None)  # this leaves a lock behind, which is none
     (tmp_path / "elsewhere").mkdir()

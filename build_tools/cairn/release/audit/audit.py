@@ -71,7 +71,7 @@ def audit(
     problems += _people(looked_at, inventory)
     problems += chains.check_ledger(looked_at, inventory)
     problems += chains.check_signed(looked_at, inventory)
-    inventory.named |= _of_nights(inventory, present)
+    inventory.name(_of_nights(inventory, present))
     problems += inventory.foreign(_places(indexes, inventory))
     problems += _of_no_index(looked_at, inventory)
     if not indexes:
@@ -121,7 +121,7 @@ def _loaded(name: str, inventory: Inventory) -> tuple[Snapshot | None, list[Prob
         return with_every_name(snapshot), []
     except (CairnError, OSError) as error:
         # What it named is not known: all that is left of it may be needed to put it right.
-        inventory.named |= set(inventory.below(f"{name}/"))
+        inventory.name(inventory.below(f"{name}/"))
         return None, [Problem(code=code, index=name, where=keys.state_key(name), said=str(error))]
 
 
@@ -144,7 +144,7 @@ def _people(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
         if whole and snapshot is not None:
             yield from offered.check_people(snapshot, inventory, shared)
         else:
-            inventory.named |= {key for key in inventory.objects if keys.kind_of(key) == "for people"}
+            inventory.name(key for key in inventory.keys if keys.kind_of(key) == "for people")
 
 
 def _places(indexes: Sequence[str], inventory: Inventory) -> tuple[str, ...]:
@@ -173,15 +173,13 @@ def _wholes(inventory: Inventory, names: Sequence[str]) -> Iterator[Problem]:
 
 def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
     """Report pages of an index that was never published: whoever opens them would believe them."""
-    published = {
-        key.removesuffix("/state.json") for key in inventory.objects if keys.kind_of(key) == "pointer"
-    }
+    published = {key.removesuffix("/state.json") for key in inventory.keys if keys.kind_of(key) == "pointer"}
     for name in dict.fromkeys(f"{one.partition('/')[0]}/" if "/" not in one else f"{one}/" for one in names):
         for key in inventory.below(name):
             place = key.partition("/simple/")[0] if keys.kind_of(key) == "page" else _place_of(key)
             kind = keys.kind_of(key)
             is_page = kind == "page" or (kind == "for people" and key.endswith((".html", "/targets.json")))
-            known = any(f"{one}/".startswith(f"{place}/") for one in published) or key in inventory.named
+            known = any(f"{one}/".startswith(f"{place}/") for one in published) or inventory.is_named(key)
             if is_page and not known and not inventory.store.exists(keys.state_key(place)):
                 text = f"{key} is of {place}, into which nothing was published"
                 yield Problem(code="page", index=place, where=key, said=text)
@@ -191,7 +189,7 @@ def _of_nights(inventory: Inventory, present: Sequence[str]) -> set[str]:
     """The keys that nights have left: plans, recipes, and pages where no night has reached an index yet."""
     waiting = [name for name in with_status(inventory.store) if name not in present]
     places = {place for name in waiting for place in (name, name.partition("/")[0])}
-    pages = (key for key in inventory.objects if keys.kind_of(key) == "for people")
+    pages = (key for key in inventory.keys if keys.kind_of(key) == "for people")
     left = (*inventory.below(keys.NIGHTS), *inventory.below("recipes/"))
     return {*left, *(key for key in pages if _place_of(key) in places)}
 
@@ -204,7 +202,7 @@ def _recipes(inventory: Inventory) -> Iterator[Problem]:
         try:
             data = inventory.store.read(key).data
             digest = build_statement.recipe_in(data, sha256=hashlib.sha256(data).hexdigest())
-            if digest and keys.recipe_key(digest) not in inventory.objects:
+            if digest and keys.recipe_key(digest) not in inventory:
                 text = f"{keys.recipe_key(digest)} is missing, which {key} names: restore it from a copy, or "
                 text += "promote or publish the set again by that stack (--stack)"
                 yield Problem(code="set", index=None, where=key, said=text)
@@ -232,7 +230,7 @@ def _lists(inventory: Inventory) -> Iterator[Problem]:
         for sha256 in lists.values():
             name = keys.list_key(key.split("/")[1], sha256)
             text = f"{name} is missing, which {key} names: restore it from a copy"
-            if name in inventory.objects:
+            if name in inventory:
                 text = offered.digest_problem(inventory.store, name, sha256) or ""
             if text:
                 yield Problem(code="evidence", index=None, where=name, said=text)
@@ -249,7 +247,7 @@ def _unnamed_files(inventory: Inventory) -> list[Problem]:
     files = [
         key
         for key in inventory.below("files/")
-        if key not in inventory.checked and keys.kind_of(key) == "file" and not key.endswith(beside)
+        if hash(key) not in inventory.checked and keys.kind_of(key) == "file" and not key.endswith(beside)
     ]
     problems = side_by_side(
         lambda key: offered.digest_problem(inventory.store, key, key.split("/")[2]), files, jobs=_AT_ONCE

@@ -6,6 +6,8 @@ Also check that the indexes agree with the ledger.
 from __future__ import annotations
 
 import collections
+import contextlib
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
@@ -13,15 +15,16 @@ import msgspec
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
-from cairn.errors import CairnError
+from cairn.errors import CairnError, StoreError
 from cairn.output.wording import short_id
 from cairn.release import records
 from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.audit.offered import readable_projects
 from cairn.release.index import keys, marks
-from cairn.release.index.generation import digest_of, encode
-from cairn.release.index.reach import Reach, with_every_name
-from cairn.release.index.snapshot import Index, Snapshot
+from cairn.release.index.generation import RECENT, digest_of, encode
+from cairn.release.index.names import FlatGeneration
+from cairn.release.index.reach import Reach, change_since, with_every_name
+from cairn.release.index.snapshot import Index, Snapshot, empty
 from cairn.release.ledger import Ledger, replayed, short
 from cairn.release.ledger_entries import Entry, Event, Head, History
 from cairn.release.trust import anchor
@@ -34,19 +37,13 @@ _AHEAD = 2  # see `_set_back`
 
 def check_generations(snapshot: Snapshot, inventory: Inventory, *, hashes: bool) -> Iterator[Problem]:
     """The problems of an index's chain of generations, and of the objects beside it."""
-    index, reach = snapshot.index, Reach(snapshot.index)
+    index, reach = snapshot.index, Reach(snapshot.index, inventory.named)
     parents: dict[str, tuple[str | None, int]] = {}  # of each generation that can be read, with its number
     reach.add(snapshot.generation)
-    broken = None
-    try:
-        for digest, generation in index.chain(snapshot):
-            parents[digest] = generation.parent, generation.number
-            reach.add(generation)
-    except CairnError as error:
-        broken = f"the chain breaks: {error}"
+    problems = tuple(_chain(snapshot, reach, parents))
     chain = frozenset(parents)
     generation_keys = inventory.below(keys.generations_prefix(index.name))
-    inventory.named |= {keys.state_key(index.name), *generation_keys}
+    inventory.name([keys.state_key(index.name), *generation_keys])
     rest = [key for key in generation_keys if (keys.generation_of(key) or (0, ""))[1] not in chain]
     for key, read in zip(rest, side_by_side(partial(_read, index), rest, jobs=_AT_ONCE), strict=True):
         if isinstance(read, str):
@@ -54,15 +51,53 @@ def check_generations(snapshot: Snapshot, inventory: Inventory, *, hashes: bool)
         else:
             digest, parent, number = read
             parents[digest] = parent, number
-    if broken is not None:
-        yield Problem(code="generation", index=index.name, where=index.name, said=broken)
+    yield from problems
     yield from _pointer(snapshot, chain)
     yield from _set_back(snapshot, parents)
     reach.close()
-    inventory.named |= reach.named
-    inventory.named |= {key for key in inventory.below("sets/") if key.split("/")[1] in reach.sets}
+    inventory.name(key for key in inventory.below("sets/") if inventory.is_named(key.split("/")[1]))
     if hashes:
         yield from _damaged_parts(index, inventory)
+
+
+def _chain(snapshot: Snapshot, reach: Reach, parents: dict[str, tuple[str | None, int]]) -> Iterator[Problem]:
+    """Read the generations down from the current one, each into `reach` and `parents`."""
+    index = snapshot.index
+    after: Snapshot | None = None
+    try:
+        for digest, generation in itertools.chain(index.chain(snapshot), [("", empty(index.name))]):
+            before = index.at(generation, digest)
+            if after is not None and not _is_true(before, after):
+                key = keys.generation_key(index.name, after.generation.number, after.digest or "")
+                text = f"{key} says of its change, as cairn release log shows it, what its parts do not say"
+                yield Problem(code="generation", index=index.name, where=key, said=text)
+            after = before
+            if digest:
+                parents[digest] = generation.parent, generation.number
+                reach.add(generation)
+    except CairnError as error:
+        text = f"the chain breaks: {error}"
+        yield Problem(code="generation", index=index.name, where=index.name, said=text)
+
+
+def _is_true(before: Snapshot, after: Snapshot) -> bool:
+    """Whether a generation describes its change as its bins and those of its parent have it."""
+    made, recent = after.generation, before.generation.recent
+    moved = {*made.brought, *made.removed, *made.marked}
+    if moved or made.recent != recent:
+        if not made.recent or not moved.issubset(made.recent[0].sets):
+            return False
+        entry = msgspec.structs.replace(
+            made.recent[0], number=made.number, action=made.action, who=made.who, why=made.why
+        )
+        if made.recent != (entry, *recent)[:RECENT]:
+            return False
+    if isinstance(made, FlatGeneration):
+        return True
+    with contextlib.suppress(StoreError):  # parts of a past one may be gone: nobody can go back to it
+        change = change_since(before, after)
+        return all(getattr(made, name) == value for name, value in change.items())
+    return True
 
 
 def _read(index: Index, key: str) -> tuple[str, str | None, int] | str:
@@ -144,7 +179,7 @@ def _damaged_parts(index: Index, inventory: Inventory) -> Iterator[Problem]:
 
 def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
     """The problems of the ledger, and the places where these indexes contradict it."""
-    inventory.named |= {k for k in inventory.objects if keys.kind_of(k) in ("ledger", "evidence")}
+    inventory.name(k for k in inventory.keys if keys.kind_of(k) in ("ledger", "evidence"))
     ledger = Ledger(inventory.store)
     try:
         chain = dict(ledger.entries())
@@ -156,7 +191,7 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
         text = f"the ledger ends after entry {len(entries) - 1}, and there are later ones"
         yield Problem(code="ledger", index=None, where=keys.ledger_entry_key(len(entries)), said=text)
     yield from _lookups(chain, inventory)
-    if entries and keys.LEDGER_HEAD not in inventory.objects:
+    if entries and keys.LEDGER_HEAD not in inventory:
         yield from _later_than(entries, inventory)
     yield from _records(entries, inventory)
     published = {
@@ -176,7 +211,7 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
 def check_signed(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
     """Where a store with a root is not what its promoters have signed: indexes, the ledger, the metadata."""
     store = inventory.store
-    inventory.named |= {key for key in inventory.objects if keys.kind_of(key) == "metadata"}
+    inventory.name(key for key in inventory.keys if keys.kind_of(key) == "metadata")
     try:
         trusted = anchor.anchor(store)
         if trusted is None:
@@ -254,7 +289,7 @@ def _lookups(chain: Mapping[str, Entry], inventory: Inventory) -> Iterator[Probl
     try:
         head = datafile.loads(inventory.store.read(keys.LEDGER_HEAD).data, Head, name=keys.LEDGER_HEAD)
     except (CairnError, OSError):
-        if keys.LEDGER_HEAD in inventory.objects or (not entries and inventory.below("ledger/")):
+        if keys.LEDGER_HEAD in inventory or (not entries and inventory.below("ledger/")):
             text = f"{keys.LEDGER_HEAD} cannot be read: remove it, and the next writer makes it again"
             text = text if entries else "the ledger has lost its entries: restore it from a copy of the store"
             yield Problem(code="ledger", index=None, where=keys.LEDGER_HEAD, said=text)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import array
 import bisect
-import collections
+import heapq
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -12,7 +13,7 @@ from typing import Literal
 from cairn import datafile
 from cairn.errors import CairnError
 from cairn.release.index import keys
-from cairn.store.protocol import ListedObject, Store, Stray, is_key
+from cairn.store.protocol import Store, Stray, is_key
 
 Code = Literal[
     "pointer",
@@ -106,45 +107,67 @@ class Inventory:
 
     Attributes:
         store: the store.
-        objects: what it lists, by key.
+        keys: of what it lists, sorted.
         strays: files in the store that are not objects of it.
         problems: what kept the list from being whole.
-        named: the keys that a generation names, or that are made from one.
+        named: the hashes of the keys that a generation names, or that are made from one: as numbers they
+            take a fifth of the memory.
         pages_left: pages of projects that are gone; they say nothing, and `gc` removes them.
-        checked: the results for objects that several indexes share, by key, so that each is read once.
+        checked: the results for objects that several indexes share, by the hash of the key, so that each is
+            read once.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.objects: dict[str, ListedObject] = {}
+        self.keys: list[str] = []
         self.strays: tuple[Stray, ...] = ()
         self.problems: list[Problem] = []
-        self.named: set[str] = set()
+        self.named: set[int] = set()
         self.pages_left: set[str] = set()
-        self.checked: dict[str, tuple[Problem, ...]] = {}
+        self.checked: dict[int, tuple[Problem, ...]] = {}
+        self._sizes, self._written = array.array("q"), array.array("d")  # of each key
         try:
-            self.objects = {listed.key: listed for listed in store.list("")}
+            for listed in store.list(""):
+                self.keys.append(listed.key)
+                self._sizes.append(listed.size)
+                self._written.append(listed.modified.timestamp())
             self.strays = tuple(store.strays())
         except (CairnError, OSError) as error:
+            self.keys = []
             text = f"the store cannot be listed to its end: {error}"
             self.problems.append(Problem(code="key", index=None, where=store.url, said=text))
-        self._sorted = sorted(self.objects)  # asked for what is below a prefix once for each set
+
+    def __contains__(self, key: str) -> bool:
+        place = bisect.bisect_left(self.keys, key)
+        return self.keys[place : place + 1] == [key]
 
     def size(self, key: str) -> int | None:
         """The size of an object, also of one written since the listing; None if it does not exist."""
-        if key in self.objects:
-            return self.objects[key].size
+        if key in self:
+            return self._sizes[bisect.bisect_left(self.keys, key)]
         info = self.store.stat(key)
         return info.size if info else None
 
+    def is_older(self, key: str, than: datetime) -> bool:
+        """Whether a key that is listed was written before that."""
+        return self._written[bisect.bisect_left(self.keys, key)] < than.timestamp()
+
+    def name(self, names: Iterable[str]) -> None:
+        """Note keys that a generation names."""
+        self.named.update(map(hash, names))
+
+    def is_named(self, key: str) -> bool:
+        """Whether a generation names a key."""
+        return hash(key) in self.named
+
     def below(self, prefix: str) -> list[str]:
         """The keys that begin with `prefix`, sorted."""
-        first, last = (bisect.bisect_left(self._sorted, text) for text in (prefix, f"{prefix}{_LAST}"))
-        return self._sorted[first:last]
+        first, last = (bisect.bisect_left(self.keys, text) for text in (prefix, f"{prefix}{_LAST}"))
+        return self.keys[first:last]
 
     def indexes(self) -> tuple[str, ...]:
         """Every index that anything is left of, including those whose pointer was lost."""
-        present = {keys.index_of(key) for key in self.objects}
+        present = {keys.index_of(key) for key in self.keys}
         return tuple(name for name in keys.possible_indexes() if name in present)
 
     def classes(self, now: datetime, young: timedelta) -> dict[KeyClass, Counted]:
@@ -154,15 +177,24 @@ class Inventory:
             now: the present, by the clock of the store.
             young: for how long a key may lie in the store before a generation names it.
         """
-        by_class: dict[KeyClass, list[tuple[str, int]]] = collections.defaultdict(list)
-        for key, listed in self.objects.items():
-            young_enough = listed.modified >= now - young
-            kind: KeyClass = "live" if key in self.named else "pending" if young_enough else "garbage"
-            by_class[kind if _is_ours(key) else "foreign"].append((key, listed.size))
-        for stray in self.strays:
-            by_class[stray.kind].append((stray.name, stray.size))
+        since = (now - young).timestamp()
         order: tuple[KeyClass, ...] = ("live", "pending", "garbage", "temporary", "foreign")
-        return {name: _counted(by_class[name]) for name in order}
+        of_class = {kind: Counted(count=0, size=0, names=()) for kind in order}
+        strays = sorted((stray.name, stray.size, stray.kind) for stray in self.strays)
+
+        def kinds() -> Iterator[tuple[str, int, KeyClass]]:
+            for key, size, written in zip(self.keys, self._sizes, self._written, strict=True):
+                unnamed: KeyClass = "pending" if written >= since else "garbage"
+                kind: KeyClass = "live" if self.is_named(key) else unnamed
+                yield key, size, kind if _is_ours(key) else "foreign"
+
+        for name, size, kind in heapq.merge(kinds(), strays):
+            before = of_class[kind]
+            shown = (name.encode("utf-8", "backslashreplace").decode(),) if before.count < SHOWN else ()
+            of_class[kind] = Counted(
+                count=before.count + 1, size=before.size + size, names=(*before.names, *shown)
+            )
+        return of_class
 
     def foreign(self, places: tuple[str, ...]) -> Iterator[Problem]:
         """The keys that Cairn did not write, and those that a case-insensitive file system would confuse.
@@ -170,7 +202,7 @@ class Inventory:
         Args:
             places: the prefixes to look at; `""` for everything.
         """
-        for key in self.objects:
+        for key in self.keys:
             if key.startswith(places) and not _is_ours(key):
                 yield _foreign(key, "is not of a store of Cairn's")
         for stray in self.strays:
@@ -179,7 +211,7 @@ class Inventory:
                 reason = "is a link, or hidden: it " if known else ""
                 yield _foreign(stray.name, f"{reason}is not of a store of Cairn's")
         spelt: dict[int, str] = {}  # by hash, since all keys once more are 100 MB of a store of 500,000
-        for key in self._sorted:
+        for key in self.keys:
             other = spelt.setdefault(hash(key.casefold()), key)
             if other != key and other.casefold() == key.casefold() and key.startswith(places):
                 yield _foreign(key, f"is {other} where capital letters do not count")
@@ -198,9 +230,3 @@ def _foreign(name: str, text: str) -> Problem:
     # A file system's names may be no text at all (PEP 383).
     shown = name.encode("utf-8", "backslashreplace").decode()
     return Problem(code="key", index=None, where=shown, said=f"{shown} {text}")
-
-
-def _counted(sizes: Iterable[tuple[str, int]]) -> Counted:
-    ordered = sorted(sizes)
-    names = (name.encode("utf-8", "backslashreplace").decode() for name, _ in ordered[:SHOWN])
-    return Counted(count=len(ordered), size=sum(size for _, size in ordered), names=tuple(names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError
@@ -12,35 +12,56 @@ from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.index import keys, people, render, write
 from cairn.release.index.generation import FileEntry, ProjectState, project_of
 from cairn.release.index.reach import objects_of
-from cairn.release.index.snapshot import Snapshot
+from cairn.release.index.snapshot import Index, Snapshot
 from cairn.store.protocol import MissingKeyError, Store, sha256_of
 
 _AT_ONCE = 16  # requests side by side
+_PROJECTS_AT_ONCE = 2  # each may have thousands of files
 
 
 def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Progress) -> Iterator[Problem]:
     """The problems of the pages of an index and of the files of its generation."""
-    name = snapshot.index.name
-    projects: list[ProjectState] = []
-    for project_name, project in zip(
-        snapshot.project_names,
-        side_by_side(lambda n: _project(snapshot, n), snapshot.project_names, jobs=_AT_ONCE),
-        strict=True,
-    ):
-        if isinstance(project, str):
-            yield Problem(code="generation", index=name, where=project_name, said=project)
-        else:
-            projects.append(project)
-            for text in _strange_names(name, project):
-                yield Problem(code="generation", index=name, where=project_name, said=text)
-    on_step(f"{name}: files")
-    entries = [file for project in projects for file in project.files]
-    for problems in side_by_side(
-        lambda file: file_problems(inventory, file, index=name, hashes=hashes), entries, jobs=_AT_ONCE
-    ):
+    name, store, moments = snapshot.index.name, snapshot.index.store, _moments(snapshot)
+    prefix = keys.simple_prefix(name)
+    inventory.name(
+        f"{prefix}{where}index.{kind}"
+        for where in ("", *(f"{name}/" for name in snapshot.project_names))
+        for kind in ("json", "html")
+    )
+
+    def of_project(project: str) -> tuple[Problem, ...]:
+        read = [_project(moment, project) for moment in moments if project in moment.project_parts]
+        states = [state for state in read if not isinstance(state, str)]
+        current = read[0] if project in snapshot.project_parts else None
+        if isinstance(current, str):
+            return (Problem(code="generation", index=name, where=project, said=current),)
+        texts = tuple(_strange_names(name, current)) if current else ()
+        files = current.files if current else ()
+        # Several in one piece of work, which weighs more than an entry.
+        of_files = side_by_side(
+            lambda start: [
+                problem
+                for file in files[start : start + _AT_ONCE]
+                for problem in file_problems(inventory, file, index=name, hashes=hashes)
+            ],
+            range(0, len(files), _AT_ONCE),
+            jobs=_AT_ONCE,
+        )
+        pages = [render.project_page(state, prefix=prefix) for state in states]
+        return (
+            *(Problem(code="generation", index=name, where=project, said=text) for text in texts),
+            *(problem for problems in of_files for problem in problems),
+            *_not_of(store, f"{prefix}{project}/", pages, name, may_lack=len(states) < len(moments)),
+        )
+
+    on_step(f"{name}: files and pages")
+    shown = {project for moment in moments for project in moment.project_parts}
+    # One project after the other is read and forgotten.
+    for problems in side_by_side(of_project, sorted(shown), jobs=_PROJECTS_AT_ONCE):
         yield from problems
-    on_step(f"{name}: pages")
-    yield from _pages(snapshot, projects, inventory)
+    roots = [render.root_page(moment.project_names, serial=moment.generation.serial) for moment in moments]
+    yield from _not_of(store, prefix, roots, name, may_lack=not all(moment.exists for moment in moments))
+    yield from _left_pages(snapshot, inventory, shown)
 
 
 def readable_projects(snapshot: Snapshot) -> Iterator[ProjectState]:
@@ -52,8 +73,9 @@ def readable_projects(snapshot: Snapshot) -> Iterator[ProjectState]:
 
 
 def _project(snapshot: Snapshot, name: str) -> ProjectState | str:
-    try:
-        return snapshot.project(name)
+    index = snapshot.index
+    try:  # by a reader of its own: this one would keep every state
+        return Index(index.store, index.name, strict=index.strict).project(snapshot.project_parts[name], name)
     except (CairnError, OSError) as error:
         return f"the state of {name} cannot be read: {error}"
 
@@ -75,7 +97,7 @@ def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: 
     problems: list[Problem] = []
     for key, sha256 in objects_of(file).items():
         whole = key == keys.file_key(file.sha256, file.filename)
-        if key not in inventory.checked:
+        if hash(key) not in inventory.checked:
             size = inventory.size(key)
             text = None
             if size is None:
@@ -85,11 +107,11 @@ def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: 
             elif hashes or not whole:
                 text = digest_problem(inventory.store, key, sha256)
             problem = (Problem(code="file", index=index, where=key, said=text),) if text else ()
-            inventory.checked[key] = problem
+            inventory.checked[hash(key)] = problem
         # What several indexes share is read once, and said of each.
         problems += (
             Problem(code=one.code, index=index, where=one.where, said=one.said)
-            for one in inventory.checked[key]
+            for one in inventory.checked[hash(key)]
         )
     return tuple(problems)
 
@@ -104,48 +126,21 @@ def digest_problem(store: Store, key: str, sha256: str) -> str | None:
     return None if digest == sha256 else f"{key} was changed: it has sha256 {digest}, not {sha256}"
 
 
-def _pages(snapshot: Snapshot, projects: list[ProjectState], inventory: Inventory) -> Iterator[Problem]:
-    name, store = snapshot.index.name, snapshot.index.store
-    prefix = keys.simple_prefix(name)
-    moments = _moments(snapshot)
-    readable = {project.name for project in projects}
-    inventory.named |= {
-        f"{prefix}{where}index.{kind}"
-        for where in ("", *(f"{name}/" for name in snapshot.project_names))
-        for kind in ("json", "html")
-    }
-
-    def of_project(project: str) -> Iterable[str]:
-        states = [_project(moment, project) for moment in moments if project in moment.project_names]
-        pages = [render.project_page(one, prefix=prefix) for one in states if not isinstance(one, str)]
-        return _not_of(store, f"{prefix}{project}/", pages, may_lack=len(states) < len(moments))
-
-    shown = {project for moment in moments for project in moment.project_names}
-    unreadable = {*snapshot.project_names} - readable  # which is said of them already
-    problems = [
-        problem
-        for problems in side_by_side(of_project, sorted(shown - unreadable), jobs=_AT_ONCE)
-        for problem in problems
-    ]
-    roots = [render.root_page(one.project_names, serial=one.generation.serial) for one in moments]
-    problems += _not_of(store, prefix, roots, may_lack=not all(moment.exists for moment in moments))
-    for problem in problems:
-        yield Problem(code="page", index=name, where=problem.split(" ", 1)[0], said=problem)
-    yield from _left_pages(snapshot, inventory, shown)
-
-
-def _not_of(store: Store, folder: str, pages: Sequence[render.Page], *, may_lack: bool) -> Iterable[str]:
+def _not_of(
+    store: Store, folder: str, pages: Sequence[render.Page], index: str, *, may_lack: bool
+) -> Iterator[Problem]:
     """The problems of the two pages of a folder, where they match none of the allowed versions."""
     for kind, allowed in (("json", {page.json for page in pages}), ("html", {page.html for page in pages})):
-        key = f"{folder}index.{kind}"
+        key, text = f"{folder}index.{kind}", ""
         try:
             if store.read(key).data not in allowed and not (may_lack and write.is_empty_page(store, key)):
-                yield f"{key} does not say what the generation says"
+                text = f"{key} does not say what the generation says"
         except MissingKeyError:
-            if not may_lack:
-                yield f"{key} is missing"
+            text = "" if may_lack else f"{key} is missing"
         except (CairnError, OSError) as error:
-            yield f"{key} cannot be read: {error}"
+            text = f"{key} cannot be read: {error}"
+        if text:
+            yield Problem(code="page", index=index, where=key, said=text)
 
 
 def check_people(
@@ -164,8 +159,8 @@ def check_people(
     except (CairnError, OSError) as error:
         yield Problem(code="page", index=name, where=name, said=f"the pages for people: {error}")
         return
-    inventory.named |= {*shown, keys.trends_key(name), *inventory.below(keys.status_prefix(name))}
-    inventory.named |= {keys.nights_key(name.partition("/")[0], kind) for kind in ("html", "json", "atom")}
+    inventory.name([*shown, keys.trends_key(name), *inventory.below(keys.status_prefix(name))])
+    inventory.name(keys.nights_key(name.partition("/")[0], kind) for kind in ("html", "json", "atom"))
     for problem in differences(store, shown):
         yield Problem(code="page", index=name, where=problem.split(" ", 1)[0], said=problem)
 
@@ -196,7 +191,7 @@ def _left_pages(snapshot: Snapshot, inventory: Inventory, compared: Collection[s
     """Pages of projects that the generation does not have: they may stay as long as they offer nothing."""
     prefix = keys.simple_prefix(snapshot.index.name)
     for key in inventory.below(prefix):
-        if key in inventory.named or keys.kind_of(key) != "page":
+        if inventory.is_named(key) or keys.kind_of(key) != "page":
             continue
         project = key.removeprefix(prefix).partition("/")[0]
         if write.is_empty_page(inventory.store, key):

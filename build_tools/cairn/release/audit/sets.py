@@ -21,7 +21,7 @@ from cairn.release.provenance import chain, evidence, judged
 from cairn.release.publish import locks
 from cairn.release.trust.signers import Trust
 from cairn.store.protocol import MissingKeyError
-from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, ClosureFile, SetWheel, WheelSet
 
 _AT_ONCE = 8  # sets looked at side by side
 _EVIDENCE = ("records", "answers", "judgements", "results")
@@ -35,26 +35,29 @@ def check(
     """The problems of the sets of an index."""
     name = snapshot.index.name
     ids = snapshot.set_ids
+    # By hash, since a set may have files of any project: not all states are in memory at once.
+    offered = {_hash(file.ref, file) for project in readable_projects(snapshot) for file in project.files}
 
     def one(set_id: str) -> list[Problem]:
         short = f"set {short_id(set_id)}"
         return [
             Problem(code=code, index=name, where=set_id, said=f"{short}: {text}")
-            for code, text in _problems(snapshot, inventory, set_id, trust)
+            for code, text in _problems(snapshot, inventory, set_id, trust, offered)
         ]
 
     for number, problems in enumerate(side_by_side(one, ids, jobs=_AT_ONCE), start=1):
         on_step(f"{name}: set {number} of {len(ids)}")
         yield from problems
     if keys.is_gated(name):
-        for file in _of_no_set(snapshot, inventory):
-            text = f"{file.filename} is of no set that the gate let into {name}"
-            yield Problem(code="file", index=name, where=file.filename, said=text)
+        for file_name in _of_no_set(snapshot, inventory):
+            text = f"{file_name} is of no set that the gate let into {name}"
+            yield Problem(code="file", index=name, where=file_name, said=text)
 
 
-def _of_no_set(snapshot: Snapshot, inventory: Inventory) -> Iterator[FileEntry]:
+def _of_no_set(snapshot: Snapshot, inventory: Inventory) -> Iterator[str]:
     """The files of an index that belong to none of its sets, except those that `retain` may have left."""
-    left = {file.ref: file for project in readable_projects(snapshot) for file in project.files}
+    projects = readable_projects(snapshot)
+    left = {hash(file.ref): file.filename for project in projects for file in project.files}
     of_index = set(snapshot.set_ids)
     others = {key.split("/")[1] for key in inventory.below("sets/") if key.endswith(f"/{SET_FILE}")}
     for set_id in (*sorted(of_index), *sorted(others - of_index)):
@@ -67,12 +70,12 @@ def _of_no_set(snapshot: Snapshot, inventory: Inventory) -> Iterator[FileEntry]:
         # What came for other sets may stay when they go; their own wheels may not.
         files = wheel_set.files if set_id in of_index else wheel_set.closure
         for file in files:
-            left.pop(FileRef(filename=file.file_name, sha256=file.sha256), None)
+            left.pop(hash(FileRef(filename=file.file_name, sha256=file.sha256)), None)
     yield from left.values()
 
 
 def _problems(
-    snapshot: Snapshot, inventory: Inventory, set_id: str, trust: Trust | None
+    snapshot: Snapshot, inventory: Inventory, set_id: str, trust: Trust | None, offered: Collection[int]
 ) -> Iterator[tuple[Code, str]]:
     store = snapshot.index.store
     yield from (("evidence", text) for text in _evidence(inventory, set_id))
@@ -85,7 +88,7 @@ def _problems(
     except (CairnError, OSError) as error:
         yield "set", str(error)
         return
-    yield from (("set", text) for text in _entry(snapshot, entry, wheel_set))
+    yield from (("set", text) for text in _entry(snapshot, entry, wheel_set, offered))
     yield from (("evidence", text) for text in _named_evidence(inventory, entry))
     if keys.is_gated(snapshot.index.name):
         yield from (("evidence", text) for text in _judgement(snapshot, entry, wheel_set))
@@ -104,7 +107,13 @@ def _problems(
         yield from (("signature", text) for text in _signatures(snapshot, wheel_set, trust))
 
 
-def _entry(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator[str]:
+def _hash(ref: FileRef, file: FileEntry | SetWheel | ClosureFile) -> int:
+    return hash((ref, file.size, file.metadata_sha256))
+
+
+def _entry(
+    snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet, offered: Collection[int]
+) -> Iterator[str]:
     """The differences between the index's entry of a set and its `set.json`, and the files that it lacks."""
     for field in _SAME:
         if getattr(entry, field) != getattr(wheel_set, field):
@@ -113,13 +122,20 @@ def _entry(snapshot: Snapshot, entry: IndexSet, wheel_set: WheelSet) -> Iterator
         yield f"{snapshot.index.name} says that it comes from {entry.derived_from!r}, {SET_FILE} does not"
     if dict(entry.projects) != {wheel.distribution: wheel.version for wheel in wheel_set.wheels}:
         yield f"{snapshot.index.name} lists other projects of it than {SET_FILE}"
+    yield from _offers(snapshot, wheel_set, offered)
+
+
+def _offers(snapshot: Snapshot, wheel_set: WheelSet, offered: Collection[int]) -> Iterator[str]:
+    """The files of a set that the index lacks, or describes in another way."""
     for file in wheel_set.files:
+        ref = FileRef(filename=file.file_name, sha256=file.sha256)
+        if _hash(ref, file) in offered:
+            continue
         try:
-            offered = snapshot.entry(FileRef(filename=file.file_name, sha256=file.sha256))
+            snapshot.entry(ref)
         except (CairnError, OSError) as error:
             yield str(error)
-            continue
-        if (offered.size, offered.metadata_sha256) != (file.size, file.metadata_sha256):
+        else:
             yield f"{snapshot.index.name} says other things of {file.file_name} than {SET_FILE}"
 
 
@@ -162,9 +178,9 @@ def of_no_index(inventory: Inventory, offered: Collection[str], since: datetime)
             continue
         problems: list[str] = []
         try:
-            if keys.set_key(set_id, SET_FILE) in inventory.objects:
+            if keys.set_key(set_id, SET_FILE) in inventory:
                 problems = list(_pages(inventory, read_set(inventory.store, set_id)))
-            elif inventory.objects[key].modified < since:
+            elif inventory.is_older(key, since):
                 problems = [f"{key} is of a set that has no {SET_FILE}"]
         except (CairnError, OSError) as error:
             problems = [str(error)]
@@ -226,7 +242,7 @@ def _builder_signatures(inventory: Inventory, set_id: str) -> Iterator[str]:
     statement, whole = (
         keys.set_key(set_id, name) for name in (evidence.BUILDER_SIGNATURE, evidence.SET_SIGNATURE)
     )
-    signatures = [key for key in (statement, whole) if key in inventory.objects]
+    signatures = [key for key in (statement, whole) if key in inventory]
     if len(signatures) == 1:
         yield f"{whole if signatures == [statement] else statement} is missing, unlike {signatures[0]}"
     if statement in signatures:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator
 
 import msgspec
 
 from cairn import datafile
 from cairn.output import safe_text
-from cairn.release.index.generation import FileRef, Generation, ProjectState, Stored
+from cairn.release.index.generation import FileRef, Generation, ProjectState
 from cairn.release.index.names import FlatGeneration, GenerationOrigin, origin_of
+from cairn.release.index.reach import change_since
 from cairn.release.index.reading import read_current
-from cairn.release.index.snapshot import Change, Index, Snapshot, missing
+from cairn.release.index.snapshot import Change, Index, Snapshot, empty, missing
 from cairn.store.protocol import Store
 
 
@@ -116,30 +118,10 @@ def entries(store: Store, index: str) -> Iterator[Logged]:
 
 def logged(current: Snapshot) -> Iterator[tuple[str, Generation, Logged]]:
     """The generations of an index by digest, newest first, each with its entry in the log."""
-    newer: tuple[str, Generation] | None = None
-    for digest, older in current.index.chain(current):
-        if newer is not None:
-            yield *newer, _logged(*newer, older)
-        newer = digest, older
-    if newer is not None:
-        yield *newer, _logged(*newer, None)
-
-
-def _logged(digest: str, generation: Generation, before: Generation | None) -> Logged:
-    if not isinstance(generation, FlatGeneration):
-        names = ("brought", "removed", "marked")
-        ids = {name: getattr(generation, name) for name in names}
-        return Logged(**origin_of(digest, generation), **ids, projects=generation.changed)
-    old_sets, sets = (_flat(one.sets) if one else {} for one in (before, generation))
-    old_projects, projects = (_flat(one.projects) if one else {} for one in (before, generation))
-    return Logged(
-        **origin_of(digest, generation),
-        brought=tuple(sorted(sets.keys() - old_sets.keys())),
-        removed=tuple(sorted(old_sets.keys() - sets.keys())),
-        marked=tuple(sorted(i for i in sets.keys() & old_sets.keys() if sets[i] != old_sets[i])),
-        projects=len({name for name, _ in projects.items() ^ old_projects.items()}),
-    )
-
-
-def _flat(stored: Stored) -> Mapping[str, str]:
-    return stored if isinstance(stored, Mapping) else {}
+    chain = itertools.chain(current.index.chain(current), [("", empty(current.index.name))])
+    for (digest, made), (before, older) in itertools.pairwise(chain):
+        change = {name: getattr(made, name) for name in ("brought", "removed", "marked", "changed")}
+        if isinstance(made, FlatGeneration):  # which says nothing of its change
+            change = change_since(current.index.at(older, before), current.index.at(made, digest))
+        projects = change.pop("changed")
+        yield digest, made, Logged(**origin_of(digest, made), **change, projects=projects)

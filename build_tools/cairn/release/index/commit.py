@@ -55,6 +55,7 @@ from cairn.release.index.generation import (
     who,
 )
 from cairn.release.index.names import differing
+from cairn.release.index.reach import change_since
 from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty, traces
 from cairn.release.ledger import Ledger
@@ -425,12 +426,10 @@ def _next(
         digests[name] = index.put_project(new, parts.get(name)) if new is not None else None
     changed = {name for name, digest in digests.items() if digest != parts.get(name)}
     same_projects = all(name in parts and digests[name] is not None for name in changed)
-    brought = {set_id for set_id, new in change.sets.items() if new is not None and set_id not in sets}
-    removed = {set_id for set_id, new in change.sets.items() if new is None and set_id in sets}
     entry = LogEntry(
         number=number, action=action, who=who(), when=now(), why=why, sets=tuple(sorted(change.sets))
     )
-    return Generation(
+    made = Generation(
         index=index.name,
         number=number,
         parent=before.digest,
@@ -442,15 +441,10 @@ def _next(
         change_id=change_id,
         projects=parts.put(digests, index.put_part),
         sets=sets.put(change.sets, index.put_part),
-        brought=tuple(sorted(brought)),
-        removed=tuple(sorted(removed)),
-        marked=tuple(
-            sorted(i for i, new in change.sets.items() if new is not None and sets.get(i, new) != new)
-        ),
-        changed=len(changed),
         serial=old.serial if same_projects else number,
         ledger=ledger,
     )
+    return msgspec.structs.replace(made, **change_since(before, index.at(made, "")))
 
 
 def _point(before: Snapshot, number: int, digest: str) -> bool:

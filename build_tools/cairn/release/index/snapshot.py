@@ -46,7 +46,7 @@ SET_FILE, MANIFEST_FILE = "set.json", "manifest.json"
 
 _ID = re.compile(r"[0-9a-f]{4,64}")
 _AT_ONCE = 8  # parts of one project read side by side
-_PASSING = 600  # generations and bins: two states of 5,000 sets
+_BINS = 600  # kept of an index: two states of 5,000 sets
 _RESTORE = "restore it from a copy of the store"
 
 
@@ -186,7 +186,7 @@ class Index:
         self.store, self.strict = store, strict
         self.name = keys.checked_index(name)
         self._parts: dict[str, datafile.Value] = {}
-        self._passing, self._flat = deque[str](), deque[str]()  # see `_keep`
+        self._bins, self._generations = deque[str](), deque[str]()  # see `_keep`
         self._states: dict[str, ProjectState] = {}  # what a `ProjectChange` stands for, by its digest
 
     def load(self) -> Snapshot:
@@ -368,9 +368,7 @@ class Index:
         """Keep what was read; of generations and bins, of which an index has thousands, the last ones."""
         self._parts[digest] = value
         if isinstance(value, Generation | Bin):
-            passing, most = (
-                (self._flat, 4) if isinstance(value, FlatGeneration) else (self._passing, _PASSING)
-            )
+            passing, most = (self._bins, _BINS) if isinstance(value, Bin) else (self._generations, 4)
             passing.append(digest)
             while len(passing) > most:
                 self._parts.pop(passing.popleft(), None)

@@ -190,6 +190,35 @@ def test_a_bin_of_another_index_or_at_another_place_is_refused(whole: MemoryStor
     assert list(Names("release", "sets", projects, index.part)) == []  # of the other kind: it names no set
 
 
+@pytest.mark.parametrize("fact", ["brought", "removed", "marked", "changed", "recent", "who"])
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_generation_that_describes_another_change_than_it_made_is_found(
+    whole: MemoryStore, sets: Sets, number: int, fact: str
+) -> None:
+    index = Index(whole, "release")
+    pointer = index.load().pointer
+    assert pointer is not None
+    parent = None
+    for _, made in reversed(list(index.chain(index.load()))):
+        forged = msgspec.structs.replace(made, parent=parent)
+        if made.number == number:
+            more: dict[str, object] = {
+                "changed": made.changed + 1,
+                "recent": made.recent[1:],
+                "who": "mallory",
+            }
+            more |= dict.fromkeys(("brought", "removed", "marked"), (sets["2.10.0"].id,))
+            forged = msgspec.structs.replace(forged, **{fact: more[fact]})
+        parent = digest_of(generation.encode(forged))
+        whole.write(keys.generation_key("release", made.number, parent), generation.encode(forged))
+    pointer = msgspec.structs.replace(pointer, digest=parent, rendered_digest=parent)
+    whole.write(keys.state_key("release"), generation.encode(pointer))
+    problems = [one for one in audit(whole).problems if "says of its change" in one.said]
+    assert f"release/generations/{number:08}-" in problems[-1].where
+    # What is told of a change is told again by the generation after it.
+    assert len(problems) == (2 if number == 1 and fact == "recent" else 1)
+
+
 NAMES = st.dictionaries(st.integers(0, 700), st.one_of(st.none(), st.sampled_from("ab")), max_size=400)
 
 
