@@ -21,7 +21,7 @@ from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.release.provenance.chain import Recorder
 from cairn.release.trust import anchor, metadata, online, root
 from cairn.release.trust.anchor import Anchor
-from cairn.release.trust.current import SignedMetadata
+from cairn.release.trust.current import SignedMetadata, vouched
 from cairn.release.trust.metadata import TIMESTAMP, MetadataError, key_of, sealed
 from cairn.release.trust.online import Promoter
 from cairn.store.folder import LocalStore
@@ -230,6 +230,42 @@ def test_nothing_is_built_on_a_state_that_no_promoter_meant(store: MemoryStore, 
         with pytest.raises(MetadataError, match="is not signed") as error:
             publish(store, entries(1, 1))
         assert f"--adopt release=2-{digest[:32]}" in str(error.value.tip)
+
+
+def test_a_generation_of_cairn_0_1_is_adopted_as_its_bytes_are(
+    store: MemoryStore, trusted: Anchor, tmp_path: Path
+) -> None:
+    """It has fewer fields than a generation has today: encoded again, it is another one."""
+    with acting_as(tmp_path, PROMOTER):
+        publish(store, entries(1))
+        current = Index(store, "release").load()
+        fields = (
+            "index",
+            "number",
+            "parent",
+            "action",
+            "who",
+            "when",
+            "change_id",
+            "why",
+            "serial",
+            "ledger",
+        )
+        plain = {field: getattr(current.generation, field) for field in fields}
+        plain |= {"projects": dict(current.project_parts), "sets": {}, "recent": []}
+        data = msgspec.json.encode({"schema": "cairn.generation/1", **plain}) + b"\n"
+        digest = digest_of(data)
+        store.write(keys.generation_key("release", 1, digest), data)
+        assert current.pointer is not None
+        pointer = msgspec.structs.replace(current.pointer, digest=digest, rendered_digest=digest)
+        store.write("release/state.json", encode(pointer))
+        state = Index(store, "release").load()
+        Promoter(store, trusted).adopt([state], {"release": f"1-{digest}"})
+    signed = SignedMetadata(store, trusted)
+    role = signed.role(signed.current(), "release")
+    assert role is not None
+    assert vouched(role.targets, "release").digest == digest
+    assert [one.said for one in audit.audit(store).problems if one.code == "signature"] == []
 
 
 @pytest.mark.parametrize(
