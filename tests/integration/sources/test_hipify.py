@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import isolation
 from cairn.errors import SourceError
 from cairn.sources.checkout.checkout import hipify_checkout
 from cairn.sources.git.repository import root_at
@@ -22,9 +23,6 @@ from cairn.sources.hipify import report as hipify_report
 from cairn.sources.hipify import run as hipify_run
 from cairn.stack import Project
 from helpers.sources import Bench, Upstream, dropped_ref, git
-
-FOREIGN_DIRS = "notes"
-
 
 UPSTREAM, HIPIFY = "THEROCK_UPSTREAM_DIFFBASE", "THEROCK_HIPIFY_DIFFBASE"
 
@@ -165,7 +163,10 @@ for name in ("src/device.cpp", "generated.ignored"):
 """
 
 
-def test_an_edit_that_is_made_while_it_runs_stays(bench: Bench, upstream: Upstream) -> None:
+def test_an_edit_that_is_made_while_it_runs_stays(
+    bench: Bench, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(isolation.VARIABLE, str(bench.path))  # hipify edits in the user's place
     edited = bench.path / "src/cuda/kernel.cu"
     program = EDITING.format(edits={str(edited): "mine"})
     commit = upstream.commit("torch", {hipify_run.BUILD_AMD: program}, "Edit meanwhile")
