@@ -255,16 +255,6 @@ class Week:
         return f"https://github.com/me/wheels/actions/runs/{night}"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("week")
-    (folder / "stack").mkdir()
-    (folder / "stack" / "stack.toml").write_text(_STACK.replace("ORIGIN", str(folder / "origin")))
-    (folder / "stack" / "matrix.toml").write_text(_MATRIX)
-    subprocess.run(["git", "init", "--quiet", folder / "origin"], check=True)
-    return folder
-
-
 def monday_to_wednesday(week: Week) -> None:
     # Monday: all is well; one family has no runner.
     week.at(16, 1, 17)

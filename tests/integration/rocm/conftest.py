@@ -44,10 +44,10 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prefix_for(tmp_path_factory.mktemp("rocm") / "prefix")
 
 
-@pytest.fixture
-def artifacts(prefix: Path, tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def artifacts_once(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The miniature ROCm, cut into artifacts; `dev` holds links whose files are in `lib`."""
-    root = tmp_path / "artifacts"
+    root = tmp_path_factory.mktemp("cut") / "artifacts"
     shares = {
         "core-hip_lib_generic": ("lib/libamdhip64.so.6",),
         "core-hip_dev_generic": ("include/hip", "lib/cmake", "lib/libamdhip64.so"),
@@ -68,6 +68,12 @@ def artifacts(prefix: Path, tmp_path: Path) -> Path:
                 shutil.copy(source, target, follow_symlinks=False)
         (root / name / "artifact_manifest.txt").write_text(f"{base}\nbase/not-built/stage\n\n")
     return root
+
+
+@pytest.fixture
+def artifacts(artifacts_once: Path, tmp_path: Path) -> Path:
+    """A copy of the artifacts, which a test may change."""
+    return Path(shutil.copytree(artifacts_once, tmp_path / "artifacts", symlinks=True))
 
 
 @pytest.fixture(scope="session")
@@ -116,10 +122,11 @@ def environment(index_url: str, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return python
 
 
-@pytest.fixture
-def small_environment(new_environment: Path, index_url: str) -> Path:
-    """The interpreter of a fresh environment with the SDK's runtime alone."""
+@pytest.fixture(scope="session")
+def small_environment(index_url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the SDK's runtime alone."""
+    python = make_environment(tmp_path_factory.mktemp("small") / "venv")
     install.install(
-        install.InstallRequest(python=new_environment, source=PackageSource(index_url=index_url), extras=())
+        install.InstallRequest(python=python, source=PackageSource(index_url=index_url), extras=())
     )
-    return new_environment
+    return python

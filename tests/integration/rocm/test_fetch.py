@@ -34,13 +34,13 @@ def environment_of_nobody(s3_server: Server) -> Mapping[str, str]:
     return kept | {"AWS_ENDPOINT_URL_S3": s3_server.endpoint, "AWS_EC2_METADATA_DISABLED": "true"}
 
 
-@pytest.fixture
-def run(artifacts: Path, tmp_path: Path, s3_server: Server) -> Path:
+@pytest.fixture(scope="module")
+def run(artifacts_once: Path, tmp_path_factory: pytest.TempPathFactory, s3_server: Server) -> Path:
     """A run of TheRock's, whose outputs are in its bucket; the folder that they came from."""
     if ENDPOINT in os.environ:
         pytest.skip("it makes a bucket with a fixed name")
-    folder = tmp_path / "run"
-    for number, artifact in enumerate(sorted(artifacts.iterdir())):
+    folder = tmp_path_factory.mktemp("run")
+    for number, artifact in enumerate(sorted(artifacts_once.iterdir())):
         made.pack(folder, f"{artifact.name}.tar.{'zst' if number % 2 else 'xz'}", artifact)
     with contextlib.suppress(s3_server.client.exceptions.BucketAlreadyOwnedByYou):
         s3_server.client.create_bucket(Bucket=BUCKET)
@@ -150,6 +150,7 @@ def test_an_upload_that_is_not_what_its_sha256_says_is_refused(
         [sys.executable, "-m", "cairn", *words], capture_output=True, text=True, check=False,
         env=environment_of_nobody,
     )  # fmt: skip
+    s3_server.client.put_object(Bucket=BUCKET, Key=f"{RUN}-linux/{name}", Body=data, **PUBLIC)
     assert done.returncode == StoreError.exit_code
     assert f"{name} is not what its sha256sum says" in done.stderr
     assert not (tmp_path / "out/rand_lib_gfx942").exists()
