@@ -140,8 +140,8 @@ class SignedMetadata:
         Raises:
             MetadataError: one is not signed, older than what this machine has seen, or too old to build on.
         """
+        seen = self.anchor.seen() or Seen(0, 0)  # first: others may sign a newer one at any time
         blob = read_or_none(self.store, TIMESTAMP)
-        seen = self.anchor.seen() or Seen(0, 0)
         if blob is None:
             if seen.timestamp:
                 raise MetadataError(

@@ -22,9 +22,10 @@ from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.trust import anchor, root
 from cairn.release.trust.current import SignedMetadata
-from cairn.release.trust.metadata import key_of
+from cairn.release.trust.metadata import TIMESTAMP, key_of
 from cairn.release.trust.signers import PUBLIC_NAME, Signer
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import StoredObject
 from cairn.wheels.wheelset import WheelSet
 from helpers.faults import EVERY_MOMENT
 from helpers.gate import data_of, record_of, stack_of, stage_torch
@@ -212,3 +213,24 @@ def test_whatever_follows_a_change_of_the_promoter_that_died_the_same_command_fi
         if root.key_ids(trusted(store).root, "promoter") != (NEW.key_id,) or trusted(store).root.version > 2:
             wrong.append(f"{moment}: another root than was asked for")
     assert wrong == []
+
+
+class Overtaken(MemoryStore):
+    """A copy of a store in which somebody acts once just after its timestamp was read."""
+
+    def __init__(self, before: MemoryStore, act: Callable[[MemoryStore], object]) -> None:
+        super().__init__(before.objects)
+        self.acts = [act]
+
+    def read(self, key: str) -> StoredObject:
+        found = super().read(key)
+        if key == TIMESTAMP and self.acts:
+            self.acts.pop()(self)
+        return found
+
+
+def test_a_timestamp_that_another_process_of_the_machine_signs_meanwhile_is_no_setback(world: World) -> None:
+    world.elsewhere(world.memory)
+    store = Overtaken(world.store, lambda it: world.types(it, "trust", "refresh"))
+    SignedMetadata(store, trusted(store)).current()
+    assert store.acts == []
