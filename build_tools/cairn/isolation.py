@@ -334,6 +334,8 @@ def places_in(text: str) -> Iterator[Path]:
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             if path.is_absolute() and path.exists():
                 yield path
+                if path.name == "simple":  # pages of an index, which name files of its store
+                    yield from (store / "files" for store in path.parents[:3] if (store / "files").is_dir())
 
 
 @functools.lru_cache

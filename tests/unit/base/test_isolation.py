@@ -398,3 +398,12 @@ def test_a_program_reaches_what_users_have_in_their_homes(
     )
     Path("/dev/shm/new").unlink()  # noqa: S108 - what the program has written
     assert done.output.splitlines() == [f"{name}: Permission denied" for name in shut]
+
+
+def test_the_address_of_an_index_in_a_folder_leads_to_the_files_of_its_store(tmp_path: Path) -> None:
+    (tmp_path / "files").mkdir()
+    for index in ("release", "release/gfx110X-all", "sets/1f"):
+        (tmp_path / index / "simple").mkdir(parents=True)
+        address = f"--index-url=file://{tmp_path}/{index}/simple/"
+        assert tmp_path / "files" in isolation.places_in(address)
+    assert tmp_path not in isolation.places_in(address)
