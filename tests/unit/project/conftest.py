@@ -1,5 +1,6 @@
-"""What the tests of the project's own files share: the program that writes docs/reference."""
+"""The program that writes docs/reference, and the package, parsed once for all tests of a worker."""
 
+import ast
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -7,6 +8,14 @@ from types import ModuleType
 import pytest
 
 ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="session")
+def trees() -> dict[str, ast.Module]:
+    """Parse each module of the package, in three CPU seconds; tests that share it belong in one worker."""
+    package = ROOT / "build_tools" / "cairn"
+    paths = sorted(package.rglob("*.py"))
+    return {path.relative_to(package).as_posix(): ast.parse(path.read_text("utf-8")) for path in paths}
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("parsed-package")
+
 PACKAGE = Path(__file__).parents[3] / "build_tools" / "cairn"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 TESTS = Path(__file__).parents[2]
@@ -14,13 +16,6 @@ STAND_IN = re.compile(
     r"""schema = "cairn\.(stack|matrix-toml|suite|skips)/1"|copytree\((SAMPLE|ROOT / "external-builds")"""
 )
 REASON = re.compile(r"# Not (the shipped|a shipped|shipped|changed)[\w ]*: \w")
-
-
-@pytest.fixture(scope="module")
-def trees() -> dict[str, ast.Module]:
-    return {
-        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in MODULES
-    }
 
 
 def test_modules_and_functions_stay_short(trees: dict[str, ast.Module]) -> None:

@@ -9,6 +9,8 @@ import pytest
 from helpers import starters
 from helpers.trail import ROOT
 
+pytestmark = pytest.mark.xdist_group("parsed-package")
+
 PACKAGE = ROOT / "build_tools" / "cairn"
 
 UNCONFINED = {
@@ -47,13 +49,6 @@ STARTERS = {
 """The modules that import what starts programs, or call it, each with what for."""
 
 
-def _trees() -> dict[str, ast.Module]:
-    paths = sorted(PACKAGE.rglob("*.py"))
-    return {
-        path.relative_to(PACKAGE).as_posix(): ast.parse(path.read_text(encoding="utf-8")) for path in paths
-    }
-
-
 def _starts(node: ast.AST) -> bool:
     modules = {"subprocess", "multiprocessing", "pty"}
     if isinstance(node, ast.Import):
@@ -68,15 +63,15 @@ def _starts(node: ast.AST) -> bool:
     )
 
 
-def test_one_room_starts_programs_and_the_exceptions_say_what_for() -> None:
-    starters = {name for name, tree in _trees().items() if any(map(_starts, ast.walk(tree)))}
+def test_one_room_starts_programs_and_the_exceptions_say_what_for(trees: dict[str, ast.Module]) -> None:
+    starters = {name for name, tree in trees.items() if any(map(_starts, ast.walk(tree)))}
     assert starters == STARTERS.keys()
 
 
-def test_what_may_read_credentials_is_listed_with_its_reason() -> None:
+def test_what_may_read_credentials_is_listed_with_its_reason(trees: dict[str, ast.Module]) -> None:
     unconfined = {
         name
-        for name, tree in _trees().items()
+        for name, tree in trees.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.keyword) and node.arg == "confined" and not name.startswith("process/")
     }
