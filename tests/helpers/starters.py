@@ -27,6 +27,7 @@ ALLOWED = {
     "process/children.py": "the one room",
     "process/run_program.py": "the one room: what somebody types to",
     "platforms/posix.py": "the guard of the one room, which ends what we leave behind where we are killed",
+    "platforms/windows.py": "the system's taskkill, for the one room",
     "sources/manifest/changelog.py": "GitPython, which reads objects by git in our environment",
 }
 """The modules of the package that start programs in our process, each with what for."""

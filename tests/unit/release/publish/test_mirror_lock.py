@@ -189,7 +189,7 @@ def test_a_stack_says_for_which_pythons_and_platforms_it_is(tmp_path: Path) -> N
         (["sync", "--check", "--store", "s", "--require", "a"], "no lock is read"),
         (["--require", "a"], "--store"),
         (["-q", "--store", "s"], "no stack is named, whose lock would say what"),
-        (["fetch", "--store", "s"], "no stack is named, whose lock would say what"),
+        (["fetch", "--store", "s"], "there is no file fetch"),
         (["--store", "s", "nowhere.whl"], "nowhere.whl"),
         (["lock", "--stack", str(SAMPLE)], "nothing to lock"),
         (["syn", "--stack", str(SAMPLE)], "did you mean sync?"),
