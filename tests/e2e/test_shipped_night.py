@@ -95,7 +95,8 @@ class Fork:
 
 
 def make(folder: Path, cache: Path, index_url: str) -> Fork:
-    origins = Origins(folder / "origins").write(upstream.unpacked_torch())
+    torch = upstream.unpacked_torch()
+    origins = Origins(folder / "origins").write(torch)
     env = clean_environment(cache)
     runner = Runner(
         folder=folder / "ci",
@@ -103,6 +104,7 @@ def make(folder: Path, cache: Path, index_url: str) -> Fork:
             **{name: env[name] for name in ("CAIRN_CACHE_DIR", "ZIG_GLOBAL_CACHE_DIR", "COLUMNS")},
             **origins.variables,
             "CAIRN_PLATFORMS": PLATFORMS,
+            "CAIRN_FOREIGN_DIRS": str(torch),  # which the stand-in of pytorch's setup.py packs again
             "GITHUB_REPOSITORY_OWNER": "me",
         },
         variables={
