@@ -327,15 +327,14 @@ def _is_wide(path: Path) -> bool:
 
 
 def places_in(text: str) -> Iterator[Path]:
-    """The paths in an argument or a variable: all of it, or absolute ones within it."""
+    """The paths in an argument or a variable, and the files of the store that an index named there is of."""
     whole = text.partition("=")[2] if text.startswith("-") else text
     places = PLACE.findall(text.replace("file://", " "))
     for path in map(Path, dict.fromkeys((whole, *places, *map(unquote, places)))):
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             if path.is_absolute() and path.exists():
                 yield path
-                if path.name == "simple":  # pages of an index, which name files of its store
-                    yield from (store / "files" for store in path.parents[:3] if (store / "files").is_dir())
+                yield from (at / "files" for at in path.parents[:3] if path.name == "simple")
 
 
 @functools.lru_cache

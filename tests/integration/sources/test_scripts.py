@@ -145,8 +145,8 @@ def test_cairns_own_command_recognises_a_manifest_of_therocks(
     assert "is a manifest of TheRock's" in capsys.readouterr().err
     assert program.main(["manifest", "checkout", str(path), *place, "--stack", str(SCRIPTS)]) == 0
     assert "torch 2.9.1 at" in capsys.readouterr().out
-    for command in (["diff", str(path), str(path)], ["verify", str(path), *place]):
-        assert program.main(["manifest", *command]) == 2
+    for command in (["diff", str(path), str(path)], ["manifest", "verify", str(path), *place]):
+        assert program.main(command) == 2
         assert "is a manifest of TheRock's" in capsys.readouterr().err
 
 

@@ -66,7 +66,8 @@ def test_a_killed_hipify_is_not_applied_on_top_of_itself(
     bench: Bench, reference: Checkout, tmp_path: Path
 ) -> None:
     python = tmp_path / "python"
-    python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\nkill -9 $PPID\n')
+    marker = tmp_path / "shim" / "now"
+    python.write_text(f'#!/bin/sh\n"{sys.executable}" "$@"\n: > "{marker}"\nsleep 60\n')
     python.chmod(0o755)
     status = killed(bench, tmp_path / "shim", nth=10_000, python=python, jobs=0)
     assert status == -signal.SIGKILL
