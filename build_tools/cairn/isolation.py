@@ -262,12 +262,12 @@ def reach(
         read += [*places_in(word), *([base / word] if os.sep in word else ())]
     read += [path.parent for path in read if path.suffix == ".py"]  # a script imports its neighbours
     path = env.get("PATH", os.defpath)
-    read += _of_programs(path)
     for program in (shutil.which(words[0], path=path) or words[0], *words[1:]):
         if os.sep in program and os.access(program, os.X_OK) and Path(program).is_file():
             read += _around(Path(program).absolute())
     read += repository_of(base.absolute()) if cwd else ()
-    read, written = ([path for path in paths if not _is_wide(path)] for paths in (read, written))
+    read, written = ([at for at in dict.fromkeys(paths) if not _is_wide(at)] for paths in (read, written))
+    read += _of_programs(path)
     written += [*folders, *([cwd] if cwd else ())]
     return dict.fromkeys(read), dict.fromkeys(written), credential_files()
 
@@ -346,7 +346,7 @@ def _of_programs(path: str) -> tuple[Path, ...]:
         with contextlib.suppress(OSError):
             if not folder.is_relative_to("/usr"):
                 places += [place for link in folder.iterdir() if link.is_symlink() for place in _around(link)]
-    return tuple(dict.fromkeys(places))
+    return tuple(place for place in dict.fromkeys(places) if not _is_wide(place))
 
 
 def _around(program: Path) -> Iterator[Path]:
