@@ -136,7 +136,7 @@ _IS_WRITTEN = _names(
 )
 _NAMES_NO_FOLDER = _names(r"PATH|PWD|OLDPWD|SHELL|MAIL|(SSH|DBUS)_\w+|XDG_(CONFIG|DATA|STATE|RUNTIME)\w+")
 PLACE = re.compile(r"(?<![\w.])/[^\s\"'`:;,=|&<>(){}\[\]\\]*[^\s\"'`:;,=|&<>(){}\[\]\\.]")
-"""Finds absolute paths in a text."""
+_MARKS = ("state.json", "set.json")  # one stands beside the pages of an index, or of a set
 _EVERYWHERE = Path(os.sep)
 _SAME_EVERYWHERE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
@@ -316,10 +316,9 @@ def _is_wide(path: Path) -> bool:
         mode = place.stat().st_mode
     except (OSError, RuntimeError):  # nothing there
         return True
-    homes = _at_home("")
     return (
         place == _EVERYWHERE
-        or any(home.resolve().is_relative_to(place) for home in homes)
+        or any(home.resolve().is_relative_to(place) for home in _at_home(""))
         or bool(
             stat.S_ISDIR(mode) and mode & stat.S_ISVTX and place != Path("/dev/shm")  # noqa: S108 - shared memory
         )
@@ -334,7 +333,8 @@ def places_in(text: str) -> Iterator[Path]:
         with contextlib.suppress(OSError, ValueError, RuntimeError):
             if path.is_absolute() and path.exists():
                 yield path
-                yield from (at / "files" for at in path.parents[:3] if path.name == "simple")
+                if path.name == "simple" and any(map(Path.is_file, map(path.parent.joinpath, _MARKS))):
+                    yield from [at / "files" for at in path.parents[1:3] if (at / "files").is_dir()][:1]
 
 
 @functools.lru_cache

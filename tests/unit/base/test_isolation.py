@@ -400,10 +400,13 @@ def test_a_program_reaches_what_users_have_in_their_homes(
     assert done.output.splitlines() == [f"{name}: Permission denied" for name in shut]
 
 
-def test_the_address_of_an_index_in_a_folder_leads_to_the_files_of_its_store(tmp_path: Path) -> None:
-    (tmp_path / "files").mkdir()
-    for index in ("release", "release/gfx110X-all", "sets/1f"):
-        (tmp_path / index / "simple").mkdir(parents=True)
-        address = f"--index-url=file://{tmp_path}/{index}/simple/"
-        assert tmp_path / "files" in isolation.places_in(address)
-    assert tmp_path not in isolation.places_in(address)
+def test_the_address_of_an_index_in_a_folder_leads_to_the_files_of_its_store_alone(tmp_path: Path) -> None:
+    store, personal = tmp_path / "store", tmp_path / "files"
+    for folder in (store / "files", personal, tmp_path / "simple"):
+        folder.mkdir(parents=True)
+    for index, mark in (("release", "state"), ("release/gfx110X-all", "state"), ("sets/1f", "set")):
+        (store / index / "simple").mkdir(parents=True)
+        (store / index / f"{mark}.json").touch()
+        places = list(isolation.places_in(f"--index-url=file://{store}/{index}/simple/"))
+        assert places == [store / index / "simple", store / "files"]
+    assert list(isolation.places_in(f"file://{tmp_path}/simple")) == [tmp_path / "simple"]
