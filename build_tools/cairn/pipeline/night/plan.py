@@ -10,7 +10,6 @@ nights/_versions/     which manifest has which version (`versions`)
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -41,6 +40,7 @@ from cairn.wheels.metadata import rocm_version
 Stage = Literal["build", "stage", "test", "promote"]
 STAGES: tuple[Stage, ...] = ("build", "stage", "test", "promote")
 """The stages of a leg, in their order."""
+_Notes = dict[tuple[str, Stage, str], "StepNote"]
 
 
 class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
@@ -452,15 +452,18 @@ def note(store: Store, step: StepNote) -> None:
     store.write_if(keys.night_key(step.night, f"steps/{name}.json"), datafile.dumps(step).encode(), etag=None)
 
 
-def notes_of_parts(store: Store, plan: NightPlan) -> dict[tuple[str, Stage, str], StepNote]:
-    """Return the latest note on each part of each stage of each leg."""
-    last: dict[tuple[str, Stage, str], StepNote] = {}
+def notes_of_parts(store: Store, plan: NightPlan, unread: list[str] | None = None) -> _Notes:
+    """Return the latest note on each part of each stage of each leg; add to `unread` keys of nonsense."""
+    last: _Notes = {}
     for item in store.list(keys.night_key(plan.night, "steps/")):
-        with contextlib.suppress(UsageError, MissingKeyError):
+        try:
             step = datafile.loads(store.read(item.key).data, StepNote, name=item.key)
-            newest = last.get((step.leg, step.stage, step.part))
-            if newest is None or (step.finished, step.attempt) >= (newest.finished, newest.attempt):
-                last[step.leg, step.stage, step.part] = step
+        except (UsageError, MissingKeyError):
+            if unread is not None:
+                unread.append(item.key)
+        else:
+            part = (step.leg, step.stage, step.part)
+            last[part] = max(step, last.get(part, step), key=lambda note: (note.finished, note.attempt))
     return last
 
 

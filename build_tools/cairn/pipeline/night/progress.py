@@ -101,9 +101,10 @@ def failures(store: Store, name: str) -> tuple[dict[str, str | None], ...]:
         return (_failure("-", "freeze", "failed", "the night was not frozen", past.log),)
     history = report.history_of(store, night.release)
     past = next((one for one in history.nights if one.night == night.night), None)
-    bad = [note for note in plan.notes_of_parts(store, night).values() if not note.good]
+    unread: list[str] = []
+    bad = [note for note in plan.notes_of_parts(store, night, unread).values() if not note.good]
     bad.sort(key=lambda note: (STAGES.index(note.stage), note.part))
-    rows = []
+    rows = [_failure("-", None, "unread", f"{key} cannot be read", night.log) for key in unread]
     for leg in night.legs:
         end = past.legs.get(leg.id) if past else None
         if end is not None and end.outcome in CAME_THROUGH:

@@ -114,3 +114,11 @@ def test_a_night_that_was_not_frozen_is_found_and_no_night_is_an_error(
     words = ("ci", "night", "list", "9", "--store", tmp_path / "store")
     assert "has no night 9" in cairn(*words, code=9).err
     assert "leave the options out" in cairn(*words, "--overdue", code=2).err
+
+
+def test_a_note_that_cannot_be_read_is_named(cairn: Cairn, run: NightRun, tmp_path: Path) -> None:
+    note(run, run.plan.legs[0], "build", "no space left")
+    (item,) = run.store.list(f"nights/{run.plan.night}/steps/")
+    run.store.write(item.key, b"{")
+    (row,) = listed(cairn, run, tmp_path)
+    assert (row["verdict"], row["cause"]) == ("unread", f"{item.key} cannot be read")
