@@ -248,8 +248,7 @@ def reach(
     devices = (path for name in _DEVICES.split() for path in Path("/dev").glob(name))
     folders = map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
     written = [*writes, *_caches(words, env), *devices]
-    read = [*_system(), Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1]]
-    read += _at_home(".pyenv", ".local/share/uv/python")
+    read = _at_home(".pyenv", ".local/share/uv/python")
     for name, value in env.items():
         if not _NAMES_NO_FOLDER.fullmatch(name):
             (written if _IS_WRITTEN.fullmatch(name) else read).extend(places_in(value))
@@ -267,7 +266,7 @@ def reach(
             read += _around(Path(program).absolute())
     read += repository_of(base.absolute()) if cwd else ()
     read, written = ([at for at in dict.fromkeys(paths) if not _is_wide(at)] for paths in (read, written))
-    read += _of_programs(path)
+    read += [*_system(), *_of_programs(path)]
     written += [*folders, *([cwd] if cwd else ())]
     return dict.fromkeys(read), dict.fromkeys(written), credential_files()
 
@@ -303,26 +302,26 @@ def _is_confined() -> bool:
 def _system() -> tuple[Path, ...]:
     public = []
     with contextlib.suppress(OSError):  # a service's key is for its user alone, and root is to have no more
-        public = [
-            path for path in Path("/etc").iterdir() if path.exists() and path.stat().st_mode & stat.S_IROTH
-        ]
-    return (*map(Path, _SYSTEM), *public)
+        public = [at for at in Path("/etc").iterdir() if at.exists() and at.stat().st_mode & stat.S_IROTH]
+    fixed = (*_SYSTEM, sys.prefix, sys.base_prefix, Path(__file__).parents[1])
+    return tuple(path for path in (*map(Path, fixed), *public) if not _is_wide(path))
 
 
 def _is_wide(path: Path) -> bool:
     """Whether a folder leads to all of a user's files, or is for everybody's temporary ones."""
-    try:
-        place = path.resolve()
-        mode = place.stat().st_mode
+    try:  # by strings: each program that starts has this asked of dozens of paths
+        place = os.path.realpath(path)
+        mode = Path(place).stat().st_mode
     except (OSError, RuntimeError):  # nothing there
         return True
-    return (
-        place == _EVERYWHERE
-        or any(home.resolve().is_relative_to(place) for home in _at_home(""))
-        or bool(
-            stat.S_ISDIR(mode) and mode & stat.S_ISVTX and place != Path("/dev/shm")  # noqa: S108 - shared memory
-        )
-    )
+    is_sticky = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and place != "/dev/shm"  # noqa: S108 - shared memory
+    return bool(is_sticky) or _home(os.environ.get("HOME")).startswith(place.rstrip(os.sep) + os.sep)
+
+
+@functools.lru_cache
+def _home(_variable: str | None) -> str:
+    """The user's home with a separator at its end, or the root folder's where it is not known."""
+    return os.path.realpath(*_at_home("") or [os.sep]).rstrip(os.sep) + os.sep
 
 
 def places_in(text: str) -> Iterator[Path]:

@@ -156,14 +156,18 @@ def _enter_domain(reach: Reach) -> None:
         # A rule is for a folder and all below it, and gives rights: what is to be hidden gets none, so each
         # folder on the way to it is gone through. A free program may move files everywhere.
         if Path("/") in writes:
-            _allow(libc, ruleset, Path("/"), _REFER)
-        concealed = frozenset(path.resolve() for path in hidden if path.exists())
+            _allow(libc, ruleset, "/", _REFER)
+        # As strings: each program that starts is allowed hundreds of paths.
+        concealed = {os.path.realpath(path) for path in hidden if path.exists()}
+        inside = tuple(f"{path}/" for path in concealed)
         for places, rights in ((reads, reading), (writes, writing)):
-            for place in dict.fromkeys(path.resolve() for path in places) if rights else ():
-                if place not in concealed and concealed.isdisjoint(place.parents):
-                    below = frozenset(path for path in concealed if place in path.parents)
-                    for path in _all_but(place, below):
-                        _allow(libc, ruleset, path, rights)
+            for place in dict.fromkeys(map(os.path.realpath, places if rights else ())):
+                if place in concealed or place.startswith(inside):
+                    continue
+                folder = f"{place}/".replace("//", "/")
+                below = frozenset(Path(path) for path in concealed if path.startswith(folder))
+                for path in _all_but(Path(place), below) if below else (place,):
+                    _allow(libc, ruleset, path, rights)
         # Without this, only root may enter a domain: no program may gain rights, sudo neither.
         _checked(libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
@@ -187,7 +191,7 @@ def _all_but(folder: Path, hidden: frozenset[Path]) -> list[Path]:
     return rules
 
 
-def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path | str, rights: int) -> None:
     # What cannot be opened, or is gone, needs no rule; a special file of the kernel's may refuse one.
     with contextlib.suppress(OSError):
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
