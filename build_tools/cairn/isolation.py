@@ -303,8 +303,8 @@ def _system() -> tuple[Path, ...]:
     public = []
     with contextlib.suppress(OSError):  # a service's key is for its user alone, and root is to have no more
         public = [at for at in Path("/etc").iterdir() if at.exists() and at.stat().st_mode & stat.S_IROTH]
-    fixed = (*_SYSTEM, sys.prefix, sys.base_prefix, Path(__file__).parents[1])
-    return tuple(path for path in (*map(Path, fixed), *public) if not _is_wide(path))
+    ours = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1])
+    return tuple(path for path in (*map(Path, _SYSTEM), *ours, *public) if not _is_wide(path))
 
 
 def _is_wide(path: Path) -> bool:
@@ -321,7 +321,7 @@ def _is_wide(path: Path) -> bool:
 @functools.lru_cache
 def _home(_variable: str | None) -> str:
     """The user's home with a separator at its end, or the root folder's where it is not known."""
-    return os.path.realpath(*_at_home("") or [os.sep]).rstrip(os.sep) + os.sep
+    return os.path.realpath(*_at_home("") or [_EVERYWHERE]).rstrip(os.sep) + os.sep
 
 
 def places_in(text: str) -> Iterator[Path]:
