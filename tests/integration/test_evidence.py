@@ -104,8 +104,8 @@ def _diff_sets(folder: Path) -> Words:
 
 
 def _set_of_wheels(folder: Path) -> Words:
-    build_wheel(folder / "old", files={"demo/__init__.py": b"gone = 1\n"})
-    build_wheel(folder / "users", name="user", requires=(), files={"user/a.py": b"from demo import gone\n"})
+    build_wheel(folder / "old")
+    build_wheel(folder / "users", name="user", requires=("demo<2",))
     return "diff", "--consumers", folder / "old", folder / "old", "--consumer", folder / "users"
 
 

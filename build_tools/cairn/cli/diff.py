@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cairn.sources.manifest.changelog import Changelog
     from cairn.stack import Consumer
     from cairn.testing.compat.report import Change
-    from cairn.wheels.consumers.breaks import Judgement
+    from cairn.wheels.consumers import Judgement
     from cairn.wheels.interface.difference import Difference
     from cairn.wheels.interface.sections import Section
 
@@ -46,13 +46,13 @@ def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answe
 
     What the old ones lack too is no break.
     """
-    from cairn.release.consumers import judge
+    from cairn.release.consumers import fetched
     from cairn.release.publish.compatibility import Platform
-    from cairn.wheels.consumers import breaks
+    from cairn.wheels.consumers import judge, python_of
 
     old, new = _wheels_of(old_place), _wheels_of(new_place)
     here = Platform.here()
-    place = Platform(python=breaks.python_of(new) or here.python, tag=here.tag)
+    place = Platform(python=python_of(new) or here.python, tag=here.tag)
     stack = request.load_stack()
     consumers = [
         *(stack.consumers if stack else ()),
@@ -64,7 +64,8 @@ def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answe
         )
     with console.current().stage("looking up what the wheels of consumers use"):
         store = request.open_existing_store() if request.store else None
-        judgement = judge(consumers, old, new, place=place, store=store)
+        with fetched(consumers, place=place, store=store) as (wheels, unknown):
+            judgement = judge(old, new, wheels, markers=place.markers(), unknown=unknown)
     error = None
     if judgement.breaks:
         names = sorted({one.consumer for one in judgement.breaks})
@@ -134,8 +135,8 @@ class Diff(ConsumerOptions):
     its id, and a night is a date: the last sets of that day or before.
 
     With --consumers or --consumer, what is told is whom NEW breaks of those who depend on OLD, which are
-    folders of wheels then, or wheels. Nothing is installed: the symbols that consumers want, their
-    requirements, the Python names and the operators of PyTorch that they use are looked up in both.
+    folders of wheels then, or wheels. Nothing is installed: the symbols and libraries that consumers need,
+    their requirements, and the targets of their device code are looked up in both.
 
         cairn diff yesterday/torch-….whl today/torch-….whl --html torch.html
     """

@@ -1,15 +1,16 @@
-"""Whom of a stack's consumers a set breaks, whether their wheels are files, pip's, or of sets of a store."""
+"""The wheels of a stack's consumers: files, what pip fetches, the last set of another stack."""
 
 from __future__ import annotations
 
+import contextlib
+import re
+import sys
 import tempfile
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
-from cairn.errors import CairnError, StoreError, UsageError
+from cairn import package_index, process
+from cairn.errors import CairnError, NetworkError, ProcessError, StoreError, UsageError
 from cairn.release.index import keys
 from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index, missing, read_set
@@ -17,41 +18,38 @@ from cairn.release.publish.compatibility import Platform
 from cairn.stack import Consumer
 from cairn.store import transfer
 from cairn.store.protocol import Store
-from cairn.wheels.consumers import breaks, fetch
-from cairn.wheels.consumers.breaks import Judgement
 from cairn.wheels.metadata import wheel_info
 
+_TIMEOUT = 1800.0  # seconds for one wheel
+_LONGEST = 300  # characters of what pip says
+_NEWEST_GLIBC = 45  # 2.45; manylinux_2_5 is the first
+_LEGACY = ("manylinux1", "manylinux2010", "manylinux2014")  # PEP 513, 571, 599
 
-def judge(
+
+@contextlib.contextmanager
+def fetched(
     consumers: Iterable[Consumer],
-    old: Sequence[Path],
-    new: Sequence[Path],
     *,
     place: Platform,
     store: Store | None = None,
     family: str | None = None,
-) -> Judgement:
-    """Say what of consumers breaks when one set takes the place of another; see `breaks.judge`.
+) -> Iterator[tuple[list[Path], dict[str, str]]]:
+    """Give the wheels of consumers until the block ends, and why there are none, by name of the consumer.
 
     Args:
-        consumers: who depends on the set. One whose wheels cannot be had is in `unknown`, by its name.
-        old: the wheels of the set that users have.
-        new: the wheels of the set that is to take its place.
-        place: where they are installed.
+        consumers: who depends on a set.
+        place: where they are installed; wheels for another Python or platform are left out.
         store: where the indexes are that consumers name.
-        family: of the new set: of the sets of a consumer, one of the same family comes first.
-
-    Raises:
-        WheelError: a wheel of the two sets cannot be read.
+        family: of the set: of the sets of a consumer, one of the same family comes first.
     """
     unknown: dict[str, str] = {}
     suitable: dict[str, Path] = {}
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cairn-consumers-")))
         for consumer in consumers:
             try:
                 if consumer.index is None:
-                    paths = fetch.wheels_of(consumer, folder, python=place.python, platform=place.tag)
+                    paths = _wheels_of(consumer, folder, python=place.python, platform=place.tag)
                 elif store is None:
                     raise UsageError(f"no store is named in which {consumer.index} is", tip="give --store")
                 else:
@@ -63,8 +61,66 @@ def judge(
                 unknown[consumer.name] = f"{error} ({error.tip})" if error.tip else str(error)
             else:
                 suitable |= {path.name: path for path in paths if place.takes(path.name, None)}
-        judgement = breaks.judge(old, new, suitable.values(), markers=place.markers())
-    return msgspec.structs.replace(judgement, unknown={**unknown, **judgement.unknown})
+        yield list(suitable.values()), unknown
+
+
+def _wheels_of(consumer: Consumer, folder: Path, *, python: str, platform: str) -> tuple[Path, ...]:
+    """The wheels of a consumer.
+
+    Args:
+        consumer: it.
+        folder: what is fetched goes there.
+        python: that they are for, such as `3.11`.
+        platform: likewise, such as `linux_x86_64`.
+
+    Raises:
+        UsageError: a file that the stack names is not there.
+        NetworkError: pip cannot fetch a wheel for there.
+    """
+    if consumer.wheels:
+        return tuple(_here(consumer))
+    target = folder / consumer.name
+    words = ["--no-deps", "--only-binary", ":all:", "--dest", str(target), "--python-version", python]
+    words += ["--implementation", "cp", "--ignore-requires-python"]
+    words += [word for tag in _tags(platform) for word in ("--platform", tag)]
+    words += ["--index-url", consumer.index_url] if consumer.index_url else []
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-input", "--disable-pip-version-check"]
+    env = package_index.read_pip_settings().pip_environment()
+    try:
+        process.run(
+            [*command, "--quiet", *words, consumer.requirement or consumer.name],
+            env=env,
+            timeout=_TIMEOUT,
+            confined=False,
+        )
+    except ProcessError as error:
+        lines = [line for line in error.output.splitlines() if line.startswith("ERROR: ")]
+        reason = " ".join(line.removeprefix("ERROR: ") for line in lines)[:_LONGEST] or str(error)
+        raise NetworkError(
+            f"no wheel of the consumer {consumer.name} for Python {python} on {platform}: {reason}",
+            tip="name a version that has one (requirement), or its wheels (wheels), under [[consumers]]",
+        ) from error
+    return tuple(sorted(target.glob("*.whl")))
+
+
+def _here(consumer: Consumer) -> Iterator[Path]:
+    for text in consumer.wheels:
+        path = Path(text)
+        matches = sorted(path.parent.glob(re.sub(r"\*+", "*", path.name))) if not path.is_file() else [path]
+        if not matches:
+            raise UsageError(
+                f"there is no wheel {text} of the consumer {consumer.name}", tip="correct its `wheels`"
+            )
+        yield from matches
+
+
+def _tags(platform: str) -> Sequence[str]:
+    """The platform tags of wheels that can be installed there, as pip wants them listed."""
+    system, _, machine = platform.partition("_")
+    if system != "linux":
+        return (platform,)
+    numbered = (f"manylinux_2_{minor}_{machine}" for minor in range(5, _NEWEST_GLIBC))
+    return (*numbered, *(f"{name}_{machine}" for name in _LEGACY), platform)
 
 
 def _last_set(store: Store, consumer: Consumer, place: Platform, family: str | None) -> tuple[str, ...]:

@@ -13,23 +13,23 @@ from cairn.errors import UsageError
 from helpers.tiny_stack import write as write_stack
 from helpers.wheels import build_wheel
 
-USER = b"from demo import gone\n"
+USER = ("demo<1.1",)
 
 
 def _sets(folder: Path) -> tuple[Path, Path]:
-    build_wheel(folder / "old", files={"demo/__init__.py": b"gone = 1\n"})
-    build_wheel(folder / "to night", version="1.1", files={"demo/__init__.py": b""})
+    build_wheel(folder / "old", requires=())
+    build_wheel(folder / "to night", version="1.1", requires=())
     return folder / "old", folder / "to night"
 
 
 def test_it_names_what_breaks_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = _sets(tmp_path)
-    build_wheel(tmp_path / "users", name="user", requires=(), files={"user/é.py": USER})
+    build_wheel(tmp_path / "users", name="user", requires=USER)
     code = main(["diff", "--consumers", str(old), str(new), "--consumer", str(tmp_path / "users"), "--json"])
     said = json.loads(capsys.readouterr().out)
     assert code == 8
     assert [(one["consumer"], one["kind"], one["name"]) for one in said["breaks"]] == [
-        ("user", "import", "demo.gone")
+        ("user", "requirement", "demo<1.1")
     ]
     assert main(["diff", "--consumers", str(old), str(old), "--consumer", str(tmp_path / "users")]) == 0
     assert "1 wheel of consumers looked at, 0 broken" in capsys.readouterr().out
@@ -38,11 +38,11 @@ def test_it_names_what_breaks_and_fails(tmp_path: Path, capsys: pytest.CaptureFi
 def test_it_takes_the_consumers_of_a_stack(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old, new = _sets(tmp_path)
     stack = write_stack(tmp_path / "stack")
-    build_wheel(tmp_path / "stack/wheels", name="user", requires=(), files={"user/a.py": USER})
+    build_wheel(tmp_path / "stack/wheels", name="user", requires=USER)
     path = stack / "stack.toml" if stack.is_dir() else stack
     path.write_text(path.read_text() + '\n[[consumers]]\nname = "user"\nwheels = ["wheels/user-*.whl"]\n')
     assert main(["diff", "--consumers", str(old), str(new), "--stack", str(path)]) == 8
-    assert "cannot be imported without demo.gone: demo 1.0 has it, 1.1 has not" in capsys.readouterr().out
+    assert "requires demo<1.1: demo 1.0 is, 1.1 is not" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ def test_two_wheels_of_one_distribution_are_not_one_set(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old, new = _sets(tmp_path)
-    build_wheel(old, version="1.2", files={"demo/__init__.py": b""})
-    build_wheel(tmp_path / "users", name="user", requires=(), files={"user/a.py": USER})
+    build_wheel(old, version="1.2", requires=())
+    build_wheel(tmp_path / "users", name="user", requires=USER)
     assert main(["diff", "--consumers", str(old), str(new), "--consumer", str(tmp_path / "users")]) == 7
     assert "two wheels of demo" in capsys.readouterr().err
 
@@ -105,11 +105,11 @@ def test_what_else_breaks_is_told_where_a_consumer_cannot_be_had(
     lost = '[[consumers]]\nname = "lost"\nwheels = ["lost-*.whl"]\n'
     stored = '[[consumers]]\nname = "pyg"\nindex = "release"\n'
     path.write_text(f"{path.read_text()}\n{lost}{stored}")
-    user = build_wheel(tmp_path / "users", name="user", requires=(), files={"user/a.py": USER})
+    user = build_wheel(tmp_path / "users", name="user", requires=USER)
     ask = ["diff", "--consumers", str(old), str(new), "--stack", str(path)]
     assert main([*ask, "--consumer", str(user)]) == 8
     said = capsys.readouterr()
-    assert "cannot be imported without demo.gone" in said.out
+    assert "requires demo<1.1" in said.out
     assert "whether lost breaks is not known: there is no wheel" in said.err
     assert "whether pyg breaks is not known: no store is named" in said.err
     assert main(ask) == 8

@@ -21,13 +21,13 @@ UNCONFINED = {
     "pipeline/night/step_run.py": "docker or podman, which confine; cairn with the credentials of a cache",
     "pipeline/repository/aws.py": "aws, and the user's login",
     "pipeline/repository/github.py": "gh, and the user's login",
+    "release/consumers.py": "our pip, which downloads wheels alone, and the user's logins to indexes",
     "release/gate/judgement.py": "the command that the user has named to notify",
     "release/publish/mirror.py": "our pip, which downloads wheels alone, and the user's logins to indexes",
     "release/publish/mirror_lock.py": "uv on our interpreter, which builds nothing",
     "release/publish/resolve.py": "uv on our interpreter, which builds nothing",
     "rocm/binaries.py": "patchelf",
     "sources/git/command.py": "git where it reaches an origin from a mirror of ours, and the user's logins",
-    "wheels/consumers/fetch.py": "our pip, which downloads wheels alone, and the user's logins to indexes",
     "wheels/rewrite/elf.py": "patchelf",
 }
 """The modules that start what may read the user's credentials, each with the program and the reason."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn.wheels.consumers.breaks import judge
+from cairn.wheels.consumers import judge
 from cairn.wheels.verify import Expectation, Finding, shape, verify
 from helpers.formats import make_bundle, make_elf
 from helpers.wheels import LINUX, build_wheel

@@ -20,7 +20,8 @@ from cairn.files import sha256_of
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.output.wording import short_id
-from cairn.release import consumers
+from cairn.release.consumers import fetched
+from cairn.release.gate import installation
 from cairn.release.gate.case import Case, Files, ref
 from cairn.release.index import keys
 from cairn.release.index.generation import MIRRORED, PUBLISHED, IndexSet, project_of, version_of
@@ -31,12 +32,13 @@ from cairn.release.publish import distribution, locks, mirror_lock, rules
 from cairn.release.publish.compatibility import Platform
 from cairn.store import transfer
 from cairn.targets import CPU
-from cairn.wheels import budgets, wheels_to_set
+from cairn.wheels import budgets, consumers, wheels_to_set
 from cairn.wheels.contents import providers
 from cairn.wheels.interface.read import read_interface
+from cairn.wheels.metadata import wheel_info
 from cairn.wheels.verify import Expectation, Verdict, judge_alone, judge_together
 from cairn.wheels.verify.findings import Finding, FindingCode, apply_allowed, read_allowed
-from cairn.wheels.wheelset import ClosureFile, SetWheel
+from cairn.wheels.wheelset import ClosureFile, SetWheel, WheelSet
 
 # How others link their binaries is theirs to know: PyPI's own torch and scipy name folders of the machines
 # that built them. What a file says of itself, what installers do with it and what is in it counts.
@@ -344,7 +346,7 @@ def over_budget_or_broken(case: Case, files: Files) -> Iterator[tuple[Path, Find
     with transfer.as_files(case.store, before.values()) as paths:
         old = {name: paths[key] for name, key in before.items()}
         yield from _over_budget(case, files, old)
-        yield from _broken(case, files, list(old.values()))
+        yield from _broken(case, files, list(old.values()), read_set(case.store, last.set_id))
 
 
 def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[tuple[Path, Finding]]:
@@ -363,19 +365,34 @@ def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[
             yield path, Finding(code=FindingCode.OVER_BUDGET, member=name, reason=reason, fix=_MEND)
 
 
-def _broken(case: Case, files: Files, old: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
+def _broken(case: Case, files: Files, old: Sequence[Path], last: WheelSet) -> Iterator[tuple[Path, Finding]]:
     made, code = case.wheel_set, FindingCode.CONSUMER_BREAKS
     own = {wheel.distribution: files.paths[wheel.file_name] for wheel in made.wheels}
-    judged = consumers.judge(
-        case.stack.consumers,
-        old,
-        list(own.values()),
-        place=Platform(python=made.python, tag=made.platform),
-        store=case.store,
-        family=made.family,
-    )
+    first = next(iter(own.values()))
+    place = Platform(python=made.python, tag=made.platform)
+    with fetched(case.stack.consumers, place=place, store=case.store, family=made.family) as (
+        wheels,
+        unknown,
+    ):
+        judged = consumers.judge(old, list(own.values()), wheels, markers=place.markers(), unknown=unknown)
+        lost: Mapping[Path, str] = {}
+        try:
+            read = {wheel: wheel_info.read(wheel) for wheel in wheels if wheel.name in judged.consumers}
+            lost = installation.lost_imports(
+                case, last, [path for path in read if read[path].distribution not in own]
+            )
+        except (CairnError, OSError) as error:
+            judged = msgspec.structs.replace(judged, unknown={**judged.unknown, "a consumer": str(error)})
+        for wheel, why in lost.items():
+            name = read[wheel].distribution
+            required = [
+                canonicalize_name(wheel_info.requirement(text).name) for text in read[wheel].requires_dist
+            ]
+            provider = next((own[project] for project in required if project in own), first)
+            reason = f"{name} {read[wheel].version} can no longer be imported: {why}"
+            yield provider, Finding(code=code, member=name, reason=reason, fix=_MEND)
     for name, why in judged.unknown.items():
         reason = f"whether {name} breaks is not known: {why}"
-        yield next(iter(own.values())), Finding(code=code, member=name, reason=reason, fix=_MEND)
+        yield first, Finding(code=code, member=name, reason=reason, fix=_MEND)
     for one in judged.breaks:
         yield own[one.provider], Finding(code=code, member=one.consumer, reason=str(one), fix=_MEND)

@@ -7,11 +7,13 @@ say that installation was not tried.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from packaging.utils import canonicalize_name
@@ -19,6 +21,7 @@ from packaging.version import Version
 
 from cairn import interpreters, isolation, process, venv
 from cairn.errors import CairnError, ProcessError, UsageError
+from cairn.formats.zip.reader import Archive
 from cairn.output.console import size as readable_size
 from cairn.output.wording import short_id
 from cairn.release.gate.case import Case, Files
@@ -38,6 +41,7 @@ Installer = Literal["pip", "uv"]
 Extras: TypeAlias = tuple[SetWheel, tuple[str, ...], tuple[str, ...]]  # see `extras_of`
 _TIMEOUT = 3600.0  # seconds; a torch wheel of gigabytes on a slow disk takes minutes
 _IGNORED_EXTRA = "does not provide the extra"  # pip and uv only warn, and install something incomplete
+_UNTRIED = {"__main__", "conftest", "setup", "test", "tests", "testing"}  # parts of modules
 _INSTALLERS: tuple[Installer, ...] = ("pip", "uv")
 
 
@@ -125,11 +129,13 @@ class Trial:
         installer: which.
         problem: why the set cannot be installed, in one sentence; None if it can.
         installed: `name==version` of everything in the environment afterwards.
+        imports: each module that was asked for and cannot be imported, with the error.
     """
 
     installer: Installer
     problem: str | None
     installed: tuple[str, ...] = ()
+    imports: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def versions(self) -> frozenset[tuple[str, Version]]:
@@ -145,6 +151,7 @@ def install(
     index_url: str,
     python: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    beside: Mapping[Path, Iterable[str]] = MappingProxyType({}),
 ) -> Trial:
     """Install `requirements` from one index alone, ignoring the user's own configuration.
 
@@ -154,6 +161,7 @@ def install(
         index_url: the only index.
         python: the interpreter to make the environment with; None is ours.
         environment: further variables for the installer.
+        beside: wheels that are installed afterwards, without what they require; each with modules to import.
     """
     with (
         tempfile.TemporaryDirectory(prefix="cairn-trial-") as folder,
@@ -176,13 +184,30 @@ def install(
                 timeout=_TIMEOUT,
                 writes=[Path(folder)],
             )
-            process.run([*uv_pip, "check", "--no-config", "--python", inside], env=env)
+            if beside:
+                offline: list[str | Path] = ["--no-config", "--no-index", "--no-deps", "--python", inside]
+                process.run([*uv_pip, "install", *offline, *beside], env=env, writes=[Path(folder)])
+            else:
+                process.run([*uv_pip, "check", "--no-config", "--python", inside], env=env)
             frozen = process.run([*uv_pip, "freeze", "--no-config", "--python", inside], env=env)
+            modules = itertools.chain.from_iterable(beside.values())
+            imports = {module: error for module in modules if (error := _import_error(inside, module, home))}
         except ProcessError as error:
             return Trial(installer=installer, problem=_reason(error))
     ignored = next((line.strip() for line in installed.output.splitlines() if _IGNORED_EXTRA in line), None)
     names = tuple(line for line in frozen.output.splitlines() if "==" in line)
-    return Trial(installer=installer, problem=ignored, installed=names)
+    return Trial(installer=installer, problem=ignored, installed=names, imports=imports)
+
+
+def _import_error(python: Path, module: str, home: Path) -> str:
+    """Why a module cannot be imported, in one line; empty if it can."""
+    line = "import importlib, sys; importlib.import_module(sys.argv[1])"
+    variables = isolation.variables(isolation.Isolation.TEST, home)
+    try:
+        process.run([python, "-I", "-c", line, module], cwd=home, env=variables, timeout=_TIMEOUT)
+    except ProcessError as error:
+        return next(iter(process.tail(error.output, 1)), "") or str(error)
+    return ""
 
 
 def _reason(error: ProcessError) -> str:
@@ -190,6 +215,67 @@ def _reason(error: ProcessError) -> str:
     errors = [line for line in lines if "error" in line.lower() or "no matching" in line.lower()]
     chosen = errors or lines[-3:] or [str(error)]
     return " ".join(chosen[:4])[:600]
+
+
+def lost_imports(case: Case, last: WheelSet, consumers: Sequence[Path]) -> dict[Path, str]:
+    """Import the modules of consumers beside the set, and beside the last one what fails.
+
+    Nothing else of what consumers require is installed: a module that fails beside both sets is no loss.
+
+    Args:
+        case: the set, and the index as it will be.
+        last: the set of that index that it follows.
+        consumers: their wheels; those of the set's own projects are left out.
+
+    Returns:
+        For each wheel of which a module is lost, the first error. Nothing where no interpreter is at hand.
+
+    Raises:
+        CairnError: one of the sets cannot be installed with the consumers.
+    """
+    python = interpreter(case)
+    failing = {wheel: _modules_of(wheel) for wheel in consumers}
+    errors: Mapping[str, str] = {}
+    with serving(as_it_will_be(case)) as server:
+        for wheel_set in (case.wheel_set, last):
+            if python is None or not any(failing.values()):
+                return {}
+            trial = install(
+                "uv",
+                [f"{wheel.distribution}=={wheel.version}" for wheel in wheel_set.wheels],
+                index_url=keys.index_url(server.url, case.target.index.name),
+                python=python,
+                environment=_environment(wheel_set),
+                beside=failing,
+            )
+            if trial.problem is not None:
+                raise CairnError(trial.problem)
+            fails = wheel_set is case.wheel_set
+            failing = {
+                wheel: tuple(module for module in modules if (module in trial.imports) is fails)
+                for wheel, modules in failing.items()
+            }
+            errors = errors or trial.imports
+    return {wheel: f"{modules[0]}: {errors[modules[0]]}" for wheel, modules in failing.items() if modules}
+
+
+def _modules_of(wheel: Path) -> tuple[str, ...]:
+    """The modules of a wheel that are Python files, but its tests and programs."""
+    with Archive.open(wheel) as archive:
+        paths = [PurePosixPath(member.name) for member in archive.members]
+    names = [path.with_suffix("").parts for path in paths if path.suffix == ".py"]
+    return tuple(
+        sorted(
+            ".".join(parts).removesuffix(".__init__")
+            for parts in names
+            if all(map(str.isidentifier, parts)) and not _UNTRIED.intersection(parts)
+        )
+    )
+
+
+def _environment(wheel_set: WheelSet) -> dict[str, str]:
+    # The `rocm` sdist chooses its libraries for this, where there is no GPU to ask.
+    return {} if wheel_set.family == CPU else {"ROCM_SDK_TARGET_FAMILY": wheel_set.family}
 
 
 def _coming(case: Case) -> dict[str, list[FileEntry]]:
@@ -294,7 +380,6 @@ def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tupl
     """The problems of installing the set, and the installers that succeeded."""
     of_set = {(project_of(name), Version(version_of(name))) for name in case.wheel_set.sha256s}
     own = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
-    family = case.wheel_set.family
     problems, installers = [], []
     with serving(as_it_will_be(case)) as server:
         for installer in _INSTALLERS:
@@ -303,8 +388,7 @@ def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tupl
                 requested,
                 index_url=keys.index_url(server.url, case.target.index.name),
                 python=python,
-                # The `rocm` sdist chooses its libraries for this, where there is no GPU to ask.
-                environment={} if family == CPU else {"ROCM_SDK_TARGET_FAMILY": family},
+                environment=_environment(case.wheel_set),
             )
             strange = sorted(f"{name} {version}" for name, version in trial.versions - of_set)
             if trial.problem:

@@ -18,29 +18,27 @@ from helpers.gate import AWAY, case_of, kept, record_of, stack_of, stage_torch
 from helpers.release import make_set, make_wheel, move, put, stage_set, with_bill
 from helpers.wheels import LINUX, build_wheel
 
-GONE = "torch 2.9.0 has it, 2.10.0 has not"
+GONE = "user.a: ImportError: cannot import name 'gone' from 'torch'"
+TOLD = ("has not", "budget", "consumer", "is not known", "no longer", "requires")
+HERE = {"python": "3.11", "platform": "linux_x86_64"}
 
 
 def _told(store: MemoryStore, made: Any, stack: Stack) -> list[str]:
     case = case_of(store, made, stack=stack)
     with opened(case) as files:
-        return [
-            text
-            for text in findings(case, files)
-            if any(word in text for word in ("has not", "budget", "consumer", "is not known"))
-        ]
+        return [text for text in findings(case, files) if any(word in text for word in TOLD)]
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> MemoryStore:
     store = MemoryStore()
-    old = stage_torch(store, tmp_path / "old", content="def gone(): pass\n")
+    old = stage_torch(store, tmp_path / "old", content="def gone(): pass\n", **HERE)
     move(store, old)
     return store
 
 
 def test_a_break_and_a_budget_are_refused_with_names_and_numbers(store: MemoryStore, tmp_path: Path) -> None:
-    new = stage_torch(store, tmp_path / "new", "2.10.0", content="")
+    new = stage_torch(store, tmp_path / "new", "2.10.0", content="", **HERE)
     build_wheel(tmp_path, name="user", requires=(), files={"user/a.py": b"from torch import gone\n"})
     plain = stack_of(new)
     assert _told(store, new, plain) == []
@@ -53,7 +51,7 @@ def test_a_break_and_a_budget_are_refused_with_names_and_numbers(store: MemorySt
     assert "(installed_size): " in over
     assert "over the budget of 100" in over
     assert over.endswith("(consumers: user)")
-    assert f"(user): user 1.0 cannot be imported without torch.gone: {GONE}" in broken
+    assert f"(user): user 1.0 can no longer be imported: {GONE}" in broken
     allow = tmp_path / "allow.toml"
     allow.write_text(
         'schema = "cairn.allow/1"\n'
@@ -69,7 +67,7 @@ def test_a_break_and_a_budget_are_refused_with_names_and_numbers(store: MemorySt
 def test_what_breaks_nothing_goes_through_and_a_consumer_that_is_not_there_does_not(
     store: MemoryStore, tmp_path: Path
 ) -> None:
-    new = stage_torch(store, tmp_path / "new", "2.10.0", content="def gone(): pass\n")
+    new = stage_torch(store, tmp_path / "new", "2.10.0", content="def gone(): pass\n", **HERE)
     build_wheel(tmp_path, name="user", requires=(), files={"user/a.py": b"from torch import gone\n"})
     build_wheel(
         tmp_path,
@@ -88,12 +86,12 @@ def test_what_breaks_nothing_goes_through_and_a_consumer_that_is_not_there_does_
     )
     (tmp_path / "broken-1-py3-none-any.whl").write_bytes(b"PK")
     budgets = {"torch": Budget(installed_size=100)}
-    newer = stage_torch(store, tmp_path / "newer", "2.11.0", content="")
+    newer = stage_torch(store, tmp_path / "newer", "2.11.0", content="", **HERE)
     told = _told(store, newer, msgspec.structs.replace(stack_of(newer), consumers=lost, budgets=budgets))
     assert len(told) == 4
     assert any("whether aiter breaks is not known: there is no wheel" in text for text in told)
     assert any("whether broken breaks is not known: " in text for text in told)
-    assert any("cannot be imported without torch.gone" in text for text in told)
+    assert any(GONE in text for text in told)
     assert any("over the budget of 100" in text for text in told)
 
 
@@ -166,19 +164,58 @@ def test_a_loss_that_no_consumer_names_is_over_budget_and_names_the_consumers(
 
 
 def test_the_last_set_of_another_stack_is_a_consumer(store: MemoryStore, tmp_path: Path) -> None:
-    new = stage_torch(store, tmp_path / "new", "2.10.0", content="")
+    new = stage_torch(store, tmp_path / "new", "2.10.0", content="", **HERE)
     user = Consumer(name="sample", index="dev")
     stack = msgspec.structs.replace(stack_of(new), consumers=(user,))
     (nobody,) = _told(store, new, stack)
     assert "whether sample breaks is not known: " in nobody
     for number, code in ((1, "import torch\n"), (2, "from torch import gone\n")):
         wheel = make_wheel(tmp_path / "user", "torchvision", f"1.{number}", content=code)
-        stage_set(store, "dev", make_set([wheel], **AWAY), [wheel])
+        stage_set(store, "dev", make_set([wheel]), [wheel])
     (broken,) = _told(store, new, stack)
-    assert f"(torchvision): torchvision 1.2 cannot be imported without torch.gone: {GONE}" in broken
-    here = make_wheel(tmp_path / "other", "torchvision", "1.3", content="import torch\n")
-    stage_set(store, "dev", make_set([here]), [here])  # for a different platform
+    assert "(torchvision): torchvision 1.2 can no longer be imported: torchvision: ImportError: " in broken
+    away = make_wheel(tmp_path / "other", "torchvision", "1.3", content="import torch\n")
+    stage_set(store, "dev", make_set([away], **AWAY), [away])  # for a different platform
     assert len(_told(store, new, stack)) == 1
+
+
+def test_a_module_that_fails_beside_both_sets_is_no_break(store: MemoryStore, tmp_path: Path) -> None:
+    """What a consumer requires besides the set is not installed, unless its wheels are named as well."""
+    new = stage_torch(store, tmp_path / "new", "2.10.0", content="", **HERE)
+    files = {
+        "user/__init__.py": b"",
+        "user/a.py": b"import helper\nfrom torch import gone\n",
+        "user/tests/b.py": b"from torch import gone\n",
+        "user/c.py": b"def f():\n    from torch import gone\n",
+    }
+    build_wheel(tmp_path, name="user", requires=(), files=files)
+    user = Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),))
+    assert _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user,))) == []
+    build_wheel(tmp_path, name="helper", requires=(), files={"helper/__init__.py": b""})
+    helper = Consumer(name="helper", wheels=(str(tmp_path / "helper-*.whl"),))
+    (told,) = _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user, helper)))
+    assert GONE in told
+
+
+def test_consumers_that_cannot_be_installed_beside_the_set_are_told(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    new = stage_torch(store, tmp_path / "new", "2.10.0", **HERE)
+    for version in ("1.0", "1.1"):
+        build_wheel(tmp_path, name="user", version=version, requires=())
+    user = Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),))
+    (told,) = _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user,)))
+    assert "whether a consumer breaks is not known: " in told
+
+
+def test_where_no_python_of_the_set_is_consumers_are_read_and_not_imported(tmp_path: Path) -> None:
+    store = MemoryStore()
+    move(store, stage_torch(store, tmp_path / "old", content="def gone(): pass\n"))
+    new = stage_torch(store, tmp_path / "new", "2.10.0", content="")
+    build_wheel(tmp_path, name="user", requires=("torch<2.10",), files={"user/a.py": b"import torch.gone\n"})
+    user = Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),))
+    (told,) = _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user,)))
+    assert "requires torch<2.10: torch 2.9.0 is, 2.10.0 is not" in told
 
 
 def test_an_import_that_takes_longer_than_its_budget_is_refused(store: MemoryStore, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
-"""What of a consumer breaks when one set of wheels takes the place of another.
+"""What of a consumer breaks when one set of wheels takes the place of another, read from the wheels.
 
-Only what the old set had and the new one does not counts. What neither has comes from elsewhere (glibc, other
-distributions) or was broken before; what cannot be known without running code is no break.
+Requirements, libraries, symbols and targets of device code are compared. For Python names, the gate imports
+the consumers (`installation.lost_imports`). Only what the old set had and the new one has not counts: the
+rest comes from elsewhere (glibc, other distributions) or was broken before.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from packaging.requirements import Requirement
@@ -16,23 +18,20 @@ from packaging.utils import canonicalize_name
 
 from cairn import datafile, targets
 from cairn.errors import WheelError
+from cairn.formats import cyclonedx
 from cairn.formats.image import Symbol
+from cairn.formats.zip.reader import Archive
 from cairn.output import wording
-from cairn.wheels.consumers import offers
-from cairn.wheels.consumers.linkage import Linkage
-from cairn.wheels.consumers.offers import Needs, Offer, always_required
-from cairn.wheels.consumers.python_names import Name, Presence
-from cairn.wheels.consumers.python_uses import Use
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.interface.model import Interface
+from cairn.wheels.interface.read import read_interface
 from cairn.wheels.metadata import wheel_info
 
-BreakKind = Literal[
-    "requirement", "dependency", "library", "symbol", "import", "name", "keyword", "operator", "target"
-]
-"""What is no longer met: a version range or an extra; a distribution that is imported, and came by way of the
-set; a library that is needed; a symbol; a name without which a module cannot be imported; one that is used
-when a function runs, or the keyword of an argument; an operator; a target of device code."""
+BreakKind = Literal["requirement", "library", "symbol", "target"]
+"""What is no longer met: a version range or an extra; a library or a symbol that a binary needs; a target of
+device code."""
+Symbols = Mapping[str, frozenset[str]]
+"""The symbols of a library, each with its versions, of which the empty one is of a symbol without any."""
 
 _OF_CPYTHON = re.compile(r"cp3([0-9]{1,2})")
 
@@ -44,11 +43,11 @@ class Break(datafile.Value):
         consumer: the distribution that breaks.
         consumer_version: its version.
         kind: what it is about.
-        name: the symbol, requirement, Python name, `name(keyword=)` or operator.
+        name: the symbol, library, requirement or target.
         provider: the distribution of the set that had it.
         old: its version in the old set.
         new: that in the new one.
-        places: where the consumer uses it: members, with lines where there are any.
+        places: the members of the consumer that need it.
         commits: the commits of the provider that come between: the old one's, which is not among them, and
             the new one's; None where its wheels do not say.
     """
@@ -74,13 +73,8 @@ class Break(datafile.Value):
 
 _SENTENCES: Mapping[BreakKind, str] = {
     "requirement": "requires {name}",
-    "dependency": "imports {name}, which it does not require, and has by way of the set",
     "library": "needs the library {name}",
     "symbol": "wants the symbol {name}",
-    "import": "cannot be imported without {name}",
-    "name": "uses {name}",
-    "keyword": "calls {name}",
-    "operator": "calls the operator {name}",
     "target": "has device code for {name}",
 }
 
@@ -102,7 +96,12 @@ class Judgement(datafile.Value):
 
 
 def judge(
-    old: Sequence[Path], new: Sequence[Path], consumers: Iterable[Path], *, markers: Mapping[str, str]
+    old: Sequence[Path],
+    new: Sequence[Path],
+    consumers: Iterable[Path],
+    *,
+    markers: Mapping[str, str],
+    unknown: Mapping[str, str] = MappingProxyType({}),
 ) -> Judgement:
     """Say what of consumers breaks when the wheels `new` take the place of `old`.
 
@@ -111,66 +110,79 @@ def judge(
         new: the wheels of the set that is to take its place.
         consumers: wheels that depend on them.
         markers: where they are installed, as environment markers have it (PEP 508).
+        unknown: why there is no wheel of a consumer, by its name.
 
     Raises:
         WheelError: a wheel of one of the sets cannot be read.
     """
     broken: list[Break] = []
     unread: list[str] = []
-    unknown: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
     names: list[str] = []
-    with (
-        offers.opened(new, only=offers.distributions(old)) as after,
-        offers.opened(old, only=after.wheels.keys()) as before,
-    ):
-        for wheel in consumers:
-            try:
-                needs = offers.needs_of(wheel, before.names.tops)
-            except WheelError as error:
-                unknown[wheel.name] = str(error)
-                continue
-            broken += between(before, after, needs, markers=markers)
-            unread += [f"{wheel.name}: {one}" for one in (*needs.python.unread, *needs.interface.unread)]
-            names.append(wheel.name)
-    return Judgement(breaks=tuple(broken), consumers=tuple(names), unread=tuple(unread), unknown=unknown)
-
-
-def between(old: Offer, new: Offer, needs: Needs, *, markers: Mapping[str, str]) -> tuple[Break, ...]:
-    """What of a consumer breaks with `new` that worked with `old`.
-
-    Args:
-        old: the set that its users have; its distributions are all in `new`.
-        new: the set that is to take its place.
-        needs: what the consumer needs.
-        markers: where it is installed, as environment markers have it (PEP 508).
-    """
-    if (
-        needs.interface.distribution in new.wheels
-    ):  # one of the set itself: the gate's own demands are about that
-        return ()
-    comparison = _Comparison(old, new, needs, markers)
-    return tuple(
-        dict.fromkeys(
-            (
-                *comparison.requirements(),
-                *comparison.dependencies(),
-                *comparison.linkage(),
-                *comparison.python_names(),
-                *comparison.operators(),
-                *comparison.targets(),
-            )
-        )
+    before, after = _by_distribution(old), _by_distribution(new)
+    both = before.keys() & after.keys()
+    sets = [{name: read_interface(paths[name], python=False) for name in both} for paths in (before, after)]
+    commits = [
+        {name: _commit_of(paths[name], wheels[name].dist_info) for name in both}
+        for paths, wheels in zip((before, after), sets, strict=True)
+    ]
+    for wheel in consumers:
+        try:
+            needs = read_interface(wheel, python=False)
+            if needs.distribution not in both:  # the gate's own demands are about wheels of the set
+                comparison = _Comparison((sets[0], sets[1]), (commits[0], commits[1]), needs, markers)
+                broken += dict.fromkeys(comparison.breaks())
+        except WheelError as error:
+            unreadable[wheel.name] = str(error)
+            continue
+        unread += [f"{wheel.name}: {member}" for member in needs.unread]
+        names.append(wheel.name)
+    return Judgement(
+        breaks=tuple(broken), consumers=tuple(names), unread=tuple(unread), unknown={**unknown, **unreadable}
     )
+
+
+def _by_distribution(wheels: Sequence[Path]) -> dict[str, Path]:
+    paths: dict[str, Path] = {}
+    for path in wheels:
+        name = wheel_info.parse_file_name(path.name, variants_too=True).distribution
+        if name in paths:
+            raise WheelError(
+                f"two wheels of {name}: {paths[name].name} and {path.name}",
+                tip="name the wheels of one Python and platform",
+            )
+        paths[name] = path
+    return paths
+
+
+def _commit_of(wheel: Path, dist_info: str) -> str | None:
+    """The commit that a wheel was built from, where its bill of materials names it."""
+    with Archive.open(wheel) as archive:
+        bill = archive.read_any(f"{dist_info}/{cyclonedx.NAME}")
+    return next(iter(cyclonedx.commits(bill).values()), None) if bill is not None else None
 
 
 class _Comparison:
     """Two sets, from the view of one consumer."""
 
-    def __init__(self, old: Offer, new: Offer, needs: Needs, markers: Mapping[str, str]) -> None:
-        self._old, self._new, self._needs = old, new, needs
+    def __init__(
+        self,
+        sets: tuple[Mapping[str, Interface], Mapping[str, Interface]],
+        commits: tuple[Mapping[str, str | None], Mapping[str, str | None]],
+        needs: Interface,
+        markers: Mapping[str, str],
+    ) -> None:
+        self._old, self._new = sets
+        self._commits, self._needs = commits, needs
         self._markers = {**markers, "extra": ""}
-        self._every = always_required(needs.interface.requires_dist)
+        self._every = _always_required(needs)
         self._required = {canonicalize_name(one.name): one for one in self._every if self._applies(one)}
+
+    def breaks(self) -> Iterator[Break]:
+        """Yield what breaks, some of it more than once."""
+        yield from self.requirements()
+        yield from self.linkage()
+        yield from self.targets()
 
     def requirements(self) -> Iterator[Break]:
         """Version ranges that have the old versions in them and not the new ones; what the set pins, too."""
@@ -185,9 +197,9 @@ class _Comparison:
                 for extra in sorted(extras & had - has):
                     yield self._break("requirement", f"{requirement.name}[{extra}]", name)
             # What the set pins, its consumers get too.
-            for wheel in self._new.wheels.values():
-                before = self._old.wheels.get(wheel.distribution)
-                if before is None or wheel.distribution not in self._required or name in self._new.wheels:
+            for wheel in self._new.values():
+                before = self._old.get(wheel.distribution)
+                if before is None or wheel.distribution not in self._required or name in self._new:
                     continue
                 pins, pinned = self._pins(wheel, name), self._pins(before, name)
                 broken = [pin for pin in pins if not _meets(pin, requirement)]
@@ -196,27 +208,10 @@ class _Comparison:
                         "requirement", f"{requirement} beside {name}=={broken[0]}", wheel.distribution
                     )
 
-    def dependencies(self) -> Iterator[Break]:
-        """Distributions that a consumer imports, does not require, and had because the set required them."""
-        for top, use in self._needs.python.imported.items():
-            name = canonicalize_name(top)
-            if any(name == canonicalize_name(one.name) for one in self._every):
-                continue
-            before, after = (
-                {
-                    wheel.distribution
-                    for wheel in offer.wheels.values()
-                    if wheel.distribution in self._required and self._requires(wheel, name)
-                }
-                for offer in (self._old, self._new)
-            )
-            if before and not after and name not in self._new.wheels:
-                yield self._break("dependency", top, min(before), [str(use)])
-
     def linkage(self) -> Iterator[Break]:
         """Libraries and symbols."""
-        own = self._needs.interface.libraries
-        old, new = (Linkage([*own, *_libraries(offer)]) for offer in (self._old, self._new))
+        own = self._needs.libraries
+        old, new = (Linkage([*own, *_libraries(wheels)]) for wheels in (self._old, self._new))
         lost: dict[tuple[BreakKind, str, str], list[str]] = {}
         for library in own:
             gone = [name for name in library.needed if name in old and name not in new]
@@ -230,47 +225,13 @@ class _Comparison:
         for (kind, name, provider), places in sorted(lost.items()):
             yield self._break(kind, name, provider, places)
 
-    def python_names(self) -> Iterator[Break]:
-        """Modules, names and keyword arguments."""
-        uses: dict[tuple[BreakKind, str], list[Use]] = {}
-        for use in self._needs.python.names:
-            before = self._old.names.look_up(use.name, module=use.module)
-            if before.presence is not Presence.PRESENT:
-                continue
-            after = self._new.names.look_up(use.name, module=use.module, deep=True)
-            if after.presence is Presence.MISSING:
-                uses.setdefault(("import" if use.at_import else "name", use.name), []).append(use)
-            for keyword in _lost_keywords(use, before, after):
-                uses.setdefault(("keyword", f"{use.name}({keyword}=)"), []).append(use)
-        at_import = {name for kind, name in uses if kind == "import"}
-        for (kind, name), places in uses.items():
-            if kind != "name" or name not in at_import:
-                provider = self._old.tops[name.partition(".")[0]]
-                yield self._break(kind, name, provider, map(str, places))
-
-    def operators(self) -> Iterator[Break]:
-        """Operators that are called through `torch.ops`."""
-        before, after = self._old.operators, self._new.operators
-        uses: dict[str, list[str]] = {}
-        for use in self._needs.python.operators:
-            bare = use.name.rpartition("::")[2]
-            if use.name in before and not {use.name, bare} & after.keys():
-                uses.setdefault(use.name, []).append(str(use))
-        # A schema need not be written out where an operator is registered.
-        mentioned = self._new.mentioned(uses.keys())
-        for name, places in uses.items():
-            if name not in mentioned:
-                yield self._break("operator", name, before[name], places)
-
     def targets(self) -> Iterator[Break]:
         """GPUs that the consumer has code for, and the set no longer."""
-        new = {
-            one for wheel in self._new.wheels.values() for name in wheel.targets for one in _that_run(name)
-        }
-        for target in self._needs.interface.targets:
+        new = {one for wheel in self._new.values() for name in wheel.targets for one in _that_run(name)}
+        for target in self._needs.targets:
             providers = (
                 name
-                for name, wheel in self._old.wheels.items()
+                for name, wheel in self._old.items()
                 if any(target in _that_run(of_set) for of_set in wheel.targets)
             )
             provider = next(providers, None)
@@ -278,7 +239,7 @@ class _Comparison:
                 yield self._break("target", target, provider)
 
     def _provider(self, library: Binary | None) -> str:
-        return next(name for name, wheel in self._old.wheels.items() if library in wheel.libraries)
+        return next(name for name, wheel in self._old.items() if library in wheel.libraries)
 
     def _applies(self, requirement: Requirement) -> bool:
         try:
@@ -287,11 +248,8 @@ class _Comparison:
             return False
 
     def _pairs(self, name: str) -> Iterator[tuple[Interface, Interface]]:
-        if name in self._old.wheels and name in self._new.wheels:
-            yield self._old.wheels[name], self._new.wheels[name]
-
-    def _requires(self, wheel: Interface, name: str) -> bool:
-        return any(map(self._applies, _about(wheel, name)))
+        if name in self._old and name in self._new:
+            yield self._old[name], self._new[name]
 
     def _pins(self, wheel: Interface, name: str) -> list[str]:
         """The exact versions that a wheel requires of a distribution."""
@@ -303,18 +261,69 @@ class _Comparison:
         ]
 
     def _break(self, kind: BreakKind, name: str, provider: str, places: Iterable[str] = ()) -> Break:
-        old, new = (offer.commits.get(provider) for offer in (self._old, self._new))
+        old, new = (commits.get(provider) for commits in self._commits)
         return Break(
-            consumer=self._needs.interface.distribution,
-            consumer_version=self._needs.interface.version,
+            consumer=self._needs.distribution,
+            consumer_version=self._needs.version,
             kind=kind,
             name=name,
             provider=provider,
-            old=self._old.wheels[provider].version,
-            new=self._new.wheels[provider].version,
+            old=self._old[provider].version,
+            new=self._new[provider].version,
             places=tuple(dict.fromkeys(places)),
             commits=(old, new) if old and new and old != new else None,
         )
+
+
+class Linkage:
+    """Libraries that are installed together, by the names that binaries find them by."""
+
+    def __init__(self, binaries: Iterable[Binary]) -> None:
+        self._by_name: dict[str, Binary] = {}
+        self._symbols: dict[str, Symbols] = {}
+        for binary in binaries:
+            for name in () if binary.is_device_code or binary.is_program else binary.names:
+                self._by_name.setdefault(name, binary)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def get(self, name: str) -> Binary | None:
+        """The library of that name."""
+        return self._by_name.get(name)
+
+    def binding(self, binary: Binary, symbol: Symbol) -> Binary | None:
+        """The library that gives a symbol to a binary; None where none of those that it needs has it.
+
+        As ld.so does it: breadth first in what is needed. A version that is asked for must be there, unless
+        the library has no versions at all, of which the loader only warns.
+        """
+        for library in self._needed(binary, symbol):
+            versions = self._symbols_of(library).get(symbol.name)
+            if versions is not None and (symbol.version in {"", *versions} or versions == {""}):
+                return library
+        return None
+
+    def _needed(self, binary: Binary, symbol: Symbol) -> Iterator[Binary]:
+        # In Windows a symbol is of one DLL; on Linux a version is of one library, but where that has moved to
+        # another one, the name of the first is not looked at.
+        queue = [symbol.library] if binary.format == "pe" else list(binary.needed)
+        seen: set[str] = set()
+        while queue:
+            name = queue.pop(0)
+            library = None if name in seen else self._by_name.get(name)
+            seen.add(name)
+            if library is not None:
+                yield library
+                queue += library.needed if binary.format != "pe" else ()
+
+    def _symbols_of(self, library: Binary) -> Symbols:
+        if library.path not in self._symbols:
+            versions: dict[str, set[str]] = {}
+            for symbol in library.exports:
+                versions.setdefault(symbol.name, set()).add(symbol.version)
+            self._symbols[library.path] = {name: frozenset(those) for name, those in versions.items()}
+        return self._symbols[library.path]
 
 
 def _that_run(target: str) -> tuple[str, ...]:
@@ -329,25 +338,22 @@ def python_of(wheels: Sequence[Path]) -> str | None:
     return f"3.{minors.pop()}" if len(minors) == 1 else None
 
 
-def _lost_keywords(use: Use, before: Name, after: Name) -> Iterator[str]:
-    if before.keywords is None or after.keywords is None or after.presence is not Presence.PRESENT:
-        return
-    for keyword in use.keywords:
-        # A decorator that names it takes it: `@deprecate_kwarg("old", "new")`.
-        if keyword in before.keywords and keyword not in after.keywords and keyword not in after.decorators:
-            yield keyword
-
-
 def _about(wheel: Interface, name: str) -> Iterator[Requirement]:
-    return (one for one in always_required(wheel.requires_dist) if canonicalize_name(one.name) == name)
+    return (one for one in _always_required(wheel) if canonicalize_name(one.name) == name)
+
+
+def _always_required(wheel: Interface) -> tuple[Requirement, ...]:
+    """The requirements that no extra brings."""
+    every = [wheel_info.requirement(text) for text in wheel.requires_dist]
+    return tuple(one for one in every if "extra" not in str(one.marker or ""))
 
 
 def _meets(version: str, requirement: Requirement) -> bool:
     return requirement.specifier.contains(version, prereleases=True)
 
 
-def _libraries(offer: Offer) -> Iterator[Binary]:
-    yield from (library for wheel in offer.wheels.values() for library in wheel.libraries)
+def _libraries(wheels: Mapping[str, Interface]) -> Iterator[Binary]:
+    yield from (library for wheel in wheels.values() for library in wheel.libraries)
 
 
 def _shown(symbol: Symbol) -> str:
