@@ -118,16 +118,12 @@ def unmet(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> Iterator[str]:
         versions.setdefault(project_of(file.file_name), set()).add(version_of(file.file_name))
     needs = {project_of(name): distribution.needs_of(data, filename=name) for name, data in metadata.items()}
     mirrored = {project_of(file.file_name) for file in wheel_set.closure if file.origin == "mirrored"}
-    markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
-    processors = {parse_target_id(target).processor for target in wheel_set.targets if target != CPU}
     own = [wheel.distribution for wheel in wheel_set.wheels]
-    extras: dict[str, tuple[str, ...]] = {}
-    for name in own:
-        extras[name] = distribution.extras_beside(needs[name], name, own)
-        devices = [each for each in needs[name].requires if device_names.processor_of(each.name, name)]
-        for wheel, extra in device_names.missing(devices, processors, versions, markers):
-            yield f"{name}[{extra}] needs {wheel}, and the set has none"
-    graph = _Graph(needs=needs, environment=markers)
+    yield from absent_devices(wheel_set, needs)
+    graph = _Graph(
+        needs=needs, environment=Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
+    )
+    extras = {name: distribution.extras_beside(needs[name], name, own) for name in own}
     roots = [(name, extra) for name in own for extra in ("", *extras[name])]
     for name, requirement in graph.edges(roots):
         project = canonicalize_name(requirement.name)
@@ -136,6 +132,29 @@ def unmet(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> Iterator[str]:
             yield f"{name} needs {requirement}, and the set has {shown or 'none'}"
         elif name not in mirrored and (lacking := _undeclared(requirement, needs.get(project))):
             yield f"{name} needs {requirement}, and {project} {shown} has no extra {', '.join(lacking)}"
+
+
+def absent_devices(wheel_set: WheelSet, needs: Mapping[str, Needs]) -> Iterator[str]:
+    """The wheels that the extras for a set's targets name by METADATA, and that the set has not.
+
+    Args:
+        wheel_set: the set.
+        needs: of its wheels, by distribution.
+    """
+    markers = Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
+    extras = {
+        device_names.extra_of(parse_target_id(target).processor)
+        for target in wheel_set.targets
+        if target != CPU
+    }
+    projects = {project_of(file.file_name) for file in wheel_set.files}
+    for name in (wheel.distribution for wheel in wheel_set.wheels):
+        named = device_names.lacking(
+            needs[name].requires, markers, lambda wheel: canonicalize_name(wheel.name) in projects
+        )
+        for extra, absent, _ in named:
+            for wheel in absent if extra in extras else ():
+                yield f"{wheel.name} is missing, which {name}[{extra}] asks for"
 
 
 def _undeclared(requirement: Requirement, needs: Needs | None) -> list[str]:

@@ -31,7 +31,7 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish import compatibility
-from cairn.release.publish.compatibility import Platform, overlap
+from cairn.release.publish.compatibility import overlap
 from cairn.release.publish.distribution import Dist
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.fields import core_metadata
@@ -287,35 +287,23 @@ def unserved(
     absent: dict[str, list[str]] = {}
     problems = []
     for dist in dists:
-        named = device_names.named_by_extras(dist.needs.requires, {}) if dist.needs.reliable else {}
-        unserved: dict[str, list[str]] = {}
-        torn = []
-        for extra, wheels in named.items():
-            lacking = [wheel for wheel in wheels if not has(wheel)]
-            if lacking:
-                unserved[extra] = [f"{wheel.name}{wheel.specifier}" for wheel in lacking]
-            if device_names.is_torn(extra, wheels, lacking):
-                torn.append(f"{dist.name}[{extra}] lacks {wording.some(unserved[extra])}, and has the rest")
-        if named and len(unserved) == len(named) and not torn:
+        of_extras = [*device_names.lacking(dist.needs.requires if dist.needs.reliable else (), {}, has)]
+        unserved = {
+            extra: [f"{wheel.name}{wheel.specifier}" for wheel in wheels]
+            for extra, wheels, _ in of_extras
+            if wheels
+        }
+        torn = [
+            f"{dist.name}[{extra}] lacks {wording.some(unserved[extra])}, and has the rest"
+            for extra, _, is_torn in of_extras
+            if is_torn
+        ]
+        if of_extras and len(unserved) == len(of_extras) and not torn:
             every = list(dict.fromkeys(name for names in unserved.values() for name in names))
             torn = [f"{dist.path.name} serves no GPU without one of {wording.some(every)}"]
         problems += torn
         absent |= {f"{dist.name}[{extra}]": names for extra, names in unserved.items()}
     return absent, problems
-
-
-def refuse_incomplete_split(wheel_set: WheelSet, wheels: Sequence[Path]) -> None:
-    """Refuse a set whose device wheels are not all those that were split from its wheels.
-
-    Raises:
-        StoreError: something is wrong with them.
-        WheelError: a wheel cannot be read.
-    """
-    if problems := split_problems(wheel_set, wheels):
-        raise StoreError(
-            f"the device code of the set is not whole: {'; '.join(problems)}",
-            tip="give every wheel of the split with the set, or make a set of the targets that have theirs",
-        )
 
 
 def split_problems(
@@ -347,6 +335,5 @@ def split_problems(
         rocm=rocm,
         floor=floor,
         all_recorded=all_recorded,
-        markers=Platform(python=wheel_set.python, tag=wheel_set.platform).markers(),
     )
     return tuple(sentences)

@@ -75,7 +75,7 @@ def stage_set(  # noqa: PLR0913 - each is one independent part of the request
     if anchor.anchor(store) is not None:
         _refuse_unvouched(sealed, stack, statement, index)
     on_step("comparing the device wheels with what was split")
-    rules.refuse_incomplete_split(sealed, wheels)
+    _refuse_incomplete(sealed, wheels, dists)
     offer = offer_of(dists, build=sealed.manifest_sha256, entry=(entry := index_set(sealed)))
     offer.checked(target)
     if dry_run:
@@ -124,6 +124,16 @@ def _refuse_unvouched(sealed: WheelSet, stack: Stack | None, statement: bytes, i
         raise StoreError(
             f"{index} gives the set what nobody vouches for: {'; '.join(problems)}",
             tip=f"{first}find out who published it before you lock it",
+        )
+
+
+def _refuse_incomplete(sealed: WheelSet, wheels: Sequence[Path], dists: Sequence[Dist]) -> None:
+    """Refuse a set whose device wheels are not all those that its wheels need."""
+    needs = {dist.name: dist.needs for dist in dists}
+    if problems := (*rules.split_problems(sealed, wheels), *locks.absent_devices(sealed, needs)):
+        raise StoreError(
+            f"the device code of the set is not whole: {'; '.join(dict.fromkeys(problems))}",
+            tip="give every wheel of the split with the set, or make a set of the targets that have theirs",
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -40,16 +40,19 @@ def extra_of(name: str) -> str:
     return f"device-{targets.package_owner(name)}".lower()
 
 
-def named_by_extras(
-    requires: Iterable[Requirement], markers: Mapping[str, str]
-) -> dict[str, list[Requirement]]:
-    """Each extra of a wheel that names wheels for GPUs, with these: device wheels, a family's libraries.
+def lacking(
+    requires: Iterable[Requirement], markers: Mapping[str, str], has: Callable[[Requirement], bool]
+) -> Iterator[tuple[str, list[Requirement], bool]]:
+    """Each extra that names wheels for GPUs, with those that are not there, and whether it is torn.
 
-    An extra of AMD's torch may name two: that of the target, and a family's (ROCm/TheRock#6223).
+    An extra of AMD's torch may name two: the wheel of the target, and a family's (ROCm/TheRock#6223). It is
+    torn where the first is there and the second is not. Where only a family's is there, it is for those of
+    the family that have their own. An extra of a family, or of all, names what need not come together.
 
     Args:
         requires: what the wheel requires.
         markers: where it is installed; of what it leaves out, this machine's values count.
+        has: whether what is there meets a requirement.
     """
     named: dict[str, list[Requirement]] = {}
     for requirement in requires:
@@ -58,43 +61,12 @@ def named_by_extras(
             for extra in _EXTRA.findall(str(marker)):
                 if marker.evaluate({**markers, "extra": extra}):
                     named.setdefault(canonicalize_name(extra), []).append(requirement)
-    return named
-
-
-def is_torn(extra: str, wheels: Iterable[Requirement], absent: Collection[Requirement]) -> bool:
-    """Whether the wheel of an extra's processor is there, and other wheels that the extra names are not.
-
-    Where only a family's wheel is there, it is for those of the family that have their own.
-
-    Args:
-        extra: such as `device-gfx1100`; that of a family, or of all, names what need not come together.
-        wheels: those that it names.
-        absent: those of them that are not there.
-    """
-    processor = extra.removeprefix("device-")
-    names = (canonicalize_name(wheel.name) for wheel in wheels if wheel not in absent)
-    return bool(absent) and processor != extra and any(name.endswith(f"-{processor}") for name in names)
-
-
-def missing(
-    requires: Iterable[Requirement],
-    processors: Collection[str],
-    beside: Collection[str],
-    markers: Mapping[str, str],
-) -> Iterator[tuple[str, str]]:
-    """The wheels that the extras of these processors name and that are not there, each with the extra.
-
-    Args:
-        requires: what a host wheel requires.
-        processors: those that a set is for: it need not have the device wheels of others.
-        beside: the projects that are there, normalised.
-        markers: as for `named_by_extras`.
-    """
-    extras = {extra_of(name) for name in processors}
-    for extra, wheels in named_by_extras(requires, markers).items():
-        for wheel in wheels if extra in extras else ():
-            if canonicalize_name(wheel.name) not in beside:
-                yield wheel.name, extra
+    for extra, wheels in named.items():
+        absent = [wheel for wheel in wheels if not has(wheel)]
+        processor = extra.removeprefix("device-")
+        names = (canonicalize_name(wheel.name) for wheel in wheels if wheel not in absent)
+        own_is_there = processor != extra and any(name.endswith(f"-{processor}") for name in names)
+        yield extra, absent, bool(absent) and own_is_there
 
 
 def extras_of(processors: Iterable[str]) -> dict[str, tuple[str, ...]]:

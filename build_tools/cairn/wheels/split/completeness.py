@@ -69,7 +69,6 @@ def problems(
     rocm: str | None = None,
     floor: str | None = None,
     all_recorded: bool = False,
-    markers: Mapping[str, str] | None = None,
 ) -> Iterator[str]:
     """The problems of the host and device wheels among the wheels of a set; none where none was split.
 
@@ -82,7 +81,6 @@ def problems(
             one; None to believe the host wheels.
         all_recorded: refuse device wheels that others have split, whose host wheels have no record. Of these
             it is only known that a wheel of the set requires them.
-        markers: where the set is installed; None for this machine.
 
     Raises:
         WheelError: a wheel cannot be read.
@@ -102,28 +100,13 @@ def problems(
                 extra = device_names.extra_of(processor)
                 yield f"{name} is missing, which {host.info.name}[{extra}] asks for"
     unknown = sorted(name for name in beside.keys() - recorded if _MARK in name)
-    infos = [*map(wheel_info.read, wheels)]
+    infos = map(wheel_info.read, wheels)
     required = {wheel_info.required_name(text) for info in infos for text in info.requires_dist}
-    yield from _unrecorded(infos, processors or (), beside.keys() | recorded, markers or {})
     for name in unknown:
         if name not in required:
             yield f"{name} is a device wheel, and no wheel beside it has an extra for it"
         elif all_recorded:
             yield f"no host wheel says that {name} was split from it, and what its code was before"
-
-
-def _unrecorded(
-    infos: Iterable[WheelInfo],
-    processors: Collection[str],
-    beside: Collection[str],
-    markers: Mapping[str, str],
-) -> Iterator[str]:
-    """The device wheels that are missing of host wheels, by their METADATA: others leave no record."""
-    for info in infos:
-        requires = map(wheel_info.requirement, info.requires_dist)
-        devices = [each for each in requires if device_names.processor_of(each.name, info.name)]
-        for name, extra in device_names.missing(devices, processors, beside, markers):
-            yield f"{name} is missing, which {info.name}[{extra}] asks for"
 
 
 def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, str]]:

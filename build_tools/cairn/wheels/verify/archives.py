@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
@@ -114,17 +115,14 @@ def check_extras(
     for text in info.requires_dist:
         with contextlib.suppress(WheelError):  # which `metadata` reports
             requires.append(wheel_info.requirement(text))
+
+    def has(wheel: Requirement) -> bool:
+        versions = expected.beside.get(canonicalize_name(wheel.name), ())
+        return any(providers.meets(version, wheel) for version in versions)
+
     findings, without = [], []
-    for extra, wheels in device_names.named_by_extras(requires, environment(name, expected.python)).items():
-        absent = [
-            wheel
-            for wheel in wheels
-            if not any(
-                providers.meets(version, wheel)
-                for version in expected.beside.get(canonicalize_name(wheel.name), ())
-            )
-        ]
-        if device_names.is_torn(extra, wheels, absent):
+    for extra, absent, is_torn in device_names.lacking(requires, environment(name, expected.python), has):
+        if is_torn:
             names = wording.some([f"{wheel.name}{wheel.specifier}" for wheel in absent])
             reason = f"its extra {extra} names {names}, which is not there, beside what is"
             findings.append(Finding(code=FindingCode.REQUIREMENT_UNMET, reason=reason, fix=_WITH))
