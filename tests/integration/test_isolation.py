@@ -21,9 +21,6 @@ from cairn.sources.git import command
 from helpers import foreign
 from helpers.trail import ROOT
 
-FOREIGN_DIRS = ""
-
-
 SECRET = "f4ke-s3cr3t-0f-a-j0b"
 
 # What has been seen to change wheels, tests or their results, and what jobs hold.

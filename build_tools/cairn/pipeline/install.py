@@ -320,7 +320,10 @@ def run(
         command = [*start, *targets_file.install_arguments(index_url, _exact(pick.offer))]
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
         try:
-            completed = process.run(command, env=env, on_line=on_line, writes=venv.places(python))
+            # The pages are ours; the files that they name stay with the store, and it may be a folder.
+            reads = [f"{chain.parse_index_url(prepared.index_url(pick))[0]}/files"]
+            writes = venv.places(python)
+            completed = process.run(command, env=env, on_line=on_line, reads=reads, writes=writes)
         except ProcessError as error:
             if "externally managed" in error.output.replace("-", " "):
                 why = f"{python} is the system's, which alone installs packages there (PEP 668)"

@@ -18,8 +18,6 @@ from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
 from helpers.release import commit, keys_of, make_sdist, make_wheel, put
 
-FOREIGN_DIRS = ""
-
 pytestmark = pytest.mark.slow
 
 V = "2.9.0+rocm7.10.0"

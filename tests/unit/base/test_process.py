@@ -14,6 +14,8 @@ from cairn.errors import PrerequisiteError, ProcessError
 from cairn.platforms import landlock
 from cairn.process import run_program
 
+FOREIGN_DIRS = "notes"  # these programs write their ids for the tests
+
 
 def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]

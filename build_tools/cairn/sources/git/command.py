@@ -236,7 +236,8 @@ def reach_of(
             break
     # Several object folders stand in one variable, and may be quoted (git(1)).
     words = (part.strip('"') for value in places.values() for part in (value, *value.split(os.pathsep)))
-    named = [Path(word) for word in (*args, *words) if Path(word).is_absolute()]
+    values = (word.partition("=")[2] if word.startswith("-") else word for word in args)
+    named = [Path(word) for word in (*values, *words) if Path(word).is_absolute()]
     parts = (*parts, *(part for path in named for part in isolation.borrowed_by(path)))
     writes = [
         top,
