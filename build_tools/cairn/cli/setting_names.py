@@ -2,7 +2,8 @@
 
 A checkout of somebody else's may bring a `cairn.toml`, and who works in it has not read that. So only what
 was looked at and cannot lead anywhere else stands in `FREE`: what is built, for what, and how it is shown.
-Everything that names a store, an index, a key, a program or a variable, or that waives a check, needs a
+Everything that names a store, an index, a key, a program or a variable, that waives a check, or that has a
+command do or show less than was typed (a yank that is a dry run, a log without its last entries), needs a
 folder that the user trusts (`cairn config set trusted-folders`). A new option stands in one of the two:
 tests/unit/cli/test_settings.py.
 """
@@ -20,23 +21,23 @@ _FREE = """
 amdgpu-family amdgpu-targets apex-dir as-of
 build-apex build-number build-pytorch-audio build-pytorch-vision build-triton
 cache-read-only causes checkout-dir checkout-root commit-hipify commits
-debug depth device-prefix dry-run
+debug depth device-prefix
 enable-pytorch-flash-attention enable-pytorch-flash-attention-windows env-dir explain
-families figures for
+families for
 gpu
 hipify html
 jobs json
 keep-going
-layout limit line lines linux-amdgpu-families local
+layout line linux-amdgpu-families local
 matrix max-memory
 nights
 output output-dir output-path
 platform platforms pre project projects python-version pytorch-audio-dir pytorch-build-number
-pytorch-dir pytorch-rocm-arch pytorch-version pytorch-vision-dir
+pytorch-dir pytorch-rocm-arch pytorch-vision-dir
 quiet
-refs release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir rows
+release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir
 split stack submodules summary
-targets test-config test-timeout time-limit timeout times title torch-dir tries trigger
+targets test-config test-timeout time-limit timeout times title torch-dir trigger
 triton-dir
 use-ccache use-sccache
 variants verbose version-suffix
@@ -49,26 +50,27 @@ bad base baseline begun-within binaries build-arg build-env builder builder-key 
 bypass cache cache-store cairn check checkout clean cluster collection collection-timeout consumer consumers
 commit credentials
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
-download-concurrency draft
+download-concurrency draft dry-run
 endpoint-url engine exclude executor expected-pytorch-git-ref expression extract
 extract-concurrency
-find-links flatten floor forbid force from
+figures find-links flatten floor forbid force from
 generation gitrepo-origin good good-within gpu-policy
 hashes host
 image include index index-url install install-rocm installer
 jump
 keep keep-last
-latest leg library library-path like lock
+latest leg library library-path like limit lines lock
 machine manifest manifest-url max-size mirror-lock mount-dir
 new-record night no-extract no-hipify notify num-shards
 offline older-than only only-skipped overdue
 patience phase pip-cache-dir pip-config port prefix promote promoter provided push python pythons
-reason record region release remove repo-hashtag repository require require-device-code
-require-related-commit results resume retries reviewer rocm-index-url root root-key
+pytorch-version
+reason record refs region release remove repo-hashtag repository require require-device-code
+require-related-commit results resume retries reviewer rocm-index-url root root-key rows
 run-github-repo run-id runs-on
 save-bundle sccache-no-wrap scheduler scheduler-file sdk seen set shard sibling sign-as-workflow sign-key
 skip-tests smoke-dir sources-dir store stream strict suite
-tag test-env test-image tester threshold timestamp to topology-dir translate trim trust
+tag test-env test-image tester threshold timestamp to topology-dir translate tries trim trust
 trust-tester
 undo upgrade
 version

@@ -116,7 +116,8 @@ def _init(request: Init) -> Answer:
     store = request.open_store()
     named = {role: [signers.public_key(path) for path in getattr(request, role)] for role in _ROLES[1:]}
     at_hand = [signers.signer(path) for path in request.root_key]
-    trusted = root.publish(store, root.first(at_hand, named, request.threshold))
+    # What an interrupted command like this has begun is finished.
+    trusted = root.publish(store, root.begun(store, root.first(at_hand, named, request.threshold)))
     states = root.sign_all(store, trusted, {})
     return _answer(store, trusted, states, root.sign_late(store, trusted, states, at_hand))
 

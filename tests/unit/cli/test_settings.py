@@ -15,6 +15,7 @@ from cairn import stack as stacks
 from cairn.cli import binder, common_options, main, setting_names, setting_values
 from cairn.cli.parser import Parser
 from cairn.cli.upstream import build_prod_wheels
+from cairn.errors import UsageError
 from cairn.settings import NOT_SETTINGS, variable_of
 from helpers.parsers import all_parsers, below
 
@@ -340,6 +341,36 @@ def test_a_checkout_of_somebody_else_leads_nobody_to_its_store(
     assert f"cairn config set trusted-folders {here}" in shown
     write_user(here, f"store = 's3://mine'\ntrusted-folders = ['{here.parent}']")
     assert main.make_parser().parse_args([*LOG])
+
+
+LESS_OR_ELSE = (
+    *("dry-run = true", "figures = true", "limit = 1", "lines = 'release/2.9'", "pytorch-version = 'all'"),
+    *("refs = 'torch=https://theirs.example/torch@main'", "rows = true", "tries = 1"),
+)
+"""What has a command do, answer or ask less than was typed, or build what is elsewhere."""
+
+
+@pytest.mark.parametrize("text", LESS_OR_ELSE)
+def test_a_checkout_of_somebody_else_has_no_command_do_less_than_was_typed(text: str, here: Path) -> None:
+    (here / "cairn.toml").write_text(text)
+    name, found = text.partition(" ")[0], 0
+    for command in COMMANDS:
+        for action in settable(command):
+            if setting_values.name_of(action) == name:
+                values, found = setting_values.SettingValues(command, ["a"]), found + 1
+                with pytest.raises(UsageError, match="only in a folder that you trust"):
+                    values._value(action, values._settings[action])
+    assert found
+
+
+def test_a_yank_in_a_checkout_of_somebody_else_is_no_dry_run(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "cairn.toml").write_text("dry-run = true")
+    with pytest.raises(SystemExit) as end:
+        main.main(["release", "yank", "3f2a", "--reason", "it eats data", "--store", "s"])
+    assert end.value.code == 2
+    assert "sets dry-run, which a project's file may do only in a folder" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,20 @@ from cairn.release.provenance.dsse import SignatureError
 from cairn.release.trust import anchor, clock, metadata
 from cairn.release.trust.anchor import Anchor
 from cairn.release.trust.current import LEDGER
-from cairn.release.trust.metadata import YEAR, Key, Keyed, MetadataError, Root, expiry, key_of, opened, sealed
+from cairn.release.trust.metadata import (
+    YEAR,
+    Key,
+    Keyed,
+    MetadataError,
+    Root,
+    expiry,
+    key_of,
+    opened,
+    sealed,
+)
 from cairn.release.trust.online import Promoter
 from cairn.release.trust.signers import PublicKey, Signer
-from cairn.store.protocol import Store
+from cairn.store.protocol import Store, read_or_none
 
 _Change = Callable[[tuple[str, ...]], tuple[str, ...]]
 
@@ -55,6 +65,23 @@ def first(root_signers: Sequence[Signer], named: Mapping[str, Sequence[PublicKey
         for public in named_keys:
             root = with_key(root, role, public)
     return sealed(with_threshold(root, threshold), *root_signers)
+
+
+def begun(store: Store, data: bytes) -> bytes:
+    """Return the first root that the same command has put into a store, perhaps to die after it; else `data`.
+
+    It is the same but for when it expires, and was signed by the same keys. It counts as long as no other
+    root follows it.
+    """
+    blob = read_or_none(store, key_of("root", 1))
+    if blob is None or store.exists(key_of("root", 2)):
+        return data
+    old, new = (opened(each, Root, {}, name="the root", threshold=0) for each in (blob.data, data))
+    by = metadata.signers_of(blob.data, new.of("root"))
+    is_same = (
+        msgspec.structs.replace(old, expires=new.expires) == new and len(by) >= new.roles["root"].threshold
+    )
+    return blob.data if is_same else data
 
 
 def following(new: Root, root_signers: Sequence[Signer]) -> bytes:
@@ -195,16 +222,16 @@ def publish(store: Store, data: bytes) -> Anchor:
     version, before = new.version, anchor.anchor(store) if new.version > 1 else None
     clock.require(store, before.root if before else new, new)
     key = key_of("root", version)
-    is_new = store.write_if(key, data, etag=None)
-    if not is_new and store.read(key).data != data:
+    if version == 1 and not store.exists(key):
+        # Nothing was signed before: if this dies after its first write, this machine may go on.
+        anchor.beginning(data, new).remember(anchor.Seen(0, 0))
+    if not store.write_if(key, data, etag=None) and store.read(key).data != data:
         raise StoreError(
             f"{store.url} has another root of version {version}", tip="look at it: cairn trust show"
         )
     with anchor.acting(root=anchor.fingerprint(data) if version == 1 else None):
         trusted = anchor.anchor(store)
     assert trusted is not None  # noqa: S101 - it has one now
-    if is_new and version == 1:  # nothing can have been signed before
-        trusted.remember(anchor.Seen(0, 0))
     # A copy that was put back may lack some that clients follow.
     for number in range(2, trusted.root.version):
         store.write_if(key_of("root", number), trusted.history(number).read_bytes(), etag=None)

@@ -16,6 +16,7 @@ from cairn.cli.main import main
 from cairn.errors import CairnError
 from cairn.release import records
 from cairn.release.audit.audit import audit
+from cairn.release.index.snapshot import read_set
 from cairn.release.ledger import Ledger
 from cairn.release.promote import promote
 from cairn.release.provenance import evidence
@@ -30,7 +31,7 @@ from cairn.wheels.wheelset import WheelSet
 from helpers.faults import EVERY_MOMENT
 from helpers.gate import data_of, record_of, stack_of, stage_torch
 from helpers.moments import dying
-from helpers.provenance import signer
+from helpers.provenance import released, signer
 from helpers.trust import BUILDER, OFFLINE, PROMOTER, TESTER, acting_as, key_file, looked_at, rooted
 
 NEW = signer(31)
@@ -212,6 +213,66 @@ def test_whatever_follows_a_change_of_the_promoter_that_died_the_same_command_fi
             wrong.append(f"{moment}: in the end {codes} {problems}")
         if root.key_ids(trusted(store).root, "promoter") != (NEW.key_id,) or trusted(store).root.version > 2:
             wrong.append(f"{moment}: another root than was asked for")
+    assert wrong == []
+
+
+def init_words(world: World) -> list[str]:
+    """What is typed to give a store its root, by somebody who may build too."""
+    words = [word for one in OFFLINE[:2] for word in ("--root-key", str(key_file(world.folder, one)))]
+    for number, (role, one) in enumerate(
+        (("promoter", PROMOTER), ("tester", TESTER), ("builder", BUILDER), ("builder", OFFLINE[0]))
+    ):
+        public = world.folder / f"{number}.pub"
+        public.write_bytes(one.public.pem())
+        words += [f"--{role}", str(public)]
+    return ["trust", "init", *words, "--sign-key", str(key_file(world.folder, PROMOTER))]
+
+
+def is_signed(store: MemoryStore) -> bool:
+    """Whether a promoter has signed each index as it is, and a builder the sets of these."""
+    signed = SignedMetadata(store, trusted(store))
+    states = root.gated(store)
+    for set_id in {set_id for state in states for set_id in state.set_ids}:
+        evidence.builder_signers(store, read_set(store, set_id), trusted(store).root.trust())
+    found = [signed.signed(state.index.name) for state in states]
+    return [one and one.digest for one in found] == [state.digest for state in states] != []
+
+
+def test_whatever_follows_a_first_root_that_died_the_same_command_finishes_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (never_seen := tmp_path / "memory").mkdir()
+    monkeypatch.setattr(world, "memory", never_seen)
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(never_seen))
+    first = released(tmp_path / "wheels", attester=KeyAttester(PROMOTER), tested_by=TESTER)
+    monkeypatch.setattr(world, "store", first.store)
+    monkeypatch.setattr(world, "sets", [stage_torch(first.store, tmp_path, "2.10.0")] * 3)
+    words = init_words(world)
+
+    def init(world: World, store: MemoryStore) -> int:
+        monkeypatch.setattr(common_options.StoreOptions, "open_store", lambda _: store)
+        return world.types(store, *words, signs=False)
+
+    wrong = []
+    for moment, store, call in moments(world, init, init):
+        capsys.readouterr()
+        begun = store.objects.get(key_of("root", 1))
+        name = moment.partition(" ")[0]
+        if begun is not None and trusted(store).seen() is None:
+            # A machine that has not seen the store cannot tell an old copy from it, and says what to do.
+            before, code = dict(store.objects), init(world, store)
+            if not code or store.objects != before or "--seen" not in capsys.readouterr().err:
+                wrong.append(f"{moment}: another machine goes on: {code}")
+            version = str(SignedMetadata(store, trusted(store)).current().version)
+            assert world.types(store, "trust", "show", "--seen", version, signs=False) == 0
+        if begun is not None:  # else any command may go on
+            wrong += [f"{moment}: {text}" for text in problems_of_next(world, name, store, call)]
+        codes = init(world, store), world.types(store, "index", "repair"), init(world, store)
+        problems = [problem.said for problem in audit(store, hashes=True).problems]
+        if codes != (0, 0, 0) or problems or not is_signed(store):
+            wrong.append(f"{moment}: in the end {codes} {problems} {capsys.readouterr().err}")
+        if begun not in (None, store.objects[key_of("root", 1)]):
+            wrong.append(f"{moment}: another root than clients have met")
     assert wrong == []
 
 
