@@ -146,7 +146,7 @@ def _git_texts(folder: Path) -> dict[str, Case]:
     def source(path: Path) -> object:
         names = {"cudaX": "cudaX"}
         return hipify_report.find_leftovers(
-            path.parent, written=[path.name], unread=[path.name], known=[], unsupported=names
+            path.parent, written=[path.name], unread=[path.name], hipified=[], unsupported=names
         )
 
     include = "#include <cuda.h>\ncudaX("

@@ -34,16 +34,16 @@ _UNPRIVILEGED = ("--security-opt", "no-new-privileges")
 _TIMEOUT = 20  # seconds that an engine may take to say its version; docker asks its daemon
 
 
-def choose_engine(named: Engine | None) -> Engine:
+def choose_engine(chosen: Engine | None) -> Engine:
     """The engine to use: the one named, else the first on this machine that answers.
 
     Raises:
         PrerequisiteError: it is not here, or none of them is.
     """
-    if named is not None:
-        if shutil.which(named) is None:
-            raise PrerequisiteError(f"{named} is not on this machine", tip=install_line(named))
-        return named
+    if chosen is not None:
+        if shutil.which(chosen) is None:
+            raise PrerequisiteError(f"{chosen} is not on this machine", tip=install_line(chosen))
+        return chosen
     present = [name for name in ENGINES if shutil.which(name)]
     for name in present:
         if _answers(name):
@@ -58,10 +58,10 @@ def choose_engine(named: Engine | None) -> Engine:
     )
 
 
-def likely_engine(named: Engine | None) -> Engine:
+def likely_engine(chosen: Engine | None) -> Engine:
     """The engine whose command lines to show: the one named, else the first that is here, else docker."""
-    if named is not None:
-        return named
+    if chosen is not None:
+        return chosen
     return next((name for name in ENGINES if shutil.which(name)), "docker")
 
 
@@ -134,10 +134,10 @@ def find_dockerfile(name: str, start: Path) -> Dockerfile:
         place = dockerfiles_folder(start)
         path = place / f"{name.removesuffix(SUFFIX)}{SUFFIX}"
         if not path.is_file():
-            known = sorted(file.name.removesuffix(SUFFIX) for file in place.glob(f"*{SUFFIX}"))
+            image_names = sorted(file.name.removesuffix(SUFFIX) for file in place.glob(f"*{SUFFIX}"))
             raise UsageError(
                 f"there is no image {name!r} in {place}",
-                tip=wording.did_you_mean(name, known, what="the images are"),
+                tip=wording.did_you_mean(name, image_names, what="the images are"),
             )
     try:
         return Dockerfile(path=path, text=path.read_text(encoding="utf-8"))
@@ -181,12 +181,12 @@ def build_command(build: ImageBuild) -> tuple[str, ...]:
     Raises:
         UsageError: the Dockerfile has no such build argument.
     """
-    known = build.file.arguments
+    declared = build.file.arguments
     for name in build.arguments:
-        if name not in known:
+        if name not in declared:
             raise UsageError(
                 f"{build.file.path.name} has no build argument {name}",
-                tip=wording.did_you_mean(name, tuple(known), what="it has"),
+                tip=wording.did_you_mean(name, tuple(declared), what="it has"),
             )
     words = [build.engine, "build", "--file", str(build.file.path)]
     words += [word for tag in build.tags for word in ("--tag", tag)]
@@ -241,10 +241,10 @@ def _docker_digest(tag: str, repository: str) -> str:
     )
     # Docker writes `docker.io/library/x` as `x`: then the digest is right under the one name there is.
     digests = [str(name) for name in json.loads(result.output) or ()]
-    named = [name for name in digests if name.startswith(f"{repository}@")] or digests
-    if not named:
+    of_repository = [name for name in digests if name.startswith(f"{repository}@")] or digests
+    if not of_repository:
         raise StoreError(f"docker pushed {tag}, and does not know its digest", tip="read it in the registry")
-    return named[0]
+    return of_repository[0]
 
 
 def _repository(tag: str) -> str:
@@ -310,8 +310,8 @@ def run_commands(run: ImageRun, *, name: str) -> tuple[tuple[str, ...], ...]:
     """
     inside = run.command or ("/bin/bash",)
     seen = [f"{path}:{path}{'' if writes else ':ro'}" for path, writes in run.mounts]
-    given = [word for mount in seen for word in ("--volume", mount)]
-    given += [word for item in run.variables.items() for word in ("--env", "=".join(item))]
+    options = [word for mount in seen for word in ("--volume", mount)]
+    options += [word for item in run.variables.items() for word in ("--env", "=".join(item))]
     if run.engine == "buildah":
         seat = ("--tty",) if run.terminal else ()
         where = ("--workingdir", WORK) if run.folder else ()
@@ -319,14 +319,14 @@ def run_commands(run: ImageRun, *, name: str) -> tuple[tuple[str, ...], ...]:
         volume = ("--volume", f"{run.folder}:{WORK}") if run.folder else ()
         return (
             ("buildah", "from", "--name", name, *_limits(run), run.image),
-            ("buildah", "run", *seat, *volume, *where, *who, *given, name, "--", *inside),
+            ("buildah", "run", *seat, *volume, *where, *who, *options, name, "--", *inside),
             ("buildah", "rm", name),
         )
     words = [run.engine, "run", "--rm", *(("-it",) if run.terminal else ()), *_limits(run)]
     if run.folder:
         words += ["--volume", f"{run.folder}:{WORK}", "--workdir", WORK]
     if run.mounts:
-        words += ["--name", name, "--init", *_UNPRIVILEGED, *given]
+        words += ["--name", name, "--init", *_UNPRIVILEGED, *options]
     if run.engine == "podman" and run.user and run.user[0]:  # what runs as root has no names of users to keep
         words += ["--userns=keep-id"]
     elif run.user:

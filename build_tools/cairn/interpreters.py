@@ -121,10 +121,10 @@ def find_all(words: Sequence[str]) -> tuple[Interpreter, ...]:
         PrerequisiteError: the machine lacks one.
     """
     interpreters = [find(word) for word in words]
-    for number, one in enumerate(interpreters):
-        if one.version in {other.version for other in interpreters[:number]}:
+    for number, interpreter in enumerate(interpreters):
+        if interpreter.version in {earlier.version for earlier in interpreters[:number]}:
             raise UsageError(
-                f"{', '.join(words)} name Python {one.version} twice", tip="name each version once"
+                f"{', '.join(words)} name Python {interpreter.version} twice", tip="name each version once"
             )
     return tuple(interpreters)
 
@@ -189,7 +189,7 @@ def is_ours(python: Path) -> bool:
     return python.parent.resolve() == Path(sys.executable).parent.resolve() and sys.prefix != sys.base_prefix
 
 
-def of_user(named: Path | None) -> Path:
+def of_user(path: Path | None) -> Path:
     """Return the interpreter whose packages a user means.
 
     It is the named one, else that of the active environment, else Cairn's own.
@@ -197,7 +197,7 @@ def of_user(named: Path | None) -> Path:
     Raises:
         UsageError: the variable of the active environment names a folder without a Python.
     """
-    environment = named or active()
+    environment = path or active()
     return Path(sys.executable) if environment is None or is_ours(environment) else environment
 
 

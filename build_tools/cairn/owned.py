@@ -56,9 +56,9 @@ def empty_places(folder: Path, *, of_files: Collection[str], of_folders: Collect
         UsageError: one of the names is taken by something that Cairn did not make; nothing was removed then.
     """
     mark = folder / MARK
-    known = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
+    entries = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
     foreign = [
-        n for n in of_files if os.path.lexists(folder / n) and (n not in known or (folder / n).is_dir())
+        n for n in of_files if os.path.lexists(folder / n) and (n not in entries or (folder / n).is_dir())
     ]
     for name in of_folders:
         path = folder / name
@@ -66,7 +66,7 @@ def empty_places(folder: Path, *, of_files: Collection[str], of_folders: Collect
             foreign.append(name)
     if foreign:
         raise _foreign(folder, foreign)
-    files.write_text(mark, "\n".join([_TEXT.strip(), *sorted({*known, *of_files} - {_TEXT.strip()}), ""]))
+    files.write_text(mark, "\n".join([_TEXT.strip(), *sorted({*entries, *of_files} - {_TEXT.strip()}), ""]))
     for name in of_files:
         (folder / name).unlink(missing_ok=True)
     for name in of_folders:
@@ -99,19 +99,19 @@ def replace_files(folder: Path, source: Path) -> None:
     """
     mark = folder / MARK
     lines = mark.read_text(encoding="utf-8").splitlines() if mark.is_file() else []
-    known = {tuple(line.split("  ", 1)) for line in lines if "  " in line}
+    entries = {tuple(line.split("  ", 1)) for line in lines if "  " in line}
     new = {(files.sha256_of(p), p.relative_to(source).as_posix()) for p in source.rglob("*") if p.is_file()}
     foreign = []
-    for name in {name for _, name in known | new}:
+    for name in {name for _, name in entries | new}:
         path = folder / name
         is_file = path.is_file() and not path.is_symlink()
-        if os.path.lexists(path) and not (is_file and (files.sha256_of(path), name) in known | new):
+        if os.path.lexists(path) and not (is_file and (files.sha256_of(path), name) in entries | new):
             foreign.append(name)
     if foreign:
         raise _foreign(folder, foreign)
-    files.write_text(mark, _listed(known | new))  # old and new: a run that is killed below owns both
+    files.write_text(mark, _listed(entries | new))  # old and new: a run that is killed below owns both
     names = {name for _, name in new}
-    for name in {name for _, name in known} - names:
+    for name in {name for _, name in entries} - names:
         (folder / name).unlink(missing_ok=True)
     for name in names:
         files.copy(source / name, folder / name)

@@ -206,12 +206,12 @@ def index_problem(index_url: str | None, project: str) -> str | None:
     """
     if index_url is None:
         return None
-    return page_problem(f"{index_url.rstrip('/')}/{_NOT_NAME.split(project)[0]}/", named=index_url)
+    return page_problem(f"{index_url.rstrip('/')}/{_NOT_NAME.split(project)[0]}/", shown_as=index_url)
 
 
-def page_problem(url: str, *, named: str | None = None) -> str | None:
+def page_problem(url: str, *, shown_as: str | None = None) -> str | None:
     """Like `index_problem`, for a page of links (`--find-links`), or of one project of the index `named`."""
-    named = named or url
+    shown_as = shown_as or url
     if not url.startswith(("http://", "https://")):
         return None
     import requests  # noqa: PLC0415 - only needed after a failure
@@ -222,17 +222,19 @@ def page_problem(url: str, *, named: str | None = None) -> str | None:
             kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
             body = answer.raw.read(_PAGE_SIZE, decode_content=True).decode("utf-8", "replace")
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        return f"cannot reach {named}: {type(error).__name__}"
+        return f"cannot reach {shown_as}: {type(error).__name__}"
     if answer.status_code >= HTTPStatus.BAD_REQUEST:
         missing = answer.status_code == HTTPStatus.NOT_FOUND
-        return None if missing else f"cannot reach {named}: it answers {answer.status_code} {answer.reason}"
+        return (
+            None if missing else f"cannot reach {shown_as}: it answers {answer.status_code} {answer.reason}"
+        )
     if kind in _INDEX_TYPES:
         return None
     if kind != "text/html":
-        return f"{named} is not a package index: it answers with {kind or 'no content type'}"
+        return f"{shown_as} is not a package index: it answers with {kind or 'no content type'}"
     problem = _web_page_problem(body)
     redirected = f", at {answer.url.partition('?')[0]}" if answer.history else ""
-    return f"{named} is not a package index: it answers with {problem}{redirected}" if problem else None
+    return f"{shown_as} is not a package index: it answers with {problem}{redirected}" if problem else None
 
 
 def _web_page_problem(body: str) -> str | None:

@@ -278,10 +278,10 @@ def read_table(path: Path) -> Mapping[str, Any]:
     if path.name != "pyproject.toml":
         return table
     tool = table.get("tool", {})
-    own = tool.get("cairn", {}) if isinstance(tool, Mapping) else {}
-    if not isinstance(own, Mapping):
+    cairn_table = tool.get("cairn", {}) if isinstance(tool, Mapping) else {}
+    if not isinstance(cairn_table, Mapping):
         raise UsageError(f"{path}: tool.cairn is not a table", tip="write [tool.cairn]")
-    return own
+    return cairn_table
 
 
 def _value(value: object, where: str) -> Value:

@@ -194,11 +194,11 @@ def _links(page: str, *, may_lack: bool) -> Iterator[tuple[str, Mapping[str, str
 def _html_links(text: str, page: str) -> Iterator[tuple[str, Mapping[str, str]]]:
     text = _COMMENT.sub("", text)
     tags = [(match[1].lower(), _attributes(match[2])) for match in _TAG.finditer(text) if match[3]]
-    named = next((values["href"] for tag, values in tags if tag == "base" and "href" in values), "")
+    href = next((values["href"] for tag, values in tags if tag == "base" and "href" in values), "")
     try:
-        base = urljoin(page, named)
+        base = urljoin(page, href)
     except ValueError as error:
-        raise NetworkError(f"{page} names a base that is no address: {named[:80]!r}", tip=TIP) from error
+        raise NetworkError(f"{page} names a base that is no address: {href[:80]!r}", tip=TIP) from error
     for tag, values in tags:
         if tag == "a" and "href" in values:
             with contextlib.suppress(ValueError):

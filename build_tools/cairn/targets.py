@@ -88,9 +88,9 @@ def index_families() -> tuple[str, ...]:
 
 def discrete(names: Iterable[str]) -> tuple[str, ...]:
     """These targets, each once, without graphics of processors where there is a card beside them."""
-    own = tuple(dict.fromkeys(names))
+    unique = tuple(dict.fromkeys(names))
     integrated = families()["igpu-all"]
-    return tuple(name for name in own if name not in integrated) or own
+    return tuple(name for name in unique if name not in integrated) or unique
 
 
 def upstream_streams() -> dict[str, str]:
@@ -143,8 +143,8 @@ def product_of(target: str) -> str:
 def products(target: str) -> tuple[str, ...]:
     """The products with a GPU of a target, one by one: those of `product_of`, then more; of `cpu`, none."""
     processor = target.partition(":")[0]
-    listed = _data()["targets"].get(processor, {"product": ""})["product"]
-    return tuple(name for name in (*listed.split(", "), *_data()["also"].get(processor, ())) if name)
+    members = _data()["targets"].get(processor, {"product": ""})["product"]
+    return tuple(name for name in (*members.split(", "), *_data()["also"].get(processor, ())) if name)
 
 
 def sort_key(target: str) -> tuple[int, int, int, int, str]:

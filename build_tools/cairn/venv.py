@@ -164,11 +164,11 @@ def describe(path: Path) -> VirtualEnvironment:
     )
 
 
-def share(environment: VirtualEnvironment, other: VirtualEnvironment) -> None:
+def share(environment: VirtualEnvironment, borrower: VirtualEnvironment) -> None:
     """Let `environment` import what `other` has installed, without copying it (an SDK has many gigabytes)."""
     # The `site` module adds each line of a .pth file to sys.path.
-    name = f"cairn_{other.path.name}.pth"
-    (environment.site_packages / name).write_text(f"{other.site_packages}\n", encoding="utf-8")
+    name = f"cairn_{borrower.path.name}.pth"
+    (environment.site_packages / name).write_text(f"{borrower.site_packages}\n", encoding="utf-8")
 
 
 def pip_command(python: Path) -> tuple[str, ...]:
@@ -282,8 +282,8 @@ def own_pip(source: PackageSource) -> Iterator[dict[str, str]]:
     Other settings of the user, such as a target folder, do not: an sdist's build backend sees them too.
     """
     settings = package_index.read_pip_settings()
-    named = (source.index_url, *source.find_links)
-    with isolation.own_home(*settings.addresses(), *filter(None, named)) as home:
+    locations = (source.index_url, *source.find_links)
+    with isolation.own_home(*settings.addresses(), *filter(None, locations)) as home:
         yield settings.pip_environment(home)
 
 

@@ -61,9 +61,9 @@ def content_of(
 def requirements_of(step: BuildStep, request: BuildRequest) -> tuple[str, ...]:
     """Return the build requirements of a project, without the wheels of other projects."""
     requirements = [*step.project.build_requires, *request.stack.extra_wheels]
-    listed = step.project.build_requires_file
-    if listed and (step.checkout / listed).exists():
-        requirements.append(f"-r {step.checkout / listed}")
+    requires_file = step.project.build_requires_file
+    if requires_file and (step.checkout / requires_file).exists():
+        requirements.append(f"-r {step.checkout / requires_file}")
     return tuple(requirements)
 
 
@@ -121,7 +121,7 @@ def context_of(
     values |= {"environment": str(env.path), "site_packages": str(env.site_packages)}
     pinned = downloads.needed_files(request, step.project)
     ready = functools.partial(downloads.ready, say=stage.update, offline=request.pip.offline)
-    values |= {f"download:{one.name}": str(ready(one)) for one in pinned}
+    values |= {f"download:{file.name}": str(ready(file)) for file in pinned}
     return Context(step=step, request=request, built=built, env=env, values=values, stage=stage, log=log)
 
 
@@ -270,7 +270,7 @@ def failure(context: Context, error: Exception) -> Exception:
     if isinstance(cause, CairnError | OSError) and not isinstance(cause, ProcessError):
         return cause
     # Where no program failed, the log does not know what did.
-    own = () if isinstance(cause, ProcessError) else (str(error),)
+    message = () if isinstance(cause, ProcessError) else (str(error),)
     tail = build_log.tail(context.log, _TAIL)
     killed = isinstance(cause, ProcessError) and cause.returncode in _KILLED
     short = killed or build_log.out_of_memory(context.log) is not None
@@ -278,7 +278,7 @@ def failure(context: Context, error: Exception) -> Exception:
     return (OutOfMemoryError if short else BuildError)(
         f"building {context.step.project.name} failed{why}",
         log=context.log,
-        tail=(*(line.text for line in tail), *own) or (str(error),),
+        tail=(*(line.text for line in tail), *message) or (str(error),),
         causes=build_log.above(context.log, tail),
         tip="fix what the lines above name and run the same command again: finished wheels are kept",
     )
@@ -356,9 +356,9 @@ def read_cmake_cache(path: Path) -> dict[str, str]:
     return entries
 
 
-def means_the_same(one: str, other: str) -> bool:
+def means_the_same(text: str, expected: str) -> bool:
     """Whether two values are equal to CMake: all words for true are equal, and so are those for false."""
-    return _meaning(one) == _meaning(other)
+    return _meaning(text) == _meaning(expected)
 
 
 def _meaning(value: str) -> str:

@@ -207,8 +207,8 @@ def _uses() -> contextlib.AbstractContextManager[None]:
 
 def _lock(content: Content, source: PackageSource, *, say: Progress) -> str:
     say("resolving its build requirements")
-    named = ((parse_wheel_filename(wheel.name)[0], wheel.absolute()) for wheel in content.wheels)
-    wheels = [f"{name} @ {wheel.as_uri()}" for name, wheel in named]
+    by_name = ((parse_wheel_filename(wheel.name)[0], wheel.absolute()) for wheel in content.wheels)
+    wheels = [f"{name} @ {wheel.as_uri()}" for name, wheel in by_name]
     return resolve_requirements(
         [*content.requirements, *wheels],
         source,
@@ -230,10 +230,10 @@ def _fill(
     if content.sdk is not None:
         venv.share(env, venv.describe(content.sdk))
     if locked:
-        listed = env.path / "requirements.txt"
-        listed.write_text(locked, encoding="utf-8")
+        requirements = env.path / "requirements.txt"
+        requirements.write_text(locked, encoding="utf-8")
         # pip checks the hashes: what is installed is what the name of the folder stands for.
-        words = ["-r", str(listed)]
+        words = ["-r", str(requirements)]
         pip_install(env, words, source, log=log, options=["--no-deps"], on_line=say, reads=content.wheels)
 
 

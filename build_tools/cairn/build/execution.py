@@ -90,17 +90,17 @@ def run_all(
     outcome = engine.run(graph, work, options)
     names = [[task.name for task in tasks if task.plan is each] for each in plans]
     failures = dict(outcome.failures)
-    for number, own in enumerate(names):
-        if all(name in outcome.results for name in own):
+    for number, names_of_task in enumerate(names):
+        if all(name in outcome.results for name in names_of_task):
             try:
-                on_whole(number, tuple(outcome.results[name] for name in own))
+                on_whole(number, tuple(outcome.results[name] for name in names_of_task))
             except CairnError as error:
                 failures[str(error)] = error  # beside those of steps; once, where plans share its cause
     dataclasses.replace(outcome, failures=failures).require()
     shared = first.wheel_cache.shared
     if shared is not None and shared.expired is not None:
         raise shared.expired
-    return tuple(tuple(outcome.results[name] for name in own) for own in names)
+    return tuple(tuple(outcome.results[name] for name in names_of_task) for names_of_task in names)
 
 
 def log_of(output_dir: Path, project: str) -> Path:
@@ -158,24 +158,24 @@ def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
     if request.compiler_cache is None or task.step.hit is not None:
         return ()
     same = [
-        other
-        for other in tasks
-        if (other.step.project, other.step.checkout) == (task.step.project, task.step.checkout)
-        and other.step.hit is None
+        sibling
+        for sibling in tasks
+        if (sibling.step.project, sibling.step.checkout) == (task.step.project, task.step.checkout)
+        and sibling.step.hit is None
     ]
     firsts = (
-        next(other for other in same if other.plan.request.python == request.python),
-        next(other for other in same if other.plan.request.targets == request.targets),
+        next(sibling for sibling in same if sibling.plan.request.python == request.python),
+        next(sibling for sibling in same if sibling.plan.request.targets == request.targets),
     )
     return tuple(dict.fromkeys(first.name for first in firsts if first is not task))
 
 
-def graph_of(tasks: Sequence[Task], known: schedule.Durations) -> Graph:
+def graph_of(tasks: Sequence[Task], durations: schedule.Durations) -> Graph:
     """Turn tasks into the engine's graph.
 
     Args:
         tasks: all of a run.
-        known: what steps took before.
+        durations: what steps took before.
     """
     size_of = functools.cache(twin.size_of)  # variants have copies of the same checkouts
     steps = []
@@ -183,9 +183,9 @@ def graph_of(tasks: Sequence[Task], known: schedule.Durations) -> Graph:
         request, name = task.plan.request, task.step.project.name
         tree = request.tree_of(task.step.project)
         copied = 0 if task.step.hit is not None or tree.exists() else size_of(task.step.checkout)
-        measured = known.memory("build", name)
+        measured = durations.memory("build", name)
         # A build that goes on with what the last one left has most of its files already.
-        left = 0 if "start" in task.step.inputs else known.disk("build", name)
+        left = 0 if "start" in task.step.inputs else durations.disk("build", name)
         step = Step(
             name=task.name,
             kind="build",
@@ -318,14 +318,14 @@ def _remove_others(parts: Sequence[Path], step: BuildStep, request: BuildRequest
     tag = "-".join(rest.split("-")[-3:-1])
     device = device_packages.file_prefix(name, request)
     beside = (*folder.glob(f"{name}-*-{tag}-*.whl"), *folder.glob(f"{device}gfx*-{tag}-*.whl"))
-    others = [other for other in beside if other not in parts]
+    others = [sibling for sibling in beside if sibling not in parts]
     ours: dict[str, str] = {}
     if others:  # the wheels of the last build that came to its end here
         with contextlib.suppress(UsageError, WheelError):
             ours = {w.file_name: w.sha256 for w in wheel_sets.read(folder / "set.json").wheels}
-    for other in others:
-        if ours.get(other.name) == files.sha256_of(other):
-            console.current().info(f"  {other.name} is replaced by the new wheel of {step.project.name}")
-            other.unlink()
+    for sibling in others:
+        if ours.get(sibling.name) == files.sha256_of(sibling):
+            console.current().info(f"  {sibling.name} is replaced by the new wheel of {step.project.name}")
+            sibling.unlink()
         else:
-            console.current().warn(f"{other} is not a wheel of an earlier build here, and stays")
+            console.current().warn(f"{sibling} is not a wheel of an earlier build here, and stays")

@@ -93,9 +93,9 @@ def check(jobs: Sequence[Job]) -> tuple[Job, ...]:
             with contextlib.suppress(OSError):
                 place.rmdir()
         raise
-    named = {text.partition("=")[0] for job in jobs for text in job.build_env}
+    passed = {text.partition("=")[0] for job in jobs for text in job.build_env}
     flags = [variables.TARGETS_FLAG] if all(job.targets is not None for job in jobs) else []
-    if unseen := variables.unseen_by_builds(jobs[0].stack, named, flags=flags):
+    if unseen := variables.unseen_by_builds(jobs[0].stack, passed, flags=flags):
         console.current().info(
             f"set in this shell, and not seen by builds: {', '.join(unseen)}; name what they need with "
             "--build-env"
@@ -194,8 +194,8 @@ def install(job: Job, wheels: Sequence[BuiltWheel], python: Path) -> None:
     environment = dataclasses.replace(venv.describe(python.parent.parent), python=python)
     paths = [path.absolute() for wheel in wheels for path in wheel.files]
     before = venv.installed_versions(environment.sites)
-    named = {path: parse_wheel_filename(path.name) for path in paths}
-    same = [str(path) for path, (name, version, *_) in named.items() if (name, str(version)) in before]
+    wheel_names = {path: parse_wheel_filename(path.name) for path in paths}
+    same = [str(path) for path, (name, version, *_) in wheel_names.items() if (name, str(version)) in before]
     with console.current().stage(f"install the wheels into {environment.path}") as stage:
         source = PackageSource(offline=job.sdk.source.offline, cache_dir=job.sdk.source.cache_dir)
         if (sdk := _existing_sdk(job)) is not None:
@@ -313,17 +313,17 @@ def _for_cpu(job: Job) -> Job:
     Raises:
         UsageError: one was asked for by name.
     """
-    own = [p.name for p in job.stack.projects if p.rocm_only and p.name in job.checkouts]
-    if not own or not job.for_cpu():
+    rocm_only = [p.name for p in job.stack.projects if p.rocm_only and p.name in job.checkouts]
+    if not rocm_only or not job.for_cpu():
         return job
-    if required := [name for name in own if name in job.required]:
+    if required := [name for name in rocm_only if name in job.required]:
         raise UsageError(
             f"{' and '.join(required)} cannot be built for the CPU", tip="leave it out, or name GPU targets"
         )
-    for name in own:
+    for name in rocm_only:
         if job.checkouts[name].is_dir():
             console.current().info(f"skipping {name}: there is no build of it without ROCm")
-    checkouts = {name: path for name, path in job.checkouts.items() if name not in own}
+    checkouts = {name: path for name, path in job.checkouts.items() if name not in rocm_only}
     return dataclasses.replace(job, checkouts=checkouts)
 
 

@@ -230,9 +230,11 @@ class BuildRequest(BuildSettings):
 
     def env_of(self, project: Project) -> dict[str, str]:
         """The user's variables for one project; those that name it win."""
-        own = f"{project.name}:"
+        prefix = f"{project.name}:"
         for_all = {name: value for name, value in self.build_env.items() if ":" not in name}
-        return for_all | {n.removeprefix(own): v for n, v in self.build_env.items() if n.startswith(own)}
+        return for_all | {
+            n.removeprefix(prefix): v for n, v in self.build_env.items() if n.startswith(prefix)
+        }
 
     def again(self, project: Project) -> int:
         """How many earlier manifests have the version of a project."""

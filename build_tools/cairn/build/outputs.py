@@ -69,8 +69,8 @@ def trees_of(requests: Sequence[BuildRequest]) -> dict[str, tuple[Checkout, ...]
     """
     of_line = {request.stack.line: request for request in requests}
     return {
-        line: tuple(describe.describe(p, one.checkouts[p.name]) for p in one.projects())
-        for line, one in of_line.items()
+        line: tuple(describe.describe(p, job.checkouts[p.name]) for p in job.projects())
+        for line, job in of_line.items()
     }
 
 
@@ -101,18 +101,18 @@ def _shares(request: BuildRequest) -> tuple[str, str | None]:
 def _manifest_of(group: Sequence[BuildRequest], trees: Sequence[Checkout]) -> Manifest:
     first = group[0]
     tools = [
-        machine.toolchain_of_manifest(one.python, host_compiler=one.sdk is None, named=one.build_env)
-        for one in group
+        machine.toolchain_of_manifest(job.python, host_compiler=job.sdk is None, build_env=job.build_env)
+        for job in group
     ]
     pythons = dict.fromkeys(tool["python"] for tool in tools)
     return manifest.create(
         [tree for tree in trees if tree.project.name in first.checkouts],
         stack=first.stack.name,
         line=first.stack.line,
-        targets=gpu.in_order(target for one in group for target in one.targets)
+        targets=gpu.in_order(target for job in group for target in job.targets)
         if len(group) > 1
         else first.targets,
-        pythons=tuple(dict.fromkeys(one.python.version for one in group)),
+        pythons=tuple(dict.fromkeys(job.python.version for job in group)),
         platform=first.python.platform,
         sdk_version=first.sdk.info.version if first.sdk else None,
         build_env=first.build_env,
@@ -132,23 +132,23 @@ def refuse_other_manifest(request: BuildRequest) -> None:
         return
     has_sdk = request.sdk.info.version if request.sdk else None
     wrong = [
-        f"{what} {frozen_as}, not {own}"
-        for what, frozen_as, own in (
+        f"{what} {frozen_as}, not {requested}"
+        for what, frozen_as, requested in (
             ("stack", frozen.stack, request.stack.name),
             ("line", frozen.line, request.stack.line),
             ("ROCm SDK", frozen.sdk_version, has_sdk if request.sdk else frozen.sdk_version),
             ("variables", dict(frozen.build_env), dict(request.build_env)),
             ("recipe", frozen.recipe, recipe.digest_of(request.stack)),
         )
-        if frozen_as != own
+        if frozen_as != requested
     ]
-    for what, known, asked_for in (
+    for what, frozen_values, asked_for in (
         ("Python", frozen.pythons, (request.python.version,)),
         ("platform", frozen.every_platform, (request.python.platform,)),
         ("targets", frozen.targets, request.targets),
     ):
-        if lacking := [name for name in asked_for if name not in known]:
-            wrong.append(f"{what} {', '.join(known)}, not {', '.join(lacking)}")
+        if lacking := [name for name in asked_for if name not in frozen_values]:
+            wrong.append(f"{what} {', '.join(frozen_values)}, not {', '.join(lacking)}")
     if wrong:
         raise UsageError(
             f"the manifest was frozen for something else: {'; '.join(wrong)}",

@@ -338,6 +338,6 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "python": request.python.tag,
         "platform": request.python.platform,
         "toolchain": machine.toolchain(
-            request.python, host_compiler=request.sdk is None, named=request.env_of(project)
+            request.python, host_compiler=request.sdk is None, build_env=request.env_of(project)
         ),
     }

@@ -121,18 +121,18 @@ def summary(changes: tuple[Difference, ...]) -> str:
     """Summarize differences in a few words, for a table."""
     if edited := edited_files(changes):
         return f"{wording.some(edited)} changed"
-    changed = {one.name.partition(".")[0]: one for one in changes}
+    changed = {change.name.partition(".")[0]: change for change in changes}
     changed.pop(SOURCES, None)
     if not changed:
         return "its last wheel is no longer in the cache"
     if changed.keys() - {"start"}:  # which follows from the rest: a different build folder goes with it
         changed.pop("start", None)
     reasons = [
-        _REASONS.get(name, _STACK).format(one.before or "none", one.now or "none")
-        for name, one in changed.items()
+        _REASONS.get(name, _STACK).format(change.before or "none", change.now or "none")
+        for name, change in changed.items()
         if name != "needs"
     ]
-    if built := [one.name.partition(".")[2] for one in changes if one.name.startswith("needs.")]:
+    if built := [change.name.partition(".")[2] for change in changes if change.name.startswith("needs.")]:
         reasons.append(f"{' and '.join(built)} changed")
     return "; ".join(dict.fromkeys(reasons))
 
@@ -140,8 +140,12 @@ def summary(changes: tuple[Difference, ...]) -> str:
 def edited_files(changes: tuple[Difference, ...]) -> list[str]:
     """Return the files of a tree that were edited since, if nothing else changed."""
     prefix = f"{SOURCES}.edited."
-    others = {one.name for one in changes if not one.name.startswith(prefix)} - {"tree", "start"}
-    return [] if others else [one.name.removeprefix(prefix) for one in changes if one.name.startswith(prefix)]
+    others = {change.name for change in changes if not change.name.startswith(prefix)} - {"tree", "start"}
+    return (
+        []
+        if others
+        else [change.name.removeprefix(prefix) for change in changes if change.name.startswith(prefix)]
+    )
 
 
 def _plain(inputs: Mapping[str, object]) -> dict[str, object]:
@@ -201,16 +205,17 @@ class PlanGraph:
         Raises:
             UsageError: there is none, or there are several.
         """
-        named = [one for one in self.steps if text == one.step.name]
+        matches_name = [step for step in self.steps if text == step.step.name]
         builds = [
-            one
-            for one in self.steps
-            if one.step.kind == "build"
-            and text in (one.step.project, one.step.name.removeprefix("build "), f"build {one.step.project}")
+            step
+            for step in self.steps
+            if step.step.kind == "build"
+            and text
+            in (step.step.project, step.step.name.removeprefix("build "), f"build {step.step.project}")
         ]
-        if len(matches := named or builds) == 1:
+        if len(matches := matches_name or builds) == 1:
             return matches[0]
-        names = [one.step.name for one in matches or self.steps]
+        names = [match.step.name for match in matches or self.steps]
         tip = wording.did_you_mean(text, names, what="its steps are")
         if matches:
             tip = f"name one: {', '.join(names)}"
@@ -241,11 +246,11 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
         present = Step(name=tree, kind="checkout", project=step.project.name, inputs=tree_inputs)
         steps[tree] = _present(present, reason, step.checkout)
         steps[task.name] = _build_step(task, needs=(*shared, tree, *task.needs.values()))
-    graph = Graph(tuple(one.step for one in steps.values()))
+    graph = Graph(tuple(step.step for step in steps.values()))
     order = {step.name: number for number, step in enumerate(graph.order)}
     # What variants share comes first, then each variant as a whole.
     lanes = {label: number for number, label in enumerate(dict.fromkeys(("", *labels)))}
-    ordered = sorted(steps.values(), key=lambda one: (lanes[one.variant], order[one.step.name]))
+    ordered = sorted(steps.values(), key=lambda step: (lanes[step.variant], order[step.step.name]))
     return PlanGraph(tuple(ordered), graph)
 
 

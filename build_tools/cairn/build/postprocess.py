@@ -81,20 +81,20 @@ def finish(wheel: Path, context: Context, output_dir: Path, *, sources: Sequence
     installed = context.request.sdk
     sdk = venv.describe(installed.environment).site_packages if installed else None
     # Repair may graft libraries into the wheel; the bill of materials lists what is there in the end.
-    named = context.request.env_of(context.step.project).get("LD_LIBRARY_PATH", "")
-    search = [Path(folder) for folder in named.split(os.pathsep) if folder]
+    library_path = context.request.env_of(context.step.project).get("LD_LIBRARY_PATH", "")
+    search = [Path(folder) for folder in library_path.split(os.pathsep) if folder]
     libc = platform.libc_ver()[0] or "musl"  # which that function does not know
     repaired = repair.repair_linked(
         edited, output_dir / "repaired", exclude=provided, sdk=sdk, search=search, libc=libc
     )
-    listed = sbom.add(
+    sbom_member = sbom.add(
         repaired,
         output_dir / "listed",
         sources=sources,
         rocm_version=installed.info.version if installed else None,
     )
-    _verify(listed, context, provided)
-    return listed
+    _verify(sbom_member, context, provided)
+    return sbom_member
 
 
 def provided_libraries(context: Context) -> tuple[str, ...]:
@@ -212,9 +212,11 @@ def _verify(wheel: Path, context: Context, provided: Sequence[str]) -> None:
         python=request.python.version,
         forbidden_strings=texts_of((*trees, request.work_dir, context.env.path)),
     )
-    known = request.stack.gate.allow
-    entries = read_allowed([Path(known)] if known else [])
+    allowed = request.stack.gate.allow
+    entries = read_allowed([Path(allowed)] if allowed else [])
     judged = apply_allowed({wheel: verify(wheel, expected)}, entries, today=datetime.now(UTC).date())
     if findings := judged.findings[wheel]:
-        listed = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
-        raise WheelError(f"{wheel.name} was built, but must not be published: {listed}", tip=findings[0].fix)
+        sbom_member = "; ".join(f"{f.code} {f.member or ''}: {f.reason}" for f in findings[:_SHOWN])
+        raise WheelError(
+            f"{wheel.name} was built, but must not be published: {sbom_member}", tip=findings[0].fix
+        )

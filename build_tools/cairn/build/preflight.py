@@ -81,8 +81,8 @@ def _programs(jobs: Sequence[Job]) -> None:
     lacking = {} if shutil.which("git") else {"git": "git"}
     of_host = [job for job in jobs if job.stack.host_compiler and job.stack.sdk is not None]
     if of_host and platforms.here.stack_section() != "windows":  # ROCm's clang-cl compiles all there
-        named = {name for job in of_host for name, _, _ in (text.partition("=") for text in job.build_env)}
-        if "CXX" not in named and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        names = {name for job in of_host for name, _, _ in (text.partition("=") for text in job.build_env)}
+        if "CXX" not in names and not any(map(shutil.which, ("c++", "g++", "clang++"))):
             lacking["a C++ compiler"] = "g++"
         for python in {job.python.version: job.python for job in of_host}.values():
             if not python.has_headers:
@@ -184,7 +184,7 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
     yield functools.partial(variables.parse_build_env, job.build_env, job.stack)
     yield functools.partial(_present, job)
     if (trees := (job.line, *job.checkouts.values())) not in checked:
-        yield functools.partial(checkout_stack.line_of, job.stack, job.checkouts, named=job.line)
+        yield functools.partial(checkout_stack.line_of, job.stack, job.checkouts, line=job.line)
         checked.add(trees)
     for project in job.stack.projects:
         folder = job.checkouts.get(project.name)
@@ -192,8 +192,8 @@ def _checks_of(job: Job, checked: set[object]) -> Iterator[Check]:
             checked.add(tree)
             yield functools.partial(_checkout, project, folder.absolute(), suffix=suffix, rocm=not for_cpu)
     if for_cpu:
-        named = dict(text.partition("=")[::2] for text in job.build_env)
-        yield functools.partial(machine.require_host_compiler, named)
+        passed = dict(text.partition("=")[::2] for text in job.build_env)
+        yield functools.partial(machine.require_host_compiler, passed)
     if not for_cpu:
         yield functools.partial(_sdk, job)
 
@@ -240,12 +240,12 @@ def channel(job: Job, version: str) -> None:
         UsageError: it is of a different one, or is not a version of ROCm.
     """
     try:
-        own = rocm_version.channel_of(version)
+        version_channel = rocm_version.channel_of(version)
     except WheelError as error:
         raise UsageError(f"{version!r} is not a version of ROCm: {error}", tip=error.tip) from error
-    if job.channel not in (None, own):
+    if job.channel not in (None, version_channel):
         raise UsageError(
-            f"a {job.channel} release was asked for, but ROCm {version} is {own}",
+            f"a {job.channel} release was asked for, but ROCm {version} is {version_channel}",
             tip="install the SDK of that channel, or leave --release-type out",
         )
 

@@ -108,8 +108,8 @@ def make(
     }
     key = cache.key_of(inputs)[:16]
     folder, shared = work_dir / key, files.cache_dir() / "sdk" / key
-    own, everyones = work_dir / "sdk.lock", shared.with_suffix(".lock")
-    with files.locked(own, timeout=_WAIT), files.locked(everyones, timeout=_WAIT):
+    lock, everyones = work_dir / "sdk.lock", shared.with_suffix(".lock")
+    with files.locked(lock, timeout=_WAIT), files.locked(everyones, timeout=_WAIT):
         if not (shared / "dists").is_dir():
             _trim(shared.parent)
             prefix = _build_prefix(stack, sdk, targets, shared, log=log, say=say)
@@ -202,7 +202,7 @@ def _described(
     env: venv.VirtualEnvironment, request: SdkRequest, report: Path, python: Interpreter
 ) -> _Marker:
     info = rocm.query(env.python)
-    of_sdk = (one for one in venv.installed_files(report) if one.distribution.startswith("rocm"))
+    of_sdk = (file for file in venv.installed_files(report) if file.distribution.startswith("rocm"))
     return _Marker(
         request=request.identity(),
         digest=digest_of(env.site_packages),
@@ -226,7 +226,7 @@ def digest_of(site_packages: Path) -> str:
     records = sorted(site_packages.glob("rocm*.dist-info/RECORD"))
     lines = {path.parent.name: path.read_text(encoding="utf-8").splitlines() for path in records}
     return cache.key_of(
-        {name: [line for line in own if not _SCRIPT.match(line)] for name, own in lines.items()}
+        {name: [line for line in rows if not _SCRIPT.match(line)] for name, rows in lines.items()}
     )
 
 

@@ -127,11 +127,11 @@ def _job_of(
     variant = Variant(line=line, family=family, python=python.version)
     # The SDK is installed into the environments' folder: one for each family, whatever the Python.
     env_dir = job.environments() / folder_name(family) if family else job.environments()
-    named = job.sdk.family
+    family_name = job.sdk.family
     if changed.targets:
-        named = gpu.family_of(gpu.parse_targets(changed.targets))
-    named = gpu.CPU if changed.for_cpu() else named or "all"  # all that the SDK serves
-    folder = Path(folder_name(line or job.stack.line), folder_name(family or named), python.version)
+        family_name = gpu.family_of(gpu.parse_targets(changed.targets))
+    family_name = gpu.CPU if changed.for_cpu() else family_name or "all"  # all that the SDK serves
+    folder = Path(folder_name(line or job.stack.line), folder_name(family or family_name), python.version)
     return dataclasses.replace(
         changed,
         variant=variant,
@@ -154,5 +154,5 @@ def _sdk_of(sdk: SdkRequest, family: str | None) -> SdkRequest:
         index_url=source.index_url and source.index_url.replace(FAMILY, family),
         find_links=tuple(place.replace(FAMILY, family) for place in source.find_links),
     )
-    named = gpu.family_of(gpu.parse_targets(family))
-    return dataclasses.replace(sdk, source=changed, family=sdk.family or named)
+    family_name = gpu.family_of(gpu.parse_targets(family))
+    return dataclasses.replace(sdk, source=changed, family=sdk.family or family_name)

@@ -92,7 +92,7 @@ def _bisect(request: Bisect) -> Answer:
     if request.dry_run:
         rows = map(_row, sets)
         return Answer(
-            [{"set": one.set_id, "added": one.added} for one in sets],
+            [{"set": wheel_set.set_id, "added": wheel_set.added} for wheel_set in sets],
             [Table(("set", "added", "versions"), rows), f"would install {search.cost}"],
         )
     if not request.command:  # the nights have measured it themselves
@@ -132,12 +132,12 @@ def _commit_of(request: Bisect, store: Store, outcome: BisectResult, jump: Jump 
 
 def _answer(outcome: BisectResult, commits: Suspects | None) -> Answer:
     plain = {
-        "first_bad": [one.set_id for one in outcome.suspects],
+        "first_bad": [suspect.set_id for suspect in outcome.suspects],
         "last_good": outcome.last_good.set_id,
         "layers": outcome.layers,
         "files": outcome.files,
         "search": commits.search if commits else outcome.search,
-        "commits": [{"project": one.project, "commit": one.commit} for one in commits.steps]
+        "commits": [{"project": step.project, "commit": step.commit} for step in commits.steps]
         if commits
         else [],
         "changes": outcome.changes,
@@ -165,8 +165,8 @@ def _text(outcome: BisectResult, commits: Suspects | None) -> Iterator[Piece]:
         yield f"the first bad set is {_description(outcome.suspects[0])}"
     else:
         yield "the first bad set is one of these; the others could not be told:"
-        for one in outcome.suspects:
-            yield f"  {_description(one)}"
+        for suspect in outcome.suspects:
+            yield f"  {_description(suspect)}"
     yield f"the last good one is {_description(outcome.last_good)}"
     if outcome.layers:
         yield f"to blame: {' or '.join(outcome.layers)}"
@@ -175,19 +175,19 @@ def _text(outcome: BisectResult, commits: Suspects | None) -> Iterator[Piece]:
     if commits:
         one_of = " is" if len(commits.steps) == 1 else " is one of these; the others could not be told:"
         yield f"the first bad commit{one_of}"
-        yield from (f"  {short_id(one.id)} of {name}: {one.subject}" for name, one in commits.steps)
+        yield from (f"  {short_id(commit.id)} of {name}: {commit.subject}" for name, commit in commits.steps)
     yield from changelog.lines(outcome.changes)
 
 
-def _description(one: IndexSet) -> str:
-    set_id, added, versions = _row(one)
+def _description(wheel_set: IndexSet) -> str:
+    set_id, added, versions = _row(wheel_set)
     return f"{set_id} of {added}: {versions}"
 
 
-def _row(one: IndexSet) -> tuple[str, str, str]:
+def _row(wheel_set: IndexSet) -> tuple[str, str, str]:
     """The beginning of a set's id, when it was added, and its versions."""
-    versions = ", ".join(f"{name} {version}" for name, version in sorted(one.projects.items()))
-    return short_id(one.set_id), one.added[:16].replace("T", " "), versions
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(wheel_set.projects.items()))
+    return short_id(wheel_set.set_id), wheel_set.added[:16].replace("T", " "), versions
 
 
 COMMANDS = {"bisect": command(Bisect, _bisect, needs="release")}

@@ -87,9 +87,9 @@ def _challenge(request: ChallengeSet) -> Answer:
     stored, late = rebuilds.keep(store, prepared.wheel_set, rebuild, signer) if signer else (None, None)
     verdict = job.work_dir / challenge.VERDICT
     wheels = []
-    for one in rebuild.wheels:
-        fields = datafile.to_plain(one)
-        wheels.append({"file": fields.pop("file_name"), "identical": one.is_identical, **fields})
+    for wheel in rebuild.wheels:
+        fields = datafile.to_plain(wheel)
+        wheels.append({"file": fields.pop("file_name"), "identical": wheel.is_identical, **fields})
     plain = {
         "set": set_id,
         "identical": rebuild.is_identical,
@@ -110,7 +110,7 @@ def _challenge(request: ChallengeSet) -> Answer:
 
 def _plan(request: Challenge, prepared: Prepared) -> Answer:
     frozen = prepared.frozen
-    rows = [(one.name, one.origin, one.hashtag, one.commit) for one in frozen.projects]
+    rows = [(project.name, project.origin, project.hashtag, project.commit) for project in frozen.projects]
     plain = {
         "set": request.set_id,
         "python": prepared.python.version,
@@ -143,8 +143,8 @@ def _differing(wheel: RebuiltWheel) -> Iterator[Piece]:
     yield "failed", f"{wheel.file_name} {'differs' if wheel.rebuilt else 'did not come out'}"
     if wheel.same_inputs is False:
         yield "    its inputs were others: sources, settings, tools or what it is built against"
-    for one in wheel.differences[:_SHOWN]:
-        yield f"    {one.member}: {', '.join(one.causes)}: {one.example}"
+    for difference in wheel.differences[:_SHOWN]:
+        yield f"    {difference.member}: {', '.join(difference.causes)}: {difference.example}"
     if len(wheel.differences) > _SHOWN:
         yield f"    and {len(wheel.differences) - _SHOWN} members more: see --json"
 

@@ -131,10 +131,10 @@ def _trust(request: Set) -> Iterator[Piece]:
         raise UsageError("no folder is named", tip=f"cairn config set {settings.TRUSTED} DIR")
     path = _file_to_write(local=False)
     table = settings.read_table(path) if path.is_file() else {}
-    named = [str(converters.folder(value).resolve()) for value in request.values]
+    folders = [str(converters.folder(value).resolve()) for value in request.values]
     if not request.dry_run:
-        _write(path, "", settings.TRUSTED, list(dict.fromkeys([*table.get(settings.TRUSTED, []), *named])))
-    yield f"{wording.some(named)} is trusted, by {path}"
+        _write(path, "", settings.TRUSTED, list(dict.fromkeys([*table.get(settings.TRUSTED, []), *folders])))
+    yield f"{wording.some(folders)} is trusted, by {path}"
 
 
 def _file_to_write(*, local: bool) -> Path:

@@ -68,7 +68,7 @@ def look_up(request: ConsumerOptions, old_place: Path, new_place: Path) -> Answe
             judgement = judge(old, new, wheels, markers=place.markers(), unknown=unknown)
     error = None
     if judgement.breaks:
-        names = sorted({one.consumer for one in judgement.breaks})
+        names = sorted({breakage.consumer for breakage in judgement.breaks})
         error = TestsFailedError(
             f"{new_place} lacks {wording.count(judgement.breaks, 'thing')} that {wording.some(names)} had of "
             f"{old_place}",
@@ -106,9 +106,9 @@ def _consumer(text: str, index_url: str | None) -> Consumer:
 
 
 def _judged(judgement: Judgement) -> Iterator[Piece]:
-    for one in judgement.breaks:
-        yield "failed", str(one)
-    broken = {one.consumer for one in judgement.breaks}
+    for breakage in judgement.breaks:
+        yield "failed", str(breakage)
+    broken = {breakage.consumer for breakage in judgement.breaks}
     yield f"{wording.count(judgement.consumers, 'wheel')} of consumers looked at, {len(broken)} broken"
     for text in judgement.unread:
         yield Warn(f"not looked at: {text}")
@@ -310,8 +310,8 @@ def _sets(request: Diff, *, stored: bool) -> Answer:
                     old, new, python=request.python, commits=request.commits, say=stage.update
                 )
             ]
-    groups = [group for one in differences for group in _groups_of_set(one)]
-    changes = {one.changes.after: one.changes for one in differences if one.changes}
+    groups = [group for pair in differences for group in _groups_of_set(pair)]
+    changes = {pair.changes.after: pair.changes for pair in differences if pair.changes}
     _write_page(request, request.old, request.new, groups, list(changes.values()))
     return Answer({"sets": differences}, _set_text(differences))
 
@@ -334,7 +334,7 @@ def _groups_of_set(change: SetDifference) -> Iterator[Group]:
     )
     yield Group(
         title=f"{change.title}: {change.before} → {change.after}",
-        sections=tuple(one for one in made if one.lines),
+        sections=tuple(section for section in made if section.lines),
     )
     yield from map(_group, change.wheels)
 
@@ -343,12 +343,12 @@ def _set_text(differences: Sequence[SetDifference]) -> Iterator[Piece]:
     from cairn.sources.manifest import changelog
 
     told: set[str] = set()
-    for one in differences:
-        for group in _groups_of_set(one):
+    for difference in differences:
+        for group in _groups_of_set(difference):
             yield from _titled(group)
-        if one.changes and one.changes.after not in told:
-            told.add(one.changes.after)
-            yield from changelog.lines(one.changes)
+        if difference.changes and difference.changes.after not in told:
+            told.add(difference.changes.after)
+            yield from changelog.lines(difference.changes)
     if not differences:
         yield "no difference: the same sets"
 

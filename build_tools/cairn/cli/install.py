@@ -148,22 +148,22 @@ def _text(prepared: Installation, destination: Destination) -> Iterator[Piece]:
     from cairn.pipeline import install
 
     yield Note(str(destination))
-    own = destination.origin.endswith("Cairn's own")
-    if own or "no environment" in destination.origin:  # a system's takes no packages (PEP 668)
-        other = " other than Cairn's own" if own else ""
-        yield Note(f"an installation needs an environment{other}; {install.MAKE_ONE}")
+    is_ours = destination.origin.endswith("Cairn's own")
+    if is_ours or "no environment" in destination.origin:  # a system's takes no packages (PEP 668)
+        besides = " other than Cairn's own" if is_ours else ""
+        yield Note(f"an installation needs an environment{besides}; {install.MAKE_ONE}")
     yield from map(Note, install.say(prepared))
     yield from map(Warn, prepared.choice.warnings)
     for pick in prepared.choice.picks:
         if pick.untested:
             yield Warn(pick.untested)
-        yield from (prepared.line(one, pick) for one in _installers(destination))
+        yield from (prepared.line(installer, pick) for installer in _installers(destination))
 
 
 def _installers(destination: Destination) -> tuple[Installer, ...]:
     """What can install there: whoever has no environment yet makes one, with pip in it."""
-    named = destination.origin in ("the active environment", "--python")
-    return ("uv",) if named and not destination.interpreter.has_pip else ("pip", "uv")
+    is_named = destination.origin in ("the active environment", "--python")
+    return ("uv",) if is_named and not destination.interpreter.has_pip else ("pip", "uv")
 
 
 def _of_root(trusted: Anchor | None) -> Iterator[Piece]:
@@ -194,7 +194,7 @@ def _plain(prepared: Installation, destination: Destination) -> dict[str, Any]:
                 "added": pick.offer.added,
                 "untested": pick.untested,
                 "pip": None,
-                **{one: prepared.line(one, pick) for one in _installers(destination)},
+                **{installer: prepared.line(installer, pick) for installer in _installers(destination)},
             }
             for pick in prepared.choice.picks
         ],

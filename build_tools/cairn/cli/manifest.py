@@ -98,7 +98,7 @@ def _create(request: Create) -> Answer:
 
     stack, pythons = stacks.load(request.stack), _pythons(request.python)
     checkouts = _checkouts(stack.for_line(request.line), request)
-    line = checkout_stack.line_of(stack, {c.project.name: c.path for c in checkouts}, named=request.line)
+    line = checkout_stack.line_of(stack, {c.project.name: c.path for c in checkouts}, line=request.line)
     _refuse_what_no_one_else_has(checkouts, allow_local=request.allow_local)
     sdk_version = request.rocm_version or (stack.sdk.version if stack.sdk else None)
     targets = gpu.parse_targets(request.targets) if request.targets else stack.targets
@@ -113,7 +113,7 @@ def _create(request: Create) -> Answer:
         sdk_version=sdk_version,
         build_env=build_env,
         toolchain=machine.toolchain_of_manifest(
-            interpreters.own(), host_compiler=targets == (gpu.CPU,), named=build_env
+            interpreters.own(), host_compiler=targets == (gpu.CPU,), build_env=build_env
         ),
         recipe=recipe.digest_of(stack),
     )
@@ -299,11 +299,13 @@ def _own_folders(frozen: Manifest, stack: Stack | None) -> dict[str, str]:
     return {p.name: stack.project(p.name).checkout_dir if stack else p.folder for p in frozen.projects}
 
 
-def _folders(stack: Stack | None, request: CheckoutPlaces, own: Mapping[str, str]) -> dict[str, Path]:
+def _folders(
+    stack: Stack | None, request: CheckoutPlaces, folder_options: Mapping[str, str]
+) -> dict[str, Path]:
     from cairn import files
 
     root = _root(stack, request)
-    folders = {name: root / folder for name, folder in own.items()}
+    folders = {name: root / folder for name, folder in folder_options.items()}
     for text in request.checkout:
         name, sign, folder = text.partition("=")
         if not sign:

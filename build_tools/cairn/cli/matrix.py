@@ -71,8 +71,8 @@ def _figures(stack: Stack, matrix: Matrix) -> Answer:
         count = sum(len(shards.expected(stack, leg)) for leg in of_line)
         by_line.append(legs.figures_of(of_line, shards=count))
     names = ("line", "legs", "builds", "tests", "shards", "jobs", "artifacts", "requests")
-    rows = [tuple(getattr(one, name) for name in names) for one in by_line]
-    return Answer(by_line, [Table(names, rows), *(Note(text) for one in by_line for text in one.limits())])
+    rows = [tuple(getattr(cell, name) for name in names) for cell in by_line]
+    return Answer(by_line, [Table(names, rows), *(Note(text) for cell in by_line for text in cell.limits())])
 
 
 def _table(matrix: Matrix) -> Table:

@@ -180,13 +180,13 @@ class Parser(argparse.ArgumentParser):
         return next(actions, None)
 
     def _refuse_unknown(self, words: Sequence[str]) -> None:
-        own = list(self._own(words))
-        names = [w.partition("=")[0] if w.startswith("--") else w for w in own if _is_option(w)]
+        arguments = list(self._own(words))
+        names = [w.partition("=")[0] if w.startswith("--") else w for w in arguments if _is_option(w)]
         asks_more = {"-h", "--help", "-V", "--version"}.isdisjoint(names)
         options = self._option_string_actions
         if unknown := [name for name in names if name not in options and name[:2] not in options]:
             self.fail(f"unknown option {', '.join(unknown)}", tip=self._suggestion(unknown[0]))
-        names_command = len(own) < len(words)
+        names_command = len(arguments) < len(words)
         if self._commands() is not None and not names_command and asks_more:
             # The exit code is not 0: a script whose variable for the command is empty did not succeed.
             self.print_help(sys.stderr)

@@ -219,8 +219,8 @@ def _find_run(
         return store
 
     say(f"asking GitHub for runs of {pattern.repository}")
-    listed = runs.list_of_commit(pattern, request.commit) if request.commit else runs.list_latest(pattern)
-    return runs.first_whole(listed, open_whole)
+    run_ids = runs.list_of_commit(pattern, request.commit) if request.commit else runs.list_latest(pattern)
+    return runs.first_whole(run_ids, open_whole)
 
 
 def fetch_artifacts(request: Artifacts, fetch_request: FetchRequest, *, dry_run: bool) -> Answer:

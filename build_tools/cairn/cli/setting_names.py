@@ -85,9 +85,9 @@ def is_of_project(name: str) -> bool:
     """Whether a name can be an option that `build_prod_wheels.py` has for a project of somebody's stack."""
     import difflib
 
-    known = FREE | GUARDED
+    names = FREE | GUARDED
     return _OF_PROJECT.fullmatch(name) is not None and not difflib.get_close_matches(
-        name, known, cutoff=_ALIKE
+        name, names, cutoff=_ALIKE
     )
 
 
@@ -101,13 +101,13 @@ def check(setting: Setting, *, own: Collection[str] | None = None) -> None:
     Raises:
         UsageError: there is no such option.
     """
-    known = (FREE | GUARDED if own is None else frozenset(own)) - NOT_SETTINGS
-    if setting.name not in known and not (own is None and is_of_project(setting.name)):
+    names = (FREE | GUARDED if own is None else frozenset(own)) - NOT_SETTINGS
+    if setting.name not in names and not (own is None and is_of_project(setting.name)):
         where = f" of `cairn {setting.section}`" if setting.section and own is not None else ""
         raise UsageError(
             f"{setting.origin}: there is no option {setting.name!r}{where}",
-            tip=wording.did_you_mean(setting.name, sorted(known), what="those that it has")
-            if own is not None or wording.nearest(setting.name, known)
+            tip=wording.did_you_mean(setting.name, sorted(names), what="those that it has")
+            if own is not None or wording.nearest(setting.name, names)
             else "`cairn help options` lists them",
         )
 

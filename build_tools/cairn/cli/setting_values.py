@@ -110,9 +110,9 @@ class SettingValues:
             return
         from cairn.cli import setting_names
 
-        own = {name_of(action) for action in self._parser._actions if can_be_set(action)}  # noqa: SLF001
+        settable = {name_of(action) for action in self._parser._actions if can_be_set(action)}  # noqa: SLF001
         for setting in of_files.values():
-            setting_names.check(setting, own=own if setting.section == command else None)
+            setting_names.check(setting, own=settable if setting.section == command else None)
 
     @contextlib.contextmanager
     def instead_of_required(self) -> Iterator[None]:
@@ -151,14 +151,14 @@ class SettingValues:
         """Whether it gives way to a different option of its group."""
         groups = self._parser._mutually_exclusive_groups  # noqa: SLF001
         for group in (g._group_actions for g in groups if action in g._group_actions):  # noqa: SLF001
-            others = [other for other in group if other is not action]
-            if any(self._is_given(namespace, other) for other in others):
+            others = [rival for rival in group if rival is not action]
+            if any(self._is_given(namespace, rival) for rival in others):
                 return True
-            own = _rank(self._settings[action])
-            rivals = {other: _rank(self._settings[other]) for other in others if other in self._settings}
-            if any(rank < own for rank in rivals.values()):
+            own_rank = _rank(self._settings[action])
+            rivals = {rival: _rank(self._settings[rival]) for rival in others if rival in self._settings}
+            if any(rank < own_rank for rank in rivals.values()):
                 return True
-            if same := [name_of(other) for other, rank in rivals.items() if rank == own]:
+            if same := [name_of(rival) for rival, rank in rivals.items() if rank == own_rank]:
                 origin = self._settings[action].origin
                 self._parser.fail(
                     f"{origin}: {name_of(action)} and {', '.join(same)} exclude each other",

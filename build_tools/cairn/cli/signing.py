@@ -124,6 +124,6 @@ def read_trust(
     from cairn.release.trust import anchor
     from cairn.release.trust import signers as trusted
 
-    named = trusted.trust_of(keys, testers)
-    root = None if named or store is None else anchor.anchor(store)
-    return root.root.trust() if root is not None else named or None
+    named_trust = trusted.trust_of(keys, testers)
+    root = None if named_trust or store is None else anchor.anchor(store)
+    return root.root.trust() if root is not None else named_trust or None

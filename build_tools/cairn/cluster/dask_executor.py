@@ -101,7 +101,10 @@ class Places:
             free = [machine for machine in fit if self._has_room(machine, wish)]
             if free:
                 # GPUs are left to those who need them.
-                best = min(free, key=lambda one: (bool(one.gpus) and not wish.demand.gpu, self._load(one)))
+                best = min(
+                    free,
+                    key=lambda machine: (bool(machine.gpus) and not wish.demand.gpu, self._load(machine)),
+                )
                 wish.worker = best.name
                 self._waiting.remove(wish)
                 self._running.append(wish)
@@ -111,15 +114,15 @@ class Places:
         return demand.is_met_by(machine) and (machine.name, demand.gpu) not in self._unfit
 
     def _has_room(self, machine: Machine, wish: Wish) -> bool:
-        beside = [one for one in self._running if one.worker == machine.name]
-        gpus = sum(one.demand.gpus for one in beside if one.demand.gpu == wish.demand.gpu)
+        beside = [task for task in self._running if task.worker == machine.name]
+        gpus = sum(task.demand.gpus for task in beside if task.demand.gpu == wish.demand.gpu)
         # A step that is larger than the machine has it alone.
-        has_cores = not beside or sum(one.cores for one in beside) + wish.cores <= machine.cores
+        has_cores = not beside or sum(task.cores for task in beside) + wish.cores <= machine.cores
         has_gpus = not wish.demand.gpu or gpus + wish.demand.gpus <= machine.gpus[wish.demand.gpu]
         return has_cores and has_gpus
 
     def _load(self, machine: Machine) -> float:
-        return sum(one.cores for one in self._running if one.worker == machine.name) / machine.cores
+        return sum(task.cores for task in self._running if task.worker == machine.name) / machine.cores
 
 
 _LOOK = 0.5  # seconds between two looks at whether the run has ended

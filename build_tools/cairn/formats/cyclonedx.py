@@ -54,7 +54,7 @@ def document(
         rocm_version: of the ROCm SDK it was built against; None for a build without.
         bundled: components from `bundled_file`.
     """
-    own = _package(name, version)
+    main = _package(name, version)
     parts = [_source(source) for source in sources]
     if rocm_version is not None:
         parts.append(_package("rocm", rocm_version) | {"type": "framework"})
@@ -70,11 +70,11 @@ def document(
         "version": 1,
         "metadata": {
             "tools": {"components": [{"type": "application", "name": "cairn"}]},
-            "component": own | pedigree,
+            "component": main | pedigree,
         },
         "components": parts,
         "dependencies": [
-            {"ref": own["bom-ref"], "dependsOn": sorted({part["bom-ref"] for part in parts})},
+            {"ref": main["bom-ref"], "dependsOn": sorted({part["bom-ref"] for part in parts})},
             *({"ref": ref} for ref in sorted({part["bom-ref"] for part in parts})),
         ],
     }
@@ -118,16 +118,16 @@ def commits(data: bytes) -> dict[str, str]:
     """
     try:
         document = json.loads(data)
-        listed = [
+        components = [
             (part["name"], part["version"])
             for part in document["components"]
             if part["bom-ref"] == f"source:{part['name']}@{part['version']}"
         ]
-        (own,) = (commit["uid"] for commit in document["metadata"]["component"]["pedigree"]["commits"])
-        sources = {str(name): str(commit) for name, commit in listed}
+        (main,) = (commit["uid"] for commit in document["metadata"]["component"]["pedigree"]["commits"])
+        sources = {str(name): str(commit) for name, commit in components}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise WheelError(f"{NAME} names no commits", tip="build the wheel again") from error
-    if len(sources) != len(listed) or own != next(iter(sources.values()), None):
+    if len(sources) != len(components) or main != next(iter(sources.values()), None):
         raise WheelError(f"{NAME} says two things of one repository", tip="build the wheel again")
     return sources
 

@@ -187,7 +187,7 @@ class Layout:
         entry = struct.Struct(f"{self.order}{self.word * 2}")
         data = self.view.read(segment.offset, segment.file_size - segment.file_size % entry.size)
         entries = [Dynamic(*fields) for fields in entry.iter_unpack(data)]
-        end = next((number for number, one in enumerate(entries) if not one.tag), len(entries))
+        end = next((number for number, entry in enumerate(entries) if not entry.tag), len(entries))
         return tuple(entries[:end])
 
     def value(self, tag: int) -> int | None:

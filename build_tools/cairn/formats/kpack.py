@@ -377,14 +377,14 @@ def _check_targets(table: Table, name: str) -> None:
             exact = False
         if not exact:
             raise WheelError(f"{name} names the target {arch!r:.40}, which is none")
-    known = set(table.gfx_arches)
-    if len(known) < len(table.gfx_arches):
+    processors = set(table.gfx_arches)
+    if len(processors) < len(table.gfx_arches):
         raise WheelError(f"{name} names a target twice")
     for key, row in table.toc.items():
         kernel, _, number = key.rpartition("#")
         if not kernel or not _ORDINAL.fullmatch(number):
             raise WheelError(f"the table of {name} has the key {key!r:.80}")
-        strange = next((arch for arch in row if arch not in known), None)
+        strange = next((arch for arch in row if arch not in processors), None)
         if strange is not None:
             raise WheelError(f"{name} has code for {strange!r:.40}, which is not among its targets")
 

@@ -97,7 +97,7 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         for symbol, defined in _symbols(view, begin, table, f"{order}{bits}", prefixes):
             by_place[defined].add(symbol)
     of_python = {
-        defined: frozenset(one.name for one in listed if one.name.startswith(("Py", "_Py")))
+        defined: frozenset(symbol.name for symbol in listed if symbol.name.startswith(("Py", "_Py")))
         for defined, listed in by_place.items()
     }
     needed = [name for command in (_LOAD, _REEXPORT, _LAZY, _UPWARD) for name in names.get(command, ())]

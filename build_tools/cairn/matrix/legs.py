@@ -191,9 +191,13 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
     lines = _select(choice.lines, stack.line_names(), "line") or config.lines_of(choice.trigger, stack)
     of_trigger = config.families_of(choice.trigger)
     families = _chosen_families(choice.families, config) or of_trigger
-    named = (p for each in config.triggers.values() for p in each.pythons)
+    pythons_of_triggers = (p for each in config.triggers.values() for p in each.pythons)
     # A stack that names none is for any; those of its triggers are what is built without being asked for.
-    others = () if stack.pythons else (*named, *filter(requirements.PYTHON.fullmatch, choice.pythons))
+    others = (
+        ()
+        if stack.pythons
+        else (*pythons_of_triggers, *filter(requirements.PYTHON.fullmatch, choice.pythons))
+    )
     known_pythons = stack.pythons or tuple(dict.fromkeys(others))
     pythons = _select(choice.pythons, known_pythons, "Python") or trigger.pythons or stack.pythons
     platforms = _select(choice.platforms, tuple(config.platforms), "platform") or tuple(config.platforms)
@@ -209,7 +213,7 @@ def make(stack: Stack, config: MatrixToml, choice: Choice, *, stack_path: Path) 
         if (here := config.families[names[1]].get(names[3])) is not None and names[0] not in here.except_lines
     )
     _refuse_one_id_for_two(whole)
-    chosen = [one.family in families and one.python in pythons and one.platform in platforms for one in whole]
+    chosen = [leg.family in families and leg.python in pythons and leg.platform in platforms for leg in whole]
     if any(chosen):
         rest = itertools.compress(whole, map(operator.not_, chosen))
         return Matrix(legs=tuple(itertools.compress(whole, chosen)), others=tuple(rest))
@@ -233,10 +237,10 @@ def _leg(
     line, family, python, platform = names
     here, event = config.families[family][platform], config.triggers.get(trigger, Trigger())
     own_id = _UNSAFE.sub("-", f"{line}-{family}-py{python}-{platform}")
-    labels, own = config.build_labels(platform, at_home=at_home), config.platforms[platform]
+    labels, settings = config.build_labels(platform, at_home=at_home), config.platforms[platform]
     gpu_labels = usable(here.test, at_home=at_home)
     # All targets of PyTorch are more than GitHub's own runners compile in the six hours that they have.
-    split = own.build_together and labels == own.build and gpu.parse_targets(family) != (gpu.CPU,)
+    split = settings.build_together and labels == settings.build and gpu.parse_targets(family) != (gpu.CPU,)
     together = _UNSAFE.sub("-", f"{line}-py{python}-{platform}")
     return Leg(
         id=own_id,
@@ -264,15 +268,15 @@ def _leg(
     )
 
 
-def _select(names: Sequence[str], known: Sequence[str], what: str) -> tuple[str, ...]:
+def _select(names: Sequence[str], available: Sequence[str], what: str) -> tuple[str, ...]:
     """The names that were asked for, in the order of the known ones, which they must be among."""
     for name in names:
-        if name not in known:
+        if name not in available:
             raise UsageError(
                 f"there is no {what} {name!r}",
-                tip=wording.did_you_mean(name, known, what=f"the {what}s are"),
+                tip=wording.did_you_mean(name, available, what=f"the {what}s are"),
             )
-    return tuple(name for name in known if name in names)
+    return tuple(name for name in available if name in names)
 
 
 def _chosen_families(names: Sequence[str], config: MatrixToml) -> tuple[str, ...]:
@@ -299,10 +303,10 @@ def _refuse_one_id_for_two(legs: Sequence[Leg]) -> None:
     by_id: dict[str, Leg] = {}
     for leg in legs:
         for name in (leg.id, leg.build_id):  # legs of one line may share a build
-            other = by_id.setdefault(name, leg)
-            if other.line != leg.line or (name == leg.id and other is not leg):
+            first = by_id.setdefault(name, leg)
+            if first.line != leg.line or (name == leg.id and first is not leg):
                 raise UsageError(
-                    f"{other.name} and {leg.name} have one id, {name}",
+                    f"{first.name} and {leg.name} have one id, {name}",
                     tip="rename one of the lines in the stack.toml",
                 )
 

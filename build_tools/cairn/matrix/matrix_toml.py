@@ -254,12 +254,12 @@ def _mistakes_of_trigger(
 
 
 def _unknown(
-    names: Iterable[str], known: Iterable[str], where: str, they_are: str
+    names: Iterable[str], valid: Iterable[str], where: str, they_are: str
 ) -> Iterator[tuple[str, str]]:
     for name in names:
-        if name not in known:
+        if name not in valid:
             what = f"{where} names {name!r}, which is unknown"
-            yield what, wording.did_you_mean(name, list(known), what=they_are)
+            yield what, wording.did_you_mean(name, list(valid), what=they_are)
 
 
 def _unknown_families(names: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -32,7 +32,7 @@ def some(names: Sequence[str], *, shown: int = 5) -> str:
     return ", ".join(names[:shown]) + more
 
 
-def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
+def nearest(word: str, choices: Iterable[str]) -> tuple[str, ...]:
     """The known names that `word` may be meant for: at most three, likeliest first."""
     import difflib  # noqa: PLC0415 - only needed after a typing error
 
@@ -40,20 +40,20 @@ def nearest(word: str, known: Iterable[str]) -> tuple[str, ...]:
         return ()
     typed = word.lstrip("-").casefold()  # the dashes that all options have make no two of them alike
     likeness: dict[str, float] = {}
-    for name in known:
-        other = name.lstrip("-").casefold()
+    for name in choices:
+        folded = name.lstrip("-").casefold()
         # The beginning of a long name, or 2.9 of release/2.9, is not similar enough to it, but often meant.
-        begins = len(typed) > 1 and (other.startswith(typed) or other.endswith(f"/{typed}"))
-        ratio = 1.0 if begins else difflib.SequenceMatcher(None, typed, other).ratio()
-        if ratio >= (_ALIKE if typed[:1] == other[:1] else _BEGINS_OTHERWISE):
+        begins = len(typed) > 1 and (folded.startswith(typed) or folded.endswith(f"/{typed}"))
+        ratio = 1.0 if begins else difflib.SequenceMatcher(None, typed, folded).ratio()
+        if ratio >= (_ALIKE if typed[:1] == folded[:1] else _BEGINS_OTHERWISE):
             likeness[name] = ratio
     best = max(likeness.values(), default=0.0)
     ordered = sorted(likeness, key=lambda name: (-likeness[name], name))
     return tuple(name for name in ordered if likeness[name] > best - _AS_LIKELY)[:3]
 
 
-def did_you_mean(word: str, known: Collection[str], *, what: str) -> str:
+def did_you_mean(word: str, choices: Collection[str], *, what: str) -> str:
     """A tip for an unknown name: `did you mean a or b?`, or all names after `what`."""
-    if close := nearest(word, known):
+    if close := nearest(word, choices):
         return f"did you mean {' or '.join(close)}?"
-    return f"{what}: {', '.join(known)}" if known else f"{what}: none"
+    return f"{what}: {', '.join(choices)}" if choices else f"{what}: none"

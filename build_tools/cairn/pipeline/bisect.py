@@ -139,8 +139,8 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
     @property
     def halving(self) -> Halving:
         """The sets, and what is known of them."""
-        whole = (one for one in self.tries if not (one.of_good or one.commit))
-        tried = {self.sets.index(one.set_id): one.verdict for one in whole}
+        whole = (trial for trial in self.tries if not (trial.of_good or trial.commit))
+        tried = {self.sets.index(trial.set_id): trial.verdict for trial in whole}
         return Halving(last=len(self.sets) - 1, verdicts=tried)
 
     @property
@@ -170,7 +170,9 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
             layers: those that differ between the two, in the order of `LAYERS`.
         """
         suspect = self.suspects[-1]
-        tried = {one.of_good: one.verdict for one in self.tries if one.set_id == suspect and one.of_good}
+        tried = {
+            trial.of_good: trial.verdict for trial in self.tries if trial.set_id == suspect and trial.of_good
+        }
         every = {n: tuple(layers[n:]) for n in range(1, len(layers))}
         return Halving(last=len(layers), verdicts={n: tried[of] for n, of in every.items() if of in tried})
 
@@ -246,20 +248,23 @@ def prepare(
     snapshot = read_current(Index(store, index))
     if not snapshot.exists:
         raise missing(store, index)
-    every = sorted(snapshot.sets(), key=lambda one: (one.added, one.set_id))
+    every = sorted(snapshot.sets(), key=lambda wheel_set: (wheel_set.added, wheel_set.set_id))
     # A date names no set by itself.
     ends = [
         snapshot.set(whole_id(text, snapshot)) if moment_of(text) is None else None for text in (good, bad)
     ]
-    kinds = {kind_of(one) for one in ends if one} or {kind_of(one) for one in every}
+    kinds = {kind_of(wheel_set) for wheel_set in ends if wheel_set} or {
+        kind_of(wheel_set) for wheel_set in every
+    }
     if len(kinds) > 1:
         raise UsageError(
             f"{index} has sets of different lines, families, Pythons or platforms",
             tip=f"name the good and the bad set by their ids: {'; '.join(sorted(map(' '.join, kinds)))}",
         )
-    alike = [one for one in every if {kind_of(one)} == kinds]
+    alike = [wheel_set for wheel_set in every if {kind_of(wheel_set)} == kinds]
     first, last = (
-        alike.index(one or _by_date(alike, text, index)) for one, text in zip(ends, (good, bad), strict=True)
+        alike.index(wheel_set or _by_date(alike, text, index))
+        for wheel_set, text in zip(ends, (good, bad), strict=True)
     )
     if first >= last:
         raise UsageError("the good set must have come before the bad one", tip="see cairn release log")
@@ -267,7 +272,7 @@ def prepare(
     search = Search(
         store=store.url,
         index=index,
-        sets=tuple(one.set_id for one in sets),
+        sets=tuple(wheel_set.set_id for wheel_set in sets),
         command=tuple(command),
         python=str(python),
     )
@@ -325,13 +330,13 @@ def run(
     """
     output_dir.mkdir(parents=True, exist_ok=True)
     with serving(store) as server:
-        while (one := search.next_try(differing_in(store))) is not None:
-            set_id, of_good = one
+        while (following := search.next_try(differing_in(store))) is not None:
+            set_id, of_good = following
             mix = f" with the {' and '.join(of_good)} of {short_id(search.last_good)}" if of_good else ""
             on_try(f"{short_id(set_id)}{mix}: trying; {search.cost} to go")
-            what = [f"{one.distribution}=={one.version}" for one in read_set(store, set_id).wheels]
+            what = [f"{wheel.distribution}=={wheel.version}" for wheel in read_set(store, set_id).wheels]
             if of_good:
-                good, bad = (layers_of(read_set(store, one)) for one in (search.last_good, set_id))
+                good, bad = (layers_of(read_set(store, side)) for side in (search.last_good, set_id))
                 chosen = {name: (good if name in of_good else bad)[name] for name in LAYERS}
                 what = ["--no-deps", *addresses(server.url, chosen, LAYERS)]
             trial = Try(set_id=set_id, of_good=of_good)
@@ -344,8 +349,8 @@ def differing_in(store: Store) -> Differing:
     """Return what says which layers of two sets of a store differ."""
 
     def differing(good: str, bad: str) -> Sequence[Layer]:
-        one, other = layers_of(read_set(store, good)), layers_of(read_set(store, bad))
-        return [name for name in LAYERS if one[name] != other[name]]
+        good_layers, bad_layers = layers_of(read_set(store, good)), layers_of(read_set(store, bad))
+        return [name for name in LAYERS if good_layers[name] != bad_layers[name]]
 
     return differing
 
@@ -389,7 +394,9 @@ def result(store: Store, search: Search, *, commits: bool, say: Progress) -> Bis
     before, after = (manifest_of(store, set_id) for set_id in (last_good, search.suspects[-1]))
     layers = search.blamed(differing_in(store))
     both = [layers_of(read_set(store, set_id)) for set_id in (last_good, search.suspects[-1])]
-    old, new = ([file for name in LAYERS if name in layers for file in one[name]] for one in both)
+    old, new = (
+        [file for name in LAYERS if name in layers for file in layers_of_set[name]] for layers_of_set in both
+    )
     return BisectResult(
         layers=layers,
         files=change(old, new),
@@ -402,15 +409,15 @@ def result(store: Store, search: Search, *, commits: bool, say: Progress) -> Bis
 
 def _by_date(sets: Sequence[IndexSet], text: str, index: str) -> IndexSet:
     moment = moment_of(text)
-    candidates = [one for one in sets if moment is not None and added_before(one, moment)]
+    candidates = [wheel_set for wheel_set in sets if moment is not None and added_before(wheel_set, moment)]
     if not candidates:
         raise StoreError(f"{index} has no set of {text} or before", tip="see cairn release log")
     return candidates[-1]
 
 
-def added_before(one: IndexSet, moment: datetime) -> bool:
+def added_before(wheel_set: IndexSet, moment: datetime) -> bool:
     """Whether an index took a set before a moment."""
-    return datetime.fromisoformat(one.added) < moment
+    return datetime.fromisoformat(wheel_set.added) < moment
 
 
 def moment_of(text: str) -> datetime | None:
@@ -427,9 +434,9 @@ def moment_of(text: str) -> datetime | None:
         ) from error
 
 
-def kind_of(one: IndexSet) -> tuple[str, ...]:
+def kind_of(wheel_set: IndexSet) -> tuple[str, ...]:
     """What two sets have in common that can be compared."""
-    return one.stack, one.line, one.family, one.python, one.platform
+    return wheel_set.stack, wheel_set.line, wheel_set.family, wheel_set.python, wheel_set.platform
 
 
 def attempt(

@@ -154,7 +154,7 @@ def prepare(request: Challenge) -> Prepared:
             tip="run it on a machine of that kind",
         )
     tools = machine.toolchain_of_manifest(
-        python, host_compiler="c++" in frozen.toolchain, named=frozen.build_env
+        python, host_compiler="c++" in frozen.toolchain, build_env=frozen.build_env
     )
     toolchain = {
         name: (version, tools.get(name, "none"))
@@ -170,10 +170,10 @@ def demand_packing(prepared: Prepared) -> None:
     Raises:
         PrerequisiteError: the manifest names another library than this machine has.
     """
-    frozen, own = prepared.toolchain.get("deflate", ("", ""))
-    if own.split(" ")[0] not in {one.split(" ")[0] for one in frozen.split("; ")}:
+    frozen, current = prepared.toolchain.get("deflate", ("", ""))
+    if current.split(" ")[0] not in {tool.split(" ")[0] for tool in frozen.split("; ")}:
         raise PrerequisiteError(
-            f"the wheels were packed with {frozen}, and this Cairn packs with {own}: none would be the same",
+            f"the wheels were packed with {frozen}, this Cairn packs with {current}: none would be the same",
             tip="install it without its extra `fast`" if frozen.startswith("zlib ") else extras.line("fast"),
         )
 
@@ -207,7 +207,7 @@ def run(request: Challenge, prepared: Prepared, *, rebuilder: str) -> Rebuild:
             wheels=compared,
             rebuilder=rebuilder,
             finished=now(),
-            machine=here | {name: own for name, (_, own) in prepared.toolchain.items()},
+            machine=here | {name: current for name, (_, current) in prepared.toolchain.items()},
         )
         files.write_bytes(
             request.work_dir / VERDICT, rebuilds.encode(rebuild, build_statement.this_builder())

@@ -68,7 +68,7 @@ def steps_of(changes: Changelog) -> tuple[Step, ...]:
             )
     steps: list[Step] = []
     for project in changes.projects:
-        by_id, row, at = {one.id: one for one in project.commits}, [], project.after
+        by_id, row, at = {commit.id: commit for commit in project.commits}, [], project.after
         while commit := by_id.get(at or ""):
             row.append(Step(project.name, commit))
             at = commit.parent
@@ -88,8 +88,8 @@ def cost(steps: Sequence[Step]) -> str:
 def halving(search: Search, set_id: str, steps: Sequence[Step]) -> Halving:
     """The states between the last good set and the first bad one, and what is known of them."""
     places = {step.commit.id: place for place, step in enumerate(steps, 1)}
-    tries = (one for one in search.tries if one.set_id == set_id and one.commit in places)
-    return Halving(last=len(steps), verdicts={places[one.commit]: one.verdict for one in tries})
+    tries = (attempt for attempt in search.tries if attempt.set_id == set_id and attempt.commit in places)
+    return Halving(last=len(steps), verdicts={places[attempt.commit]: attempt.verdict for attempt in tries})
 
 
 def run(  # noqa: PLR0913 - what is searched, where, and who is told
@@ -134,7 +134,7 @@ def run(  # noqa: PLR0913 - what is searched, where, and who is told
             challenge.build(request, prepared, wheels, instead=_state(good, prepared.frozen, steps[:place]))
         except (BuildError, WheelError, ProblemsError) as error:  # as `git bisect skip`
             problems = error.problems if isinstance(error, ProblemsError) else ()
-            if not all(isinstance(one, BuildError | WheelError) for one in problems):
+            if not all(isinstance(problem, BuildError | WheelError) for problem in problems):
                 raise  # this machine failed, and not the commit
             on_try(f"{name} cannot be built: {error}")
             search = bisect.noted(search, trial, output_dir)
@@ -156,11 +156,12 @@ def run(  # noqa: PLR0913 - what is searched, where, and who is told
 
 def _state(good: Manifest, bad: Manifest, steps: Sequence[Step]) -> Manifest:
     """What is built: the bad set's manifest with the last good one's commits, but for these steps."""
-    commits = {one.name: one.commit for one in good.projects} | {
+    commits = {project.name: project.commit for project in good.projects} | {
         project: commit.id for project, commit in steps
     }
     projects = tuple(
-        msgspec.structs.replace(one, commit=commits.get(one.name, one.commit)) for one in bad.projects
+        msgspec.structs.replace(project, commit=commits.get(project.name, project.commit))
+        for project in bad.projects
     )
     return msgspec.structs.replace(bad, projects=projects)
 

@@ -114,10 +114,12 @@ def in_store(  # noqa: PLR0913 - an index, two names of sets, and what to look a
 def _named(snapshot: Snapshot, text: str, index: str) -> Mapping[tuple[str, ...], IndexSet]:
     moment = bisect.moment_of(text)
     if moment is None:
-        one = snapshot.set(whole_id(text, snapshot))
-        return {bisect.kind_of(one): one}
-    every = sorted(snapshot.sets(), key=lambda one: (one.added, one.set_id))
-    newest = {bisect.kind_of(one): one for one in every if bisect.added_before(one, moment)}
+        wheel_set = snapshot.set(whole_id(text, snapshot))
+        return {bisect.kind_of(wheel_set): wheel_set}
+    every = sorted(snapshot.sets(), key=lambda wheel_set: (wheel_set.added, wheel_set.set_id))
+    newest = {
+        bisect.kind_of(wheel_set): wheel_set for wheel_set in every if bisect.added_before(wheel_set, moment)
+    }
     if not newest:
         raise StoreError(f"{index} has no set of {text} or before", tip="see cairn release log")
     return newest
@@ -151,32 +153,32 @@ def _on_disk(path: Path) -> _Side:
     )
 
 
-def _between(one: _Side, other: _Side, *, python: bool, commits: bool, say: Progress) -> SetDifference:
-    old = {wheel.distribution: wheel for wheel in one.wheel_set.wheels}
-    new = {wheel.distribution: wheel for wheel in other.wheel_set.wheels}
+def _between(before: _Side, after: _Side, *, python: bool, commits: bool, say: Progress) -> SetDifference:
+    old = {wheel.distribution: wheel for wheel in before.wheel_set.wheels}
+    new = {wheel.distribution: wheel for wheel in after.wheel_set.wheels}
     both = [name for name in new if name in old]
     differing = [name for name in both if old[name].sha256 != new[name].sha256]
     wheels = []
     for name in differing:
         say(f"{name} {old[name].version} and {new[name].version}")
-        with one.file(old[name]) as first, other.file(new[name]) as second:
+        with before.file(old[name]) as first, after.file(new[name]) as second:
             wheels.append(difference.diff(first, second, python=python))
     changes = None
-    if one.manifest and other.manifest:
-        changes = changelog.between(one.manifest, other.manifest, commits=commits, say=say)
+    if before.manifest and after.manifest:
+        changes = changelog.between(before.manifest, after.manifest, commits=commits, say=say)
     parts: Sequence[str] = [
-        getattr(other.wheel_set, name) for name in ("line", "python", "platform", "family")
+        getattr(after.wheel_set, name) for name in ("line", "python", "platform", "family")
     ]
     return SetDifference(
         title=" ".join(parts),
-        before=one.name,
-        after=other.name,
+        before=before.name,
+        after=after.name,
         distributions=change(old, new),
         same=tuple(name for name in both if name not in differing),
         wheels=tuple(wheels),
         closure=change(
-            (file.file_name for file in one.wheel_set.closure),
-            (file.file_name for file in other.wheel_set.closure),
+            (file.file_name for file in before.wheel_set.closure),
+            (file.file_name for file in after.wheel_set.closure),
         ),
         changes=changes,
     )

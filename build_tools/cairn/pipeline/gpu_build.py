@@ -76,13 +76,13 @@ def targets_of_gpus(chosen: str, topology: Path | None = None) -> tuple[str, ...
                 raise
             return (gpu.parse_product(chosen),)
     hidden = os.environ.get("ROCR_VISIBLE_DEVICES") if topology is None else None
-    own = gpu.discrete(visible_gpus(kernel.gpu_names(topology or kernel.KFD_NODES), hidden))
-    if not own:
+    gpus = gpu.discrete(visible_gpus(kernel.gpu_names(topology or kernel.KFD_NODES), hidden))
+    if not gpus:
         raise PrerequisiteError(
             "no GPU was found on this machine",
             tip='name one: --gpu gfx1100, --gpu "RX 7900 XTX", or --gpu cpu',
         )
-    return gpu.parse_targets(own)
+    return gpu.parse_targets(gpus)
 
 
 def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: Path) -> GpuBuild:
@@ -105,11 +105,11 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
             tip=f"cairn ci run --stack {stack.name}",
         )
     is_cpu = tuple(targets) == (gpu.CPU,)
-    named = [stack.project(name) for name in (*projects, *(() if projects else stack.install))]
-    in_order = _with_needs(stack, named or [p for p in stack.projects if not (is_cpu and p.rocm_only)])
+    chosen = [stack.project(name) for name in (*projects, *(() if projects else stack.install))]
+    in_order = _with_needs(stack, chosen or [p for p in stack.projects if not (is_cpu and p.rocm_only)])
     folders = {project.name: root / project.checkout_dir for project in stack.projects}
     present = {name: folder for name, folder in folders.items() if folder.is_dir()}
-    of_checkouts = checkout_stack.line_of(stack, present, named=job.line) if present else None
+    of_checkouts = checkout_stack.line_of(stack, present, line=job.line) if present else None
     stack = stack.for_line(of_checkouts or job.line or newest_line(stack))
     absent = [stack.project(p.name) for p in in_order if p.name not in present]
     if any(p.pin for p in absent) and "torch" in folders.keys() - present.keys() - {p.name for p in absent}:
@@ -144,9 +144,9 @@ def newest_line(stack: Stack) -> str:
     return max(numbered, key=lambda line: Version(numbered[line][1]), default=stack.line)
 
 
-def _with_needs(stack: Stack, named: Sequence[Project]) -> tuple[Project, ...]:
+def _with_needs(stack: Stack, chosen: Sequence[Project]) -> tuple[Project, ...]:
     names: dict[str, None] = {}
-    rest = [project.name for project in named]
+    rest = [project.name for project in chosen]
     while rest:
         name = rest.pop()
         if name not in names:
@@ -183,7 +183,7 @@ def choose_sdk(build: GpuBuild, *, stream: str | None) -> tuple[GpuBuild, tuple[
         raise PrerequisiteError(
             f"AMD's stream {stream} ({url}) has no ROCm SDK for {names}",
             tip=upstream_index.other_streams(
-                stream, lambda other: all(simple_index.files(other, name) for name in unserved)
+                stream, lambda url: all(simple_index.files(url, name) for name in unserved)
             ),
         )
     if sdk.version and not sdk.exact:

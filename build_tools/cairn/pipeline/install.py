@@ -271,12 +271,12 @@ def pages(prepared: Installation, pick: Pick) -> Iterator[str]:
     if store is None:
         yield index_url
         return
-    index, listed = pick.offer.index, None
+    index, index_set = pick.offer.index, None
     if keys.is_gated(index):  # what nobody signs, such as staging, is believed for its builder's signature
-        listed = store.current(Index(cast("Store", store), index)).set(pick.offer.set_id)
+        index_set = store.current(Index(cast("Store", store), index)).set(pick.offer.set_id)
     wheel_set = read_set(cast("Store", store), pick.offer.set_id)
     evidence.require_builder(store, wheel_set, ())
-    evidence.builder_signers(store, wheel_set, store.anchor.root.trust(), listed=listed)
+    evidence.builder_signers(store, wheel_set, store.anchor.root.trust(), listed=index_set)
     prefix = keys.set_simple_prefix(wheel_set.id)
     up = keys.relative_url("files/", prefix=prefix)
     with tempfile.TemporaryDirectory(prefix="cairn-install-") as folder:
@@ -344,13 +344,13 @@ def _exact(offer: Offer) -> tuple[str, ...]:
     return tuple(exact)
 
 
-def _installer(named: Installer | None, python: Path) -> Sequence[str]:
-    if named != "uv":
+def _installer(chosen: Installer | None, python: Path) -> Sequence[str]:
+    if chosen != "uv":
         try:
             pip = venv.pip_command(python)
             return (*pip[: pip.index("install")], "--isolated", *pip[pip.index("install") :])
         except PrerequisiteError:
-            if named is not None:
+            if chosen is not None:
                 raise
     return (venv.uv_program(), "pip", "install", "--no-config", "--python", str(python))
 

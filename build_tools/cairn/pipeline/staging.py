@@ -45,9 +45,9 @@ def publish_sdk(store: Store, index: str, dists: Sequence[Path]) -> None:
 
 def install_sdk(build: Job, dists: Sequence[Path], index_url: str, *, log: Path) -> InstalledSdk:
     """Install an SDK for a build, from an index that has its packages: all of them, it was built with."""
-    own = _sha256s_of(dists)
-    sdk = replace(build.sdk, source=PackageSource(index_url=index_url), digest=cache.key_of(own))
-    return replace(job.install_rocm(replace(build, sdk=sdk), log=log), files=own)
+    digests = _sha256s_of(dists)
+    sdk = replace(build.sdk, source=PackageSource(index_url=index_url), digest=cache.key_of(digests))
+    return replace(job.install_rocm(replace(build, sdk=sdk), log=log), files=digests)
 
 
 def _sha256s_of(dists: Sequence[Path]) -> dict[str, str]:

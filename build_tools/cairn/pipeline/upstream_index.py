@@ -367,11 +367,13 @@ def _nothing_for_gpus(
     names = " and ".join(gpus)
     if stream is None:
         prefix = f"{_PREFIX}torch-device-"
-        listed = [
+        keywords = [
             name.removeprefix(prefix) for name in simple_index.projects(index.url) if name.startswith(prefix)
         ]
-        known = targets.in_order(name for name in listed if name in targets.known_targets())
-        tip = f"it has code for {', '.join(known)}" if known else "it lists no code for any GPU"
+        targets_known = targets.in_order(name for name in keywords if name in targets.known_targets())
+        tip = (
+            f"it has code for {', '.join(targets_known)}" if targets_known else "it lists no code for any GPU"
+        )
         return PrerequisiteError(f"{index.url} has no torch with code for {names}", tip=tip)
     return PrerequisiteError(
         f"AMD's stream {stream} ({index.url}) has nothing for {names} on {machine}",

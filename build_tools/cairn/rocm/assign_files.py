@@ -168,11 +168,11 @@ def _unversioned(members: tuple[PackageMember, ...], globs: tuple[str, ...]) -> 
 
 def without_databases(layout: Layout, processors: Collection[str]) -> Layout:
     """The layout without the kernels and tables of the libraries that are for other processors alone."""
-    known = (*processors, *known_targets(), *unbuilt_targets())
+    all_processors = (*processors, *known_targets(), *unbuilt_targets())
 
     def stays(member: PackageMember) -> bool:
-        named = code_object.named_processor(member.path, known)
-        return named is None or named in processors
+        processor = code_object.named_processor(member.path, all_processors)
+        return processor is None or processor in processors
 
     libraries = tuple(
         dataclasses.replace(package, members=tuple(filter(stays, package.members)))
@@ -219,9 +219,9 @@ class _Sharing:
             if source is None or not source.is_file() or (entry.source.is_symlink() and source in present):
                 continue
             member = self._member(entry, source)
-            other = by_name.setdefault(member.path, member)
-            if other.source != source and other.source.read_bytes() != source.read_bytes():
-                raise _differ(member, other)
+            first = by_name.setdefault(member.path, member)
+            if first.source != source and first.source.read_bytes() != source.read_bytes():
+                raise _differ(member, first)
         return tuple(by_name[path] for path in sorted(by_name))
 
     def _member(self, entry: TreeEntry, source: Path) -> PackageMember:
@@ -277,14 +277,14 @@ class _Sharing:
         return DevelLink(path=path, component="devel", target=inside)
 
 
-def _differ(one: PackageMember, other: PackageMember) -> UsageError:
+def _differ(member: PackageMember, second: PackageMember) -> UsageError:
     """Two different files have one place."""
-    if one.package is None or other.package is None or one.package == other.package:
-        return UsageError(f"two files for {one.path}: {other.source} and {one.source}")
-    parts = sorted({one.package, other.package})
+    if member.package is None or second.package is None or member.package == second.package:
+        return UsageError(f"two files for {member.path}: {second.source} and {member.source}")
+    parts = sorted({member.package, second.package})
     names = " and ".join(f"{part.name} {part.version}" for part in parts)
     return UsageError(
-        f"two files for {one.path}: those of {names} differ",
+        f"two files for {member.path}: those of {names} differ",
         tip="leave out one of the two, as a system that they are installed on must",
     )
 

@@ -176,8 +176,8 @@ def _families(request: PackageRequest, tree: RocmTree) -> dict[str, tuple[str, .
     elif not tree.targets:
         raise _no_targets()
     # Artifacts are named by a family, or by a target that gets a package of its own.
-    known: Mapping[str, tuple[str, ...]] = targets.families()
-    return {name: known.get(name, (name,)) for name in names}
+    families: Mapping[str, tuple[str, ...]] = targets.families()
+    return {name: families.get(name, (name,)) for name in names}
 
 
 def _processors(families: Mapping[str, tuple[str, ...]]) -> frozenset[str]:
@@ -263,10 +263,10 @@ def without_code(package: Package, targets: Collection[str]) -> Mapping[str, tup
         WheelError: the device code of a library is malformed.
     """
     compiled: dict[str, set[str]] = {}
-    known = (*known_targets(), *unbuilt_targets())
+    all_targets = (*known_targets(), *unbuilt_targets())
     for member in package.members:
         if folder := code_object.folder_of(member.path):
-            if processor := code_object.named_processor(member.path, known):
+            if processor := code_object.named_processor(member.path, all_targets):
                 compiled.setdefault(folder, set()).add(processor)
         elif processors := set(_compiled_for(member)):
             compiled[posixpath.basename(member.path)] = processors

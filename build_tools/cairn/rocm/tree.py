@@ -168,15 +168,15 @@ def read_debs(places: tuple[Path, ...], folder: Path, *, say: Progress = silent)
         root = folder / str(number)
         say(f"unpack {deb.name} ({number + 1} of {len(debs)})")
         package = debian.extract(deb, root)
-        for other in roots:
-            if "all" != package.architecture != other.architecture != "all":
+        for nested in roots:
+            if "all" != package.architecture != nested.architecture != "all":
                 raise UsageError(
-                    f"{package.name} is for {package.architecture} and {other.name} for {other.architecture}",
+                    f"{package.name} is for {package.architecture}, {nested.name} for {nested.architecture}",
                     tip=f"name the packages for one of the two, without {deb}",
                 )
-            if other.name == package.name and other != package:
+            if nested.name == package.name and nested != package:
                 raise UsageError(
-                    f"{package.name} is there as {other.version} and as {package.version}",
+                    f"{package.name} is there as {nested.version} and as {package.version}",
                     tip=f"remove one of the two, such as {deb}",
                 )
         roots[package] = root

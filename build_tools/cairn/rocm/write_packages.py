@@ -235,9 +235,9 @@ def _dist(plan: Layout, release: SdkRelease) -> dict[str, object]:
         # Libraries for many targets are also those of each family that has no others.
         "groups": {
             name: family
-            for family, own in release.families.items()
+            for family, covered in release.families.items()
             for name, members in families().items()
-            if name not in release.families and set(members) <= set(own)
+            if name not in release.families and set(members) <= set(covered)
         },
         "folders": {"core": plan.core.folder, "devel": plan.devel.folder, "profiler": plan.profiler.folder}
         | {f"libraries/{name}": p.folder for name, p in libraries.items() if p.members},

@@ -53,7 +53,7 @@ def checkout_stack(
         batch = side_by_side(
             lambda request: checkout_project(request, torch_dir=torch_dir, say=say), rank, jobs=len(rank)
         )
-        checkouts |= {one.project.name: one for one in batch}
+        checkouts |= {result.project.name: result for result in batch}
     return tuple(checkouts[p.name] for p in stack.in_order() if p.name in checkouts)
 
 
@@ -129,7 +129,7 @@ class _Evidence:
     by_name: bool
 
 
-def line_of(stack: Stack, checkouts: Mapping[str, Path], *, named: str | None = None) -> str:
+def line_of(stack: Stack, checkouts: Mapping[str, Path], *, line: str | None = None) -> str:
     """Determine the release line of a stack's checkouts.
 
     A hashtag that a line has for a project tells the line; a commit or a branch of the user's tells nothing,
@@ -138,27 +138,27 @@ def line_of(stack: Stack, checkouts: Mapping[str, Path], *, named: str | None = 
     Args:
         stack: as loaded, on no particular line.
         checkouts: project name to folder.
-        named: the line that the user named.
+        line: the line that the user named.
 
     Raises:
         UsageError: the checkouts contradict each other or the line that was asked for, do not tell which of
             several it is, or the stack has no such line.
     """
-    if named is not None:
-        stack.for_line(named)  # it must know the line
+    if line is not None:
+        stack.for_line(line)  # it must know the line
     hints = [
         evidence
         for project in stack.projects
         if project.name in checkouts and (evidence := _evidence(stack, project, checkouts[project.name]))
     ]
     strong = [evidence for evidence in hints if evidence.by_name]
-    if named is not None:
-        if against := [evidence for evidence in strong if named not in evidence.lines]:
+    if line is not None:
+        if against := [evidence for evidence in strong if line not in evidence.lines]:
             raise UsageError(
-                f"--line {named} contradicts the checkouts: {_sentence(against)}",
+                f"--line {line} contradicts the checkouts: {_sentence(against)}",
                 tip="check the projects of that line out, or drop --line",
             )
-        return named
+        return line
     common = _common(stack, strong)
     if not common:
         raise UsageError(
@@ -204,8 +204,8 @@ def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
 
 
 def _is_from(project: Project, origin: str) -> bool:
-    own = project.origin.url
-    return own is not None and bool(origin) and url.identity(own) == url.identity(origin)
+    default_url = project.origin.url
+    return default_url is not None and bool(origin) and url.identity(default_url) == url.identity(origin)
 
 
 def _ask(root: Repository, *words: str) -> str:

@@ -149,9 +149,9 @@ class Mirror:
         return self._keep(commit)
 
     def _keep(self, target: str) -> ResolvedCommit:
-        own = repository.bare(self.path)
+        repo = repository.bare(self.path)
         try:
-            repository.move_refs(own, {f"{_KEPT}/{target}": f"{target}^{{commit}}"})
+            repository.move_refs(repo, {f"{_KEPT}/{target}": f"{target}^{{commit}}"})
         except SourceError as error:
             if self._commits_of(target)[0] is not None:
                 raise
@@ -159,7 +159,7 @@ class Mirror:
             raise SourceError(f"{target} of {origin} is not a commit") from error
         commit = self._commit_of_ref(target) or target
         if commit != target:  # of an annotated tag, which is an object of its own
-            repository.move_refs(own, {f"{_KEPT}/{name}": name for name in (target, commit)})
+            repository.move_refs(repo, {f"{_KEPT}/{name}": name for name in (target, commit)})
         return ResolvedCommit(commit=commit, target=target)
 
     def _commit_of_ref(self, target: str) -> str | None:
@@ -197,8 +197,8 @@ class Mirror:
 
     def _has_branch(self, name: str, say: Progress) -> bool:
         ref = f"refs/heads/{name}"
-        listed = retrying(lambda: self._ask("--heads", "origin", ref), retry=self.retry, say=say)
-        return any(line.partition("\t")[2] == ref for line in listed.splitlines())
+        refs = retrying(lambda: self._ask("--heads", "origin", ref), retry=self.retry, say=say)
+        return any(line.partition("\t")[2] == ref for line in refs.splitlines())
 
     def _ask(self, *words: str) -> str:
         return command.run(
@@ -206,8 +206,8 @@ class Mirror:
         )
 
     def _names(self) -> list[str]:
-        listed = self._ask("--heads", "--tags", "--refs", "origin")
-        refs = (line.partition("\t")[2] for line in listed.splitlines())
+        rows = self._ask("--heads", "--tags", "--refs", "origin")
+        refs = (line.partition("\t")[2] for line in rows.splitlines())
         return [ref.split("/", 2)[2] for ref in refs if ref.count("/") > 1]
 
     @contextlib.contextmanager
@@ -345,8 +345,8 @@ def _drop_pieces_of_others(path: Path, refs: tuple[str, ...]) -> None:
 
 
 def _delete_refs(path: Path, *below: str) -> None:
-    listed = command.run(path, "for-each-ref", "--format=delete %(refname)", *below)
-    command.run(path, "update-ref", "--stdin", stdin=listed.encode())
+    refs = command.run(path, "for-each-ref", "--format=delete %(refname)", *below)
+    command.run(path, "update-ref", "--stdin", stdin=refs.encode())
 
 
 def as_of(source: Mirror, hashtag: str, when: datetime, *, say: Progress) -> str:

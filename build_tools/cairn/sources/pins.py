@@ -147,9 +147,9 @@ def _related(project: Project, torch_dir: Path | None, *, hashtag: str | None, r
 
 def _unpinned(project: Project, torch_dir: Path | None) -> str | None:
     """Return a note if a torch checkout pins other projects but not this one, which it should pin."""
-    if project.pin != "related_commits" or torch_dir is None or not (named := named_projects(torch_dir)):
+    if project.pin != "related_commits" or torch_dir is None or not (of_torch := named_projects(torch_dir)):
         return None
-    return f"{torch_dir}/{RELATED_COMMITS} does not name {project.distribution}, only {', '.join(named)}"
+    return f"{torch_dir}/{RELATED_COMMITS} does not name {project.distribution}, only {', '.join(of_torch)}"
 
 
 def _torch(project: Project, torch_dir: Path | None) -> Path:

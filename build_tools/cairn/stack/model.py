@@ -492,9 +492,9 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
             )
         projects = []
         for project in self.projects:
-            own, pin = project.lines.get(name, Line()), project.pin
+            settings, pin = project.lines.get(name, Line()), project.pin
             if project.windows is not None and platforms.here.stack_section() == "windows":
-                own, pin = project.windows, None
-            origin, hashtag = own.origin or project.origin, own.hashtag or project.hashtag
+                settings, pin = project.windows, None
+            origin, hashtag = settings.origin or project.origin, settings.hashtag or project.hashtag
             projects.append(msgspec.structs.replace(project, origin=origin, hashtag=hashtag, pin=pin))
         return msgspec.structs.replace(self, line=name, projects=tuple(projects))

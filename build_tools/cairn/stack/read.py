@@ -51,15 +51,19 @@ def load(path: Path) -> Stack:
     Raises:
         UsageError: no such file, not TOML, a field missing, unknown or mistyped, or an edge to nowhere.
     """
-    named = path
+    stack_path = path
     if str(path) in shipped.STACKS and not path.is_file() and not (path / FILE).is_file():
         path = shipped.folder(f"stacks/{path}")
     path = path / FILE if path.is_dir() else path
     try:
         data = datafile.parse_toml(path.read_bytes(), name=str(path))
     except FileNotFoundError as error:
-        problem = f"the folder {named} has no {FILE}" if named.is_dir() else f"there is no stack {named}"
-        raise UsageError(problem, tip=_meant(named)) from error
+        problem = (
+            f"the folder {stack_path} has no {FILE}"
+            if stack_path.is_dir()
+            else f"there is no stack {stack_path}"
+        )
+        raise UsageError(problem, tip=_meant(stack_path)) from error
     except OSError as error:
         raise UsageError(
             f"cannot read the stack {path}: {error.strerror}", tip="name a stack.toml with --stack"
@@ -86,8 +90,8 @@ def _meant(path: Path) -> str:
     names = wording.nearest(path.name, [candidate.name for candidate in near])
     if likely := [str(candidate) for candidate in near if candidate.name in names]:
         return f"did you mean {' or '.join(likely)}?"
-    if own := wording.nearest(str(path), shipped.STACKS):
-        return f"did you mean {' or '.join(own)}?"
+    if shipped_name := wording.nearest(str(path), shipped.STACKS):
+        return f"did you mean {' or '.join(shipped_name)}?"
     beside = f"; near it are: {', '.join(map(str, near))}" if near else ""
     return f"name one with --stack{beside}; Cairn's own: {', '.join(shipped.STACKS)}"
 
@@ -119,8 +123,8 @@ def _absolute(stack: Stack, file: Path) -> Stack:
         gate=msgspec.structs.replace(stack.gate, allow=stack.gate.allow and str(root / stack.gate.allow)),
         smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),
         consumers=tuple(
-            msgspec.structs.replace(one, wheels=tuple(str(root / wheel) for wheel in one.wheels))
-            for one in stack.consumers
+            msgspec.structs.replace(consumer, wheels=tuple(str(root / wheel) for wheel in consumer.wheels))
+            for consumer in stack.consumers
         ),
         projects=tuple(projects),
     )
@@ -177,8 +181,8 @@ def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
         origin, hashtag = None, project.hashtag
         for line in (line for key, line in entries if fnmatch.fnmatchcase(name, key)):
             origin, hashtag = line.origin or origin, line.hashtag or hashtag
-        own = project.lines[name].hashtag if name in exact & project.lines.keys() else None
-        hashtag = (own or stack.lines.get(name, {}).get(project.name, hashtag)).replace(_LINE, name)
+        shipped_name = project.lines[name].hashtag if name in exact & project.lines.keys() else None
+        hashtag = (shipped_name or stack.lines.get(name, {}).get(project.name, hashtag)).replace(_LINE, name)
         # A line that a project names is one of the stack's, though it may change nothing.
         if name in project.lines or origin is not None or hashtag != project.hashtag:
             lines[name] = Line(origin=origin, hashtag=hashtag)
@@ -296,16 +300,16 @@ def _check_gate(stack: Stack, path: Path) -> None:
         raise UsageError(f"{path}: the gate demands no test record", tip="leave `records` out: smoke tests")
     if any(floor.tests < 1 or floor.device_tests < 0 for floor in stack.gate.records.values()):
         raise UsageError(f"{path}: a floor of the gate is too low: at least one test must have run")
-    own = stack.gate.rebuilders
-    if wrong := next((name for name, key in own.items() if not _KEY_ID.fullmatch(key)), None):
+    shipped_name = stack.gate.rebuilders
+    if wrong := next((name for name, key in shipped_name.items() if not _KEY_ID.fullmatch(key)), None):
         raise UsageError(
             f"{path}: the key of the rebuilder {wrong!r} is not the id of one",
             tip="its 64 digits are `key` in the answer of cairn challenge --json",
         )
-    if not 0 <= stack.gate.rebuilds <= len(set(own.values())):
+    if not 0 <= stack.gate.rebuilds <= len(set(shipped_name.values())):
         raise UsageError(
             f"{path}: the gate asks for {stack.gate.rebuilds} rebuilds, and names "
-            f"{wording.count(set(own.values()), 'key')} of rebuilders",
+            f"{wording.count(set(shipped_name.values()), 'key')} of rebuilders",
             tip="name each in [gate.rebuilders]: NAME = the id of a key of their own",
         )
 
@@ -385,9 +389,9 @@ def _check_order(stack: Stack, path: Path) -> None:
 def _templates(stack: Stack, project: Project) -> Iterator[str]:
     """The texts in which a build of a project fills in placeholders."""
     yield from (*project.requires, *project.requires_rocm, *project.config_settings.values())
-    own, cmake, shared = (
+    shipped_name, cmake, shared = (
         [(name, text) for table in msgspec.structs.astuple(each) for name, text in table.items()]
         for each in (project.environment, project.cmake, stack.environment)
     )
-    yield from (text for _, text in (*own, *cmake))
-    yield from (text for name, text in shared if name not in dict(own))
+    yield from (text for _, text in (*shipped_name, *cmake))
+    yield from (text for name, text in shared if name not in dict(shipped_name))

@@ -166,12 +166,12 @@ def _files(stack: Stack) -> set[Path]:
     checkouts = {root / project.checkout_dir for project in stack.projects}
     links: set[Path] = set()
     by_place: list[tuple[Path, set[Path]]] = []
-    for named in _places(stack, root):
-        inside = Path(os.path.relpath(named, root))
+    for at in _places(stack, root):
+        inside = Path(os.path.relpath(at, root))
         place = root / inside
         if inside.parts[:1] == ("..",) or inside.is_absolute():
             raise UsageError(
-                f"{root / stack.file} names {named}, outside of its folder",
+                f"{root / stack.file} names {at}, outside of its folder",
                 tip=f"move it into {root}: a night freezes this folder alone",
             )
         links |= {path for path in (place, *place.parents) if path.is_symlink() and root in path.parents}

@@ -79,9 +79,9 @@ class MemoryStore:
     def list(self, prefix: str) -> Iterator[ListedObject]:
         """See `Store.list`."""
         with self._lock:
-            listed = [(key, len(data)) for key, data in self.objects.items() if key.startswith(prefix)]
+            sizes = [(key, len(data)) for key, data in self.objects.items() if key.startswith(prefix)]
             times = dict(self.modified)
-        for key, size in sorted(listed):
+        for key, size in sorted(sizes):
             yield ListedObject(key=key, size=size, modified=times[key])
 
     def folders(self, prefix: str) -> Iterator[str]:

@@ -91,8 +91,8 @@ def test_a_pinned_commit_says_nothing_and_a_branch_says_more_than_an_origin(tmp_
     ) as caught:
         checkout_stack.line_of(STACK, {"torch": torch})
     assert "--line" in (caught.value.tip or "")
-    assert checkout_stack.line_of(STACK, {"torch": torch}, named="release/2.10") == "release/2.10"
-    assert checkout_stack.line_of(STACK, {"torch": torch}, named="nightly") == "nightly"
+    assert checkout_stack.line_of(STACK, {"torch": torch}, line="release/2.10") == "release/2.10"
+    assert checkout_stack.line_of(STACK, {"torch": torch}, line="nightly") == "nightly"
 
 
 def test_checkouts_of_two_lines_are_refused(tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_checkouts_of_two_lines_are_refused(tmp_path: Path) -> None:
 def test_a_line_that_the_checkouts_contradict_is_refused(tmp_path: Path) -> None:
     torch = checkout(tmp_path / "t", "release/2.9", ROCM)
     with pytest.raises(UsageError, match=r"--line nightly contradicts the checkouts: torch is release/2\.9"):
-        checkout_stack.line_of(STACK, {"torch": torch}, named="nightly")
+        checkout_stack.line_of(STACK, {"torch": torch}, line="nightly")
     with pytest.raises(UsageError, match="no line"):
-        checkout_stack.line_of(STACK, {"torch": torch}, named="release/9")
-    assert checkout_stack.line_of(STACK, {"torch": torch}, named="release/2.9") == "release/2.9"
+        checkout_stack.line_of(STACK, {"torch": torch}, line="release/9")
+    assert checkout_stack.line_of(STACK, {"torch": torch}, line="release/2.9") == "release/2.9"
 
 
 def test_a_build_refuses_a_contradiction_before_it_begins(tmp_path: Path) -> None:

@@ -319,10 +319,10 @@ class SharedTier:
         """Degrade after a failure: to reading where writing is refused, to nothing where the server fails."""
         for_good = not writes or isinstance(error, NetworkError)
         with self._lock:
-            known = self._out_of_reach or (self.read_only and not for_good)
+            is_known = self._out_of_reach or (self.read_only and not for_good)
             self.read_only = True
             self._out_of_reach = self._out_of_reach or for_good
-        if not known:
+        if not is_known:
             what = "the build goes on without it" if for_good else "nothing is put there"
             console.current().warn(f"the shared cache {self.store.url} cannot be used, {what}: {error}")
 

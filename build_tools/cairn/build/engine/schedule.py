@@ -299,18 +299,18 @@ class Durations:
             alike.setdefault((record.kind,), []).append(record)
         typical = {}
         for key, records in alike.items():
-            known = [record.cost() for record in records]
+            measured = [record.cost() for record in records]
             typical[key] = Cost(
-                serial=statistics.median(cost.serial for cost in known),
-                parallel=statistics.median(cost.parallel for cost in known),
+                serial=statistics.median(cost.serial for cost in measured),
+                parallel=statistics.median(cost.parallel for cost in measured),
             )
         costs = {}
         for step in graph.steps:
-            own = self.steps.get(step.name)
+            last = self.steps.get(step.name)
             if step.seconds is not None:
                 cost = Cost(serial=step.seconds)
-            elif own is not None and own.kind == step.kind:
-                cost = own.cost()
+            elif last is not None and last.kind == step.kind:
+                cost = last.cost()
             else:
                 alike_cost = typical.get((step.kind, step.project)) or typical.get((step.kind,))
                 cost = alike_cost or Cost(serial=_UNKNOWN)

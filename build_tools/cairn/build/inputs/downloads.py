@@ -109,9 +109,9 @@ def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
         SourceError: it is not what it must be.
     """
     with files.locked(_root() / f"{_key(pinned.url)}.lock", timeout=_WAIT):
-        known = pinned.sha256 or _recorded_sha256(pinned.url)
-        file = _root() / (known or "unknown") / _file_name(pinned.url)
-        if not file.is_file() or files.sha256_of(file) != known:
+        recorded = pinned.sha256 or _recorded_sha256(pinned.url)
+        file = _root() / (recorded or "unknown") / _file_name(pinned.url)
+        if not file.is_file() or files.sha256_of(file) != recorded:
             if offline:
                 raise NetworkError(
                     f"{pinned.name}, which the build of {pinned.project} needs, is not here, and --offline "
@@ -119,13 +119,13 @@ def ready(pinned: PinnedFile, *, say: Progress, offline: bool = False) -> Path:
                     tip="leave --offline out once: what was fetched is kept",
                 )
             say(f"fetching {pinned.name}")
-            file = _fetch(pinned, known, say=say)
+            file = _fetch(pinned, recorded, say=say)
         sha256 = file.parent.name
         # Other addresses may have given the same bytes.
         with files.locked(_root() / f"{sha256}.lock", timeout=_WAIT):
             place = _inside(file, pinned, say=say) if pinned.unpack else file
         # Not before it was unpacked: the page of a portal that asks to log in must not count from now on.
-        if known is None:
+        if recorded is None:
             datafile.write(_root() / f"{_key(pinned.url)}.json", _FetchRecord(url=pinned.url, sha256=sha256))
         return place
 
@@ -143,14 +143,14 @@ def sources(requests_of_run: Sequence[BuildRequest]) -> tuple[DownloadSource, ..
     return tuple(by_name.values())
 
 
-def _fetch(pinned: PinnedFile, known: str | None, *, say: Progress) -> Path:
+def _fetch(pinned: PinnedFile, recorded: str | None, *, say: Progress) -> Path:
     part = _root() / f"{_key(pinned.url)}.part"  # its lock is held: what is there, a killed run has left
     try:
         retrying(functools.partial(_save, pinned, part), retry=RetryPolicy(), say=say)
         sha256 = files.sha256_of(part)
-        if known is not None and sha256 != known:
+        if recorded is not None and sha256 != recorded:
             raise SourceError(
-                f"{pinned.url} has the sha256 {sha256}, and {known} was expected",
+                f"{pinned.url} has the sha256 {sha256}, and {recorded} was expected",
                 tip="upstream has exchanged it, or the pin is wrong: find out which before you build",
             )
         file = _root() / sha256 / _file_name(pinned.url)
@@ -207,11 +207,11 @@ def _inside(file: Path, pinned: PinnedFile, *, say: Progress) -> Path:
     """
     inside, note = file.parent / "inside", file.parent / "inside.json"
     try:
-        known: str | None = datafile.read(note, _UnpackRecord).inventory
+        inventory: str | None = datafile.read(note, _UnpackRecord).inventory
     except (UsageError, OSError):
-        known = None
-    if known is None or not inside.is_dir() or files.inventory(inside) != known:
-        if known is not None:
+        inventory = None
+    if inventory is None or not inside.is_dir() or files.inventory(inside) != inventory:
+        if inventory is not None:
             console.current().warn(f"{inside} was changed, and is unpacked again from {file.name}")
         say(f"unpacking {pinned.name}")
         with files.folder_beside(inside) as part:

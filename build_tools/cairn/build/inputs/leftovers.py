@@ -148,19 +148,19 @@ def exchange(root: Repository, settings_digest: str, sources: Collection[str]) -
     is_output = _output_matcher(sources)
     _change_settings(root, settings_digest, is_output)
     note, present = _read(root), _untracked(root, is_output)
-    known = _Note(flavour=settings_digest, ended=True)
+    last_note = _Note(flavour=settings_digest, ended=True)
     if note is not None and note.flavour == settings_digest:
-        known = note
-    before = {n: contents.mark(p) for n, p in present.items() if not known.has(n, p, is_output)}
-    _write(root, dataclasses.replace(known, ended=False, before=tuple(sorted(before))))
+        last_note = note
+    before = {n: contents.mark(p) for n, p in present.items() if not last_note.has(n, p, is_output)}
+    _write(root, dataclasses.replace(last_note, ended=False, before=tuple(sorted(before))))
     running = RunningBuild(ours=frozenset(present.keys() - before.keys()))
-    listed = {*_listed(root)}
+    on_disk = {*_listed(root)}
     try:
         yield running
     finally:
         if root.has_commit():
             fresh = {
-                n: root.work_tree / n for n in _listed(root) if n not in listed and n[-1:] not in ("", "/")
+                n: root.work_tree / n for n in _listed(root) if n not in on_disk and n[-1:] not in ("", "/")
             }
             present = _untracked(root, is_output) | fresh
             marks = {name: contents.mark(path) for name, path in present.items()}
@@ -172,7 +172,7 @@ def exchange(root: Repository, settings_digest: str, sources: Collection[str]) -
                 if mark and (name not in before or (mark != before[name] and is_output(name)))
             }
             new = left.keys() - before.keys()
-            movable = {n for n in new if n in known.movable or _is_made(n, is_output)}
+            movable = {n for n in new if n in last_note.movable or _is_made(n, is_output)}
             movable |= new.intersection(running.hipified) | _packed(root, running, new - movable)
             # What git lists and the build cannot be shown to have made may be the user's.
             left = {name: mark for name, mark in left.items() if name in movable or name not in fresh}

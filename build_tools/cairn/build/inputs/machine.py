@@ -51,14 +51,14 @@ _SETTLED = 2_000_000_000  # ns: what was written just now may be written again w
 
 
 def toolchain(
-    python: Interpreter, *, host_compiler: bool, named: Mapping[str, str] | None = None
+    python: Interpreter, *, host_compiler: bool, build_env: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Return the identity of the toolchain for cache keys.
 
     Args:
         python: the interpreter that builds.
         host_compiler: ask the machine's own C++ compiler too; a build with the ROCm SDK brings one.
-        named: the variables that the user gives to the build; `CXX` may be among them.
+        build_env: the variables that the user gives to the build; `CXX` may be among them.
     """
     identity = isolation.compiler_variables()
     if epoch := os.environ.get("SOURCE_DATE_EPOCH"):  # of members that Cairn itself adds to a wheel
@@ -66,23 +66,23 @@ def toolchain(
     identity["python"] = python.release
     # What is linked against a newer one does not load with an older one (PEP 600); containers share a cache.
     identity["libc"] = " ".join(platform.libc_ver())
-    return identity | {"c++": _version(_compiler(named))} if host_compiler else identity
+    return identity | {"c++": _version(_compiler(build_env))} if host_compiler else identity
 
 
 def toolchain_of_manifest(
-    python: Interpreter, *, host_compiler: bool, named: Mapping[str, str] | None = None
+    python: Interpreter, *, host_compiler: bool, build_env: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Like `toolchain`, with the deflate library, which changes a wheel but must not cause a rebuild."""
-    return toolchain(python, host_compiler=host_compiler, named=named) | {"deflate": deflate.engine()}
+    return toolchain(python, host_compiler=host_compiler, build_env=build_env) | {"deflate": deflate.engine()}
 
 
-def require_host_compiler(named: Mapping[str, str] | None = None) -> str:
+def require_host_compiler(build_env: Mapping[str, str] | None = None) -> str:
     """Return the machine's C++ compiler; `named` as in `toolchain`.
 
     Raises:
         PrerequisiteError: there is none.
     """
-    compiler = _compiler(named)
+    compiler = _compiler(build_env)
     if shutil.which(shlex.split(compiler)[0]) is None:
         raise PrerequisiteError(
             f"this stack is built with the machine's C++ compiler, and there is no {compiler}",
@@ -91,8 +91,8 @@ def require_host_compiler(named: Mapping[str, str] | None = None) -> str:
     return compiler
 
 
-def _compiler(named: Mapping[str, str] | None) -> str:
-    return (named or {}).get("CXX") or "g++"
+def _compiler(build_env: Mapping[str, str] | None) -> str:
+    return (build_env or {}).get("CXX") or "g++"
 
 
 @functools.cache
@@ -132,9 +132,9 @@ def look_outside(
         root: where the system is.
     """
     texts = [text for name, text in variables.items() if not _WRITTEN.fullmatch(name)]
-    named = {path for text in texts for path in _paths(text) if not _is_covered(path, inside)}
+    paths = {path for text in texts for path in _paths(text) if not _is_covered(path, inside)}
     local = root / _LOCAL
-    places = [*sorted(named), *(local / name for name in _LOCAL_FOLDERS if (local / name).is_dir())]
+    places = [*sorted(paths), *(local / name for name in _LOCAL_FOLDERS if (local / name).is_dir())]
     digests = {str(place): _digest(place, inside) for place in places}
     for name in _LOCAL_LIBRARIES:
         libraries = [path for path in sorted((local / name).glob("*")) if path.is_file()]
@@ -154,16 +154,18 @@ def _paths(text: str) -> Iterator[Path]:
 
 
 def _is_covered(path: Path, inside: Collection[Path]) -> bool:
-    own = any(path.is_relative_to(folder) for folder in inside)
+    is_ours = any(path.is_relative_to(folder) for folder in inside)
     of_packages = any(path.is_relative_to(folder) for folder in _OF_PACKAGES)
-    return own or (of_packages and not path.is_relative_to(f"/{_LOCAL}"))
+    return is_ours or (of_packages and not path.is_relative_to(f"/{_LOCAL}"))
 
 
 def _digest(place: Path, inside: Collection[Path]) -> str:
     """Return a digest of a place: every file's path and content."""
     if place.is_dir():
         others = [folder for folder in inside if folder.is_relative_to(place)]
-        paths = (path for path in files.walk(place) if not any(path.is_relative_to(one) for one in others))
+        paths = (
+            path for path in files.walk(place) if not any(path.is_relative_to(folder) for folder in others)
+        )
         return _digest_of(place, sorted(paths))
     return _digest_of(place.parent, [place]) if place.exists() else "nothing"
 
@@ -171,7 +173,7 @@ def _digest(place: Path, inside: Collection[Path]) -> str:
 def _digest_of(folder: Path, paths: Iterable[Path]) -> str:
     """Return a digest of files; a file is read again only if its size, time or inode changed."""
     note = files.cache_dir() / "outside" / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]}.json"
-    known = _read_note(note)
+    last_note = _read_note(note)
     marks: dict[str, list[object]] = {}
     digest = hashlib.sha256()
     for path in paths:
@@ -179,14 +181,14 @@ def _digest_of(folder: Path, paths: Iterable[Path]) -> str:
         try:
             status = path.stat()
             mark: list[object] = [status.st_size, status.st_mtime_ns, status.st_ino]
-            was = known.get(name, [])
+            was = last_note.get(name, [])
             sha256 = str(was[-1]) if was[:-1] == mark else files.sha256_of(path)
             if time.time_ns() - status.st_mtime_ns > _SETTLED:
                 marks[name] = [*mark, sha256]
         except OSError as error:  # a link to nowhere, or what this user may not read, and a compiler neither
             sha256 = error.strerror or "cannot be read"
         digest.update(f"{name} {sha256}\n".encode())
-    if marks != known:
+    if marks != last_note:
         files.write_text(note, json.dumps(marks))
     return digest.hexdigest()
 
@@ -206,16 +208,19 @@ def _packages_digest(root: Path) -> str | None:
             continue
         inner = [place, *(place.iterdir() if place.is_dir() else ())]
         status = {str(path): path.stat() for path in sorted(inner)}
-        marks = [[name, one.st_size, one.st_mtime_ns, one.st_ino] for name, one in status.items()]
+        marks = [
+            [name, status_of_file.st_size, status_of_file.st_mtime_ns, status_of_file.st_ino]
+            for name, status_of_file in status.items()
+        ]
         note = files.cache_dir() / "outside" / "packages.json"
-        known = _read_note(note)
-        if known.get("marks") == marks:
-            return str(known["digest"][0])
-        listed = _list_packages(place, root)
-        if listed is None:
+        last_note = _read_note(note)
+        if last_note.get("marks") == marks:
+            return str(last_note["digest"][0])
+        packages = _list_packages(place, root)
+        if packages is None:
             return None
-        digest = hashlib.sha256("\n".join(sorted(listed)).encode()).hexdigest()
-        if time.time_ns() - max(one.st_mtime_ns for one in status.values()) > _SETTLED:
+        digest = hashlib.sha256("\n".join(sorted(packages)).encode()).hexdigest()
+        if time.time_ns() - max(status_of_file.st_mtime_ns for status_of_file in status.values()) > _SETTLED:
             files.write_text(note, json.dumps({"marks": marks, "digest": [digest]}))
         return digest
     return None

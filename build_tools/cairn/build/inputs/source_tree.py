@@ -162,8 +162,8 @@ def rocm_init_module(*, preloads: Sequence[str], rocm_version: str) -> str:
         rocm_version: the version of the SDK that must be installed.
     """
     names = "".join(f"\n            {name!r}," for name in preloads)
-    listed = f"[{names}\n        ]" if names else "[]"
-    return _ROCM_INIT.format(preloads=listed, version=rocm_version)
+    text = f"[{names}\n        ]" if names else "[]"
+    return _ROCM_INIT.format(preloads=text, version=rocm_version)
 
 
 def sources_of(project: Project, checkout: Path) -> tuple[Source, ...]:

@@ -331,7 +331,7 @@ def _refuse_ours(values: Mapping[str, str], stack: Stack) -> None:
 
 def unseen_by_builds(
     stack: Stack,
-    named: Collection[str] = (),
+    passed: Collection[str] = (),
     *,
     flags: Collection[str] = (),
     environ: Mapping[str, str] | None = None,
@@ -340,7 +340,7 @@ def unseen_by_builds(
 
     Args:
         stack: the stack; its words on variables (`Project.reads`, `environment`, `cmake`) say what is known.
-        named: what `--build-env` gives to builds.
+        passed: what `--build-env` gives to builds.
         flags: those of `_FLAGS` that were given, and count in place of a variable.
         environ: the caller's environment; ours by default.
 
@@ -354,7 +354,7 @@ def unseen_by_builds(
     for name in sorted(set(caller) - set(seen)):
         if not caller[name] or not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
             continue
-        if any(name == each.rpartition(":")[2] for each in named):
+        if any(name == each.rpartition(":")[2] for each in passed):
             continue
         flags_of = (_ours(name, project, stack, caller[name]) for project in stack.projects)
         ours = [flag for flag in flags_of if flag is not None]
@@ -386,8 +386,8 @@ def _ours(name: str, project: Project, stack: Stack, value: str) -> str | None:
     # What a download would be given by, the user may give from elsewhere: then nothing is downloaded. And
     # paths of the environment and of the trees stand in compiler flags, which are the user's.
     names = PLACEHOLDER.findall(template)
-    own = ("environment", "site_packages", "source_dir", "stack_dir")
-    placeholders = [name for name in names if name not in own and not name.startswith("download:")]
+    tokens = ("environment", "site_packages", "source_dir", "stack_dir")
+    placeholders = [name for name in names if name not in tokens and not name.startswith("download:")]
     if name not in _OURS and not placeholders and not _OURS_TOO.fullmatch(name):
         return None
     placeholder = next((name for name in placeholders if name in _FLAGS), "")

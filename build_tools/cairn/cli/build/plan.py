@@ -26,50 +26,50 @@ def answer(jobs: Sequence[Job], explain: str | None) -> Answer:
 
     graph = plan_graph.graph_of(job.plans_of(jobs), variants.labels(jobs))
     if explain is not None:
-        one = graph.find(explain)
-        return Answer(_plain(graph, one), _explanation(one), more={"inputs": dict(one.step.inputs)})
+        step = graph.find(explain)
+        return Answer(_plain(graph, step), _explanation(step), more={"inputs": dict(step.step.inputs)})
     rows = [
         (
-            one.step.name,
-            one.action,
-            one.explanation.reason,
-            None if one.seconds is None else console.clock(one.seconds),
+            step.step.name,
+            step.action,
+            step.explanation.reason,
+            None if step.seconds is None else console.clock(step.seconds),
         )
-        for one in graph.steps
+        for step in graph.steps
     ]
     return Answer(
-        {"schema": "cairn.plan/1", "steps": [_plain(graph, one) for one in graph.steps]},
+        {"schema": "cairn.plan/1", "steps": [_plain(graph, step) for step in graph.steps]},
         [Table(("step", "action", "why", "last time"), rows)],
     )
 
 
-def _explanation(one: PlannedStep) -> Iterator[Piece]:
-    yield f"{one.step.name}: {one.action}, {one.explanation.reason}"
-    last = one.explanation.last
+def _explanation(step: PlannedStep) -> Iterator[Piece]:
+    yield f"{step.step.name}: {step.action}, {step.explanation.reason}"
+    last = step.explanation.last
     if last is not None:
         yield f"compared with {last.file_name}, built {last.built} (key {short_id(last.key)})"
-    if differences := one.explanation.differences:
+    if differences := step.explanation.differences:
         rows = [(each.name, _cut(each.before or "-"), _cut(each.now or "-")) for each in differences]
         yield Table(("input", "was", "is"), rows)
 
 
-def _plain(graph: PlanGraph, one: PlannedStep) -> dict[str, object]:
-    last = one.explanation.last
+def _plain(graph: PlanGraph, step: PlannedStep) -> dict[str, object]:
+    last = step.explanation.last
     return {
-        "step": one.step.name,
-        "kind": one.step.kind,
-        "project": one.step.project or None,
-        "variant": one.variant or None,
-        "needs": one.step.needs,
-        "digest": graph.digest(one),
-        "action": one.action,
-        "why": one.explanation.reason,
-        "key": one.key,
-        "checkout": one.checkout or None,
-        "seconds": one.seconds,
+        "step": step.step.name,
+        "kind": step.step.kind,
+        "project": step.step.project or None,
+        "variant": step.variant or None,
+        "needs": step.step.needs,
+        "digest": graph.digest(step),
+        "action": step.action,
+        "why": step.explanation.reason,
+        "key": step.key,
+        "checkout": step.checkout or None,
+        "seconds": step.seconds,
         "compared_with": last.key if last is not None else None,
         "differences": [
-            {"input": each.name, "was": each.before, "is": each.now} for each in one.explanation.differences
+            {"input": each.name, "was": each.before, "is": each.now} for each in step.explanation.differences
         ],
     }
 

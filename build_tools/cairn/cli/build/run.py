@@ -336,9 +336,9 @@ def _rows(wheels: Iterable[tuple[BuiltWheel, tuple[str, ...]]]) -> Iterator[tupl
         targets = "-" if w.devices else " ".join(w.targets) or "-"
         yield (*label, w.wheel.name, size, targets, w.sha256[:16], took)
         for device in w.devices:
-            own = " ".join(binaries.targets_of(device))
+            device_targets = " ".join(binaries.targets_of(device))
             size = console.size(device.stat().st_size)
-            yield (*label, device.name, size, own, files.sha256_of(device)[:16], "")
+            yield (*label, device.name, size, device_targets, files.sha256_of(device)[:16], "")
 
 
 COMMANDS = {

@@ -44,8 +44,10 @@ def _check(request: Check) -> Answer:
     if lock is None:
         raise UsageError(f"{root} is not set up for nights", tip="run `cairn ci init` there first")
     if request.repository:
-        named = msgspec.structs.replace(lock.choices, repository=github.checked_name(request.repository))
-        lock = msgspec.structs.replace(lock, choices=named)
+        new_choices = msgspec.structs.replace(
+            lock.choices, repository=github.checked_name(request.repository)
+        )
+        lock = msgspec.structs.replace(lock, choices=new_choices)
     with console.current().stage("check the repository"):
         findings = tuple(check.check(check.look(root, lock)))
     lacking = tuple(dict.fromkeys(finding.check for finding in findings if finding.level == "missing"))

@@ -96,8 +96,13 @@ def _report(request: Report) -> Answer:
     results = {job: how or job for job, _, how in words}
     plain, ended, error = report.reported(run, results, notify=request.notify)
     rows = (
-        (leg.name, f"{one.outcome}, {one.age}" if one.is_bad else one.outcome, one.stage, one.reason)
-        for leg, one in zip(run.plan.legs, ended, strict=True)
+        (
+            leg.name,
+            f"{result.outcome}, {result.age}" if result.is_bad else result.outcome,
+            result.stage,
+            result.reason,
+        )
+        for leg, result in zip(run.plan.legs, ended, strict=True)
     )
     table = Table(("leg", "outcome", "ended in", "why"), rows)
     return Answer(plain, [table, *map(Note, plain["hanging"]), Note(str(plain["counts"]))], error=error)
@@ -147,31 +152,31 @@ def _list(request: ListNights) -> Answer:
     if request.begun_within or request.good_within:
         raise UsageError("--begun-within and --good-within are of --overdue", tip="add --overdue")
     nights = [
-        one
-        for one in progress.of_nights(request.open_existing_store())
-        if one.plan.line in (lines or (one.plan.line,)) and request.to in (None, one.plan.release)
+        night
+        for night in progress.of_nights(request.open_existing_store())
+        if night.plan.line in (lines or (night.plan.line,)) and request.to in (None, night.plan.release)
     ]
     plain = [
         {
-            "night": one.plan.night,
-            "stack": one.plan.stack,
-            "line": one.plan.line,
-            "refs": one.plan.refs,
-            "to": one.plan.release,
-            "frozen": one.plan.frozen,
-            "manifest_sha256": one.plan.manifest_sha256,
-            "log": one.plan.log,
-            "state": one.state,
-            "counts": one.counts,
-            "late": one.late,
+            "night": night.plan.night,
+            "stack": night.plan.stack,
+            "line": night.plan.line,
+            "refs": night.plan.refs,
+            "to": night.plan.release,
+            "frozen": night.plan.frozen,
+            "manifest_sha256": night.plan.manifest_sha256,
+            "log": night.plan.log,
+            "state": night.state,
+            "counts": night.counts,
+            "late": night.late,
         }
-        for one in nights
+        for night in nights
     ]
     rows = (
-        (one.plan.night, one.plan.sources, one.plan.frozen[:16], one.plan.release, one.words, one.plan.log)
-        for one in nights
+        (plan.night, plan.sources, plan.frozen[:16], plan.release, night.words, plan.log)
+        for night, plan in ((night, night.plan) for night in nights)
     )
-    late = [Note(f"late in {one.plan.night}: {text}") for one in nights for text in one.late]
+    late = [Note(f"late in {night.plan.night}: {text}") for night in nights for text in night.late]
     return Answer(plain, [Table(("night", "line", "began", "to", "legs", "run"), rows), *late])
 
 

@@ -215,22 +215,22 @@ def _absolute(url: str) -> str:
 def _planned(request: DriveRequest, due: tuple[NightStep, ...]) -> Answer:
     plain = [
         {
-            "step": one.step.name,
-            "waits_for": one.step.waits_for,
-            "needs": str(one.demand) or "the driver",
-            "cores": one.step.cores,
-            "command": ("cairn", *one.command.arguments),
+            "step": step.step.name,
+            "waits_for": step.step.waits_for,
+            "needs": str(step.demand) or "the driver",
+            "cores": step.step.cores,
+            "command": ("cairn", *step.command.arguments),
         }
-        for one in due
+        for step in due
     ]
     rows = [
         (
-            one.step.name,
-            "the driver" if one.is_central else str(one.demand),
-            one.step.cores,
-            ", ".join(one.step.waits_for) or "-",
+            step.step.name,
+            "the driver" if step.is_central else str(step.demand),
+            step.step.cores,
+            ", ".join(step.step.waits_for) or "-",
         )
-        for one in due
+        for step in due
     ]
     text: list[Piece] = [Table(("step", "runs on", "cores", "waits for"), rows)] if due else []
     text.append(Note(f"{len(due)} steps of the night {request.night}; nothing was begun"))
@@ -241,12 +241,12 @@ def _ended(driven: Driven) -> Answer:
     legs = driven.report["legs"]
     rows = [
         (
-            f"{one['line']} {one['family']} Python {one['python']} {one['platform']}",
-            one["outcome"],
-            one.get("stage"),
-            one.get("reason"),
+            f"{leg['line']} {leg['family']} Python {leg['python']} {leg['platform']}",
+            leg["outcome"],
+            leg.get("stage"),
+            leg.get("reason"),
         )
-        for one in legs  # type: ignore[attr-defined] # of `cairn ci night report --json`
+        for leg in legs  # type: ignore[attr-defined] # of `cairn ci night report --json`
     ]
     text = (
         Table(("leg", "outcome", "ended in", "why"), rows),

@@ -63,7 +63,7 @@ def _freeze(request: Freeze) -> Answer:
         night = freeze(store, freeze_request, dry_run=request.dry_run, say=stage.update)
     run = plan.NightRun(store=store, plan=night, stack=stack)
     stood = [standing.look(run, leg) for leg in night.legs]
-    missing = {one.leg.id for one in stood if one.state == "missing"}
+    missing = {leg_standing.leg.id for leg_standing in stood if leg_standing.state == "missing"}
     # With all targets of its legs, whichever of these are staged already: for fewer, other bytes would come.
     builds = [build for build in night.builds if not missing.isdisjoint(build.legs)]
     image = "" if request.dry_run else plan.manifest_of(store, night).toolchain.get("image", "")
@@ -74,7 +74,7 @@ def _freeze(request: Freeze) -> Answer:
     github.write_outputs({**begun, **night_options.outputs("build", builds)})
     text = (
         f"night {night.night}: {night.stack}, {night.sources}, manifest {short_id(night.manifest_sha256)}",
-        Table(("leg", "stands at"), [(one.leg.id, one.state) for one in stood]),
+        Table(("leg", "stands at"), [(leg_standing.leg.id, leg_standing.state) for leg_standing in stood]),
         Note(f"it is named, with what it is to build, by --night {night.named}"),
     )
     more = {
@@ -109,8 +109,8 @@ def _stack_and_legs(request: Freeze) -> tuple[Stack, tuple[Leg, ...], tuple[Leg,
             f"a night has one line: {reason}, and {request.matrix} has no leg of it",
             tip=f"name one that it has: {' or '.join(f'--line {name}' for name in lines)}",
         )
-    own, others = (tuple(leg for leg in of if leg.line == line) for of in (legs, matrix.others))
-    return stack.for_line(line), own, others
+    of_line, others = (tuple(leg for leg in of if leg.line == line) for of in (legs, matrix.others))
+    return stack.for_line(line), of_line, others
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,21 +184,24 @@ def _stage(request: Stage) -> Answer:
             results = handover.stage_built(run, say=stage.update)
         else:
             results = stage_night(run, request.artifacts, say=stage.update)
-        staged = sum(one.set_id is not None for one in results)
+        staged = sum(result.set_id is not None for result in results)
         stood = [standing.look(run, leg) for leg in run.legs]
         lost = [
-            one
-            for one, stands in zip(results, stood, strict=True)
-            if not one.set_id and not one.leg.expect_failure and stands.state != "promoted"
+            result
+            for result, stands in zip(results, stood, strict=True)
+            if not result.set_id and not result.leg.expect_failure and stands.state != "promoted"
         ]
         stage.end_as("failed" if lost else "done", f"{staged} of {len(results)} legs")
     github.write_outputs({**_to_test(run, stood), "staged_count": str(staged)})
-    places = [None if run.dry_run or not one.set_id else standing.staged_in(run, one.leg) for one in results]
+    places = [
+        None if run.dry_run or not result.set_id else standing.staged_in(run, result.leg)
+        for result in results
+    ]
     text: list[tuple[console.Mark, str]] = [
-        ("failed", f"{one.leg.name}: {one.reason}")
-        if one.set_id is None
-        else ("kept" if one.kept else "done", f"{one.leg.name}: {one}{_in_index(place)}")
-        for one, place in zip(results, places, strict=True)
+        ("failed", f"{result.leg.name}: {result.reason}")
+        if result.set_id is None
+        else ("kept" if result.kept else "done", f"{result.leg.name}: {result}{_in_index(place)}")
+        for result, place in zip(results, places, strict=True)
     ]
     # The job has succeeded where one leg was staged: the summary of the run shows the others.
     signs = {"failed": "✗", "kept": "=", "done": "✓"}
@@ -206,21 +209,21 @@ def _stage(request: Stage) -> Answer:
     github.add_summary("\n".join((f"## Staged of the night {run.plan.night}", "", *lines)))
     error = GateError(
         f"no leg of the night {run.plan.night} was staged",
-        reasons=tuple(f"{one.leg.name}: {one.reason}" for one in lost),
+        reasons=tuple(f"{result.leg.name}: {result.reason}" for result in lost),
         tip="see their builds: cairn ci night report",
     )
     return Answer(
         [
             {
-                "leg": one.leg.id,
-                "set": one.set_id,
+                "leg": result.leg.id,
+                "set": result.set_id,
                 "index": place.index if place else None,
                 "generation": place.generation if place else None,
-                "kept": one.kept,
-                "reason": one.reason,
-                "sdk_size": one.measures.get("sdk_size", 0),
+                "kept": result.kept,
+                "reason": result.reason,
+                "sdk_size": result.measures.get("sdk_size", 0),
             }
-            for one, place in zip(results, places, strict=True)
+            for result, place in zip(results, places, strict=True)
         ],
         text,
         error=error if lost and not staged else None,
@@ -231,7 +234,11 @@ def _to_test(run: NightRun, stood: Sequence[Standing]) -> dict[str, str]:
     """Return the outputs that name the legs and the shards to test."""
     from cairn.pipeline.night import shards
 
-    testable = [one.leg for one in stood if one.state in ("untested", "failed") and one.leg.smoke_runs_on]
+    testable = [
+        leg_standing.leg
+        for leg_standing in stood
+        if leg_standing.state in ("untested", "failed") and leg_standing.leg.smoke_runs_on
+    ]
     to_run = [shard for leg in testable for shard in shards.due(run, leg)]
     suites = {(shard.leg.id, shard.config) for leg in testable for shard in shards.expected(run.stack, leg)}
     return {
@@ -298,15 +305,15 @@ def _promotion(promotion: NightPromotion, night: str, *notes: Piece) -> Answer:
         }
         for p in promotion.legs
     ]
-    refused = [one for one in promotion.legs if one.refused]
+    refused = [leg for leg in promotion.legs if leg.refused]
     error = GateError(
         f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {night}",
-        reasons=tuple(f"{one.before.leg.name}: {one.reason}" for one in refused),
+        reasons=tuple(f"{leg.before.leg.name}: {leg.reason}" for leg in refused),
         tip="the others are where they should be; fix what is named and run it again",
     )
     ends = ("; ".join(filter(None, (p.reason, str(p.listing or "")))) for p in promotion.legs)
     shown = [
-        (_mark(one), f"{one.before.leg.name}: {end}") for one, end in zip(promotion.legs, ends, strict=True)
+        (_mark(leg), f"{leg.before.leg.name}: {end}") for leg, end in zip(promotion.legs, ends, strict=True)
     ]
     return Answer(
         {"night": night, "legs": legs, "strangers": promotion.strangers},

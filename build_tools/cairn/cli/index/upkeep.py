@@ -180,8 +180,8 @@ def _repair(request: Repair) -> Iterator[Answer]:
     answers: list[object] = []
     error: CairnError | None = None
     try:
-        for one in _repair_each(request):
-            answers.append(one.value)  # noqa: PERF401 - those before a failure are shown too
+        for repaired in _repair_each(request):
+            answers.append(repaired.value)  # noqa: PERF401 - those before a failure are shown too
     except CairnError as failed:
         error = failed
     if error is not None and not answers:
@@ -213,7 +213,7 @@ def _repair_each(request: Repair) -> Iterator[Answer]:
     if not request.dry_run:
         Ledger(store).note_signed()
         records.publish_late(store)
-    for index in indexes if not request.dry_run else (one for one in indexes if not forged[one.name]):
+    for index in indexes if not request.dry_run else (index for index in indexes if not forged[index.name]):
         if (why := restore.broken(index)) is None:
             with console.current().stage(f"make pages of {index.name}"):
                 yield _end(request, _pages(index, dry_run=request.dry_run))
@@ -264,18 +264,20 @@ def _candidates(name: str, why: str, candidates: tuple[Candidate, ...]) -> Answe
     from cairn.release.index import restore
 
     rows = []
-    for one in candidates:
+    for entry in candidates:
         stands = (
-            "its writer made a later one" if one.lost_race else f"{one.pages} of {one.changed} pages show it"
+            "its writer made a later one"
+            if entry.lost_race
+            else f"{entry.pages} of {entry.changed} pages show it"
         )
-        rows.append((one.name, one.when, one.action or "", one.who, one.problem or stands))
-    plain = [restore.plain(one) for one in candidates]
+        rows.append((entry.name, entry.when, entry.action or "", entry.who, entry.problem or stands))
+    plain = [restore.plain(entry) for entry in candidates]
     head = ("generation", "when", "action", "who", "how it stands")
     return Answer({"index": name, "problem": why, "candidates": plain}, [Table(head, rows)])
 
 
 def _tip(name: str, candidates: tuple[Candidate, ...]) -> str:
-    good = [one.name for one in candidates if one.problem is None and not one.lost_race]
+    good = [entry.name for entry in candidates if entry.problem is None and not entry.lost_race]
     if not good:
         return "no generation is whole: restore the store from a copy"
     return f"choose the current one: cairn index repair --index {name} --generation {good[0]}"
@@ -312,7 +314,7 @@ def _indexes(store: Store, name: str | None) -> Iterator[Index]:
         if keys.checked_index(name) not in names:
             raise missing(store, name)
         names = (name,)
-    return (Index(store, one) for one in names)
+    return (Index(store, name) for name in names)
 
 
 COMMANDS = {

@@ -223,11 +223,11 @@ def _wheel(text: str, source: Reader, index: str) -> Iterator[tuple[Path, str]]:
     with contextlib.ExitStack() as stack:
         if base.startswith(_WEB):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="cairn-verify-"))
-            path, listed = Path(folder, name), evidence.offer(source, index, name).file
-            if listed is None:
+            path, offered = Path(folder, name), evidence.offer(source, index, name).file
+            if offered is None:
                 raise StoreError(f"{index} does not offer {name}", tip="do not install it")
             with path.open("wb") as out:
-                chain.fetch(text, out=out, most=listed.size)
+                chain.fetch(text, out=out, most=offered.size)
         else:
             path = stack.enter_context(open_existing(base).as_file(keys.file_key(expected, name)))
         sha256 = files.sha256_of(path)

@@ -256,11 +256,11 @@ def _log(request: Log) -> Answer:
     return Answer({"index": request.index, "generations": entries}, [Table(head, map(_row, entries))])
 
 
-def _row(one: Logged) -> Sequence[object]:
-    marks = (("+", one.brought), ("-", one.removed), ("~", one.marked))
+def _row(entry: Logged) -> Sequence[object]:
+    marks = (("+", entry.brought), ("-", entry.removed), ("~", entry.marked))
     sets = [f"{mark}{short_id(set_id)}" for mark, ids in marks for set_id in ids]
-    when = f"{one.when[:10]} {one.when[11:16]}"
-    return one.number, when, one.action or "", one.who, one.why or "", " ".join(sets)
+    when = f"{entry.when[:10]} {entry.when[11:16]}"
+    return entry.number, when, entry.action or "", entry.who, entry.why or "", " ".join(sets)
 
 
 def _changes(difference: Difference, *, dry_run: bool) -> Iterator[str]:

@@ -74,8 +74,10 @@ def _add(request: AddRecords) -> Answer:
     # All are looked at before the first is kept.
     for dry_run in (True, request.dry_run):
         added = [
-            records.add(store, one.data, name=one.name, results=one.results, signer=signer, dry_run=dry_run)
-            for one in inputs
+            records.add(
+                store, item.data, name=item.name, results=item.results, signer=signer, dry_run=dry_run
+            )
+            for item in inputs
         ]
     late = [] if request.dry_run else _late(store, {str(item.record.set_id) for item in added})
     waiting = [commit.LAGGING] if late and not commit.can_change_gated(store) else []
@@ -114,8 +116,8 @@ def _late(store: Store, set_ids: Collection[str]) -> list[tuple[str, str, str]]:
         now = read_current(Index(store, name))
         entries = [now.set(set_id) for set_id in sorted({*set_ids} & {*now.set_ids})]
         # Its pages may have to wait for a promoter's key.
-        standing = [(one, one.failed or records.standing(store, one.set_id)) for one in entries]
-        offers += [(name, one.set_id, why) for one, why in standing if why and one.yanked is None]
+        standing = [(entry, entry.failed or records.standing(store, entry.set_id)) for entry in entries]
+        offers += [(name, entry.set_id, why) for entry, why in standing if why and entry.yanked is None]
     return offers
 
 

@@ -59,24 +59,24 @@ def run(request: Report) -> Answer:
     from cairn.testing.report import results, summary
 
     runs = [results.read(path, request.floors) for path in request.runs]
-    summaries = [(one, summary.of_run(one, _earlier(request, one))) for one in runs]
+    summaries = [(test_run, summary.of_run(test_run, _earlier(request, test_run))) for test_run in runs]
     _write(request, summaries)
     each_summary = [each for _, each in summaries]
     page = (f"page: {request.html}",) if request.html else ()
-    bad = [one.title for one, each in summaries if each.verdict != "passed"]
+    bad = [test_run.title for test_run, each in summaries if each.verdict != "passed"]
     error = TestsFailedError(f"{len(bad)} of {len(runs)} test runs did not pass: {', '.join(bad)}")
     return Answer(each_summary, (*_text(each_summary), *page), error=error if bad else None)
 
 
-def _earlier(request: Report, one: TestRun) -> tuple[EarlierRun, ...]:
-    if not request.store or one.record is None:
+def _earlier(request: Report, test_run: TestRun) -> tuple[EarlierRun, ...]:
+    if not request.store or test_run.record is None:
         return ()
     from cairn.pipeline.night.results import earlier_runs
 
     return earlier_runs(
         request.open_existing_store(),
         request.index,
-        one.record,
+        test_run.record,
         most=request.nights,
         say=console.current().warn,
     )

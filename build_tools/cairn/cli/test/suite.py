@@ -72,12 +72,12 @@ def _install(request: RunSuite, set_file: Path, suite: Suite) -> Tested:
     index_url, links = request.index_url, request.find_links
     if index_url is None and not links:
         raise UsageError("no index to install from", tip="name one with --index-url")
-    own, wheel_set = request.own_stack(), wheelset.read(set_file)
+    stack, wheel_set = request.own_stack(), wheelset.read(set_file)
     set_request = install_set.SuiteSetRequest(
         wheel_set=wheel_set,
         work_dir=request.output_dir.absolute(),
         source=PackageSource(index_url=index_url, find_links=links, no_index=index_url is None),
-        extra_wheels=own.extra_wheels if own else (),
+        extra_wheels=stack.extra_wheels if stack else (),
         requires=suite.requires_with(wheel_set),
         requires_source=PackageSource(find_links=links),
         python=request.python,
@@ -204,12 +204,14 @@ def _retry(request: Retry) -> Iterator[Answer | Piece]:
             )
     solved = skip_files.solved(entries, runs)
     patch = request.output_dir / _PATCH
-    rows = [{"file": one.listed.file, "number": one.listed.number, "names": one.names} for one in solved]
+    rows = [
+        {"file": entry.listed.file, "number": entry.listed.number, "names": entry.names} for entry in solved
+    ]
     # Shown first: there may be no patch of a file, and the runs may have taken hours.
     yield Answer({"retried": len(set().union(*runs)), "solved": rows}, map(_solved_line, solved))
     files.write_text(patch, skip_files.patch(solved, top=Path.cwd()))
     if not request.json:
-        count = sum(len(one.names) for one in solved)
+        count = sum(len(entry.names) for entry in solved)
         total = sum(len(item.entry.names) for item in entries)
         yield f"{count} of {total} may go: {patch}"
 
@@ -217,9 +219,9 @@ def _retry(request: Retry) -> Iterator[Answer | Piece]:
 def _solved_line(solved: Solved) -> str:
     from cairn.cli.test.skips import conditions_of  # its requests are not for --help
 
-    names, listed = wording.some(solved.names, shown=3), solved.listed
-    when = conditions_of(listed.entry.when)
-    return f"passes by now: {names} ({listed.file.name}, entry {listed.number}; when: {when})"
+    names, entry = wording.some(solved.names, shown=3), solved.listed
+    when = conditions_of(entry.entry.when)
+    return f"passes by now: {names} ({entry.file.name}, entry {entry.number}; when: {when})"
 
 
 def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
@@ -268,9 +270,10 @@ def _try_skipped(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
         )
     tests = suite_results.read_outcomes(folder / suite_results.OUTCOMES)
     # A module by itself: its process crashed behind the tests, and any of them may be why.
-    crashed = {one.test for one in tests if one.failed and one.test == one.module}
+    crashed = {test.test for test in tests if test.failed and test.test == test.module}
     return {
-        one.test: one.outcome == "passed" and not one.flaky and one.module not in crashed for one in tests
+        test.test: test.outcome == "passed" and not test.flaky and test.module not in crashed
+        for test in tests
     }
 
 

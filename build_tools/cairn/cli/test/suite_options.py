@@ -185,8 +185,8 @@ class SuiteOptions(LimitOptions, TimesOptions):
         from cairn.testing.skips import skip_files
 
         suite = self.suite_file()
-        own = (suite if suite.is_dir() else suite.parent) / recipe.SKIPS
-        skips = self.skip_tests or ((own,) if own.is_dir() else ())
+        shipped = (suite if suite.is_dir() else suite.parent) / recipe.SKIPS
+        skips = self.skip_tests or ((shipped,) if shipped.is_dir() else ())
         applied = () if self.expression else skips
         return {
             **super().request_values(checkout),
@@ -196,17 +196,17 @@ class SuiteOptions(LimitOptions, TimesOptions):
             "policy": TestPolicy.of(self.own_stack(), skips=applied),
             "instead": (
                 *([f"--suite={self.suite}"] if _is_elsewhere(self.suite, self.own_folder()) else []),
-                *(f"--skip-tests={place}" for place in skips if _is_elsewhere(place, own)),
+                *(f"--skip-tests={place}" for place in skips if _is_elsewhere(place, shipped)),
                 *(f"--test-env={text}" for text in self.test_env),
             ),
             "pytest_args": (*(["-k", self.expression] if self.expression else []), *self.pytest_args),
         }
 
 
-def _is_elsewhere(other: Path | None, own: Path | None) -> bool:
+def _is_elsewhere(other: Path | None, shipped: Path | None) -> bool:
     """Whether a file or folder that was named is another than one's own, or that of the file in it."""
     return other is not None and (
-        own is None or own.resolve() not in (other.resolve(), other.resolve().parent)
+        shipped is None or shipped.resolve() not in (other.resolve(), other.resolve().parent)
     )
 
 

@@ -266,10 +266,10 @@ def _features(request: Build) -> dict[str, bool]:
     from cairn import platforms
 
     # Upstream's older flag has no meaning on Linux, and its scripts pass it everywhere.
-    own = request.enable_pytorch_flash_attention_windows
-    if own is None or platforms.here.stack_section() != "windows":
-        own = request.enable_pytorch_flash_attention
-    return {} if own is None else {"flash_attention": own}
+    is_enabled = request.enable_pytorch_flash_attention_windows
+    if is_enabled is None or platforms.here.stack_section() != "windows":
+        is_enabled = request.enable_pytorch_flash_attention
+    return {} if is_enabled is None else {"flash_attention": is_enabled}
 
 
 def _job(request: Build) -> Job:

@@ -118,13 +118,13 @@ class RunTests(SuiteOptions, HardwareOptions):
 def run_pytorch_tests(script: Path) -> Parser:
     """The parser of `run_pytorch_tests.py`, which runs the tests of the checkout `pytorch` beside it."""
     folder = script.resolve().parent
-    own = {
+    options = {
         "pytorch_dir": folder / "pytorch",
         "amdgpu_family": os.environ.get("AMDGPU_FAMILY", ""),
         "pytorch_version": os.environ.get("PYTORCH_VERSION", ""),
     }
     # Upstream's --debug turns the skips round; ours would show tracebacks.
-    parser = binder.script(script, RunTests, _run_tests, defaults=own, conflict_handler="resolve")
+    parser = binder.script(script, RunTests, _run_tests, defaults=options, conflict_handler="resolve")
     parser.set_defaults(folder=folder)
     return parser
 

@@ -169,8 +169,8 @@ def patch_fat_wheel(script: Path, *, windows: bool) -> Parser:
 
     def run(request: PatchFatWheel) -> Answer:
         if windows != ("-win" in request.wheel.name):
-            other = "patch_fat_wheel.py" if windows else "windows_patch_fat_wheel.py"
-            raise UsageError(f"{request.wheel.name} is not for this script", tip=f"use {other}")
+            sibling = "patch_fat_wheel.py" if windows else "windows_patch_fat_wheel.py"
+            raise UsageError(f"{request.wheel.name} is not for this script", tip=f"use {sibling}")
         return change.fat(request)
 
     parser = binder.script(script, PatchFatWheel, run)

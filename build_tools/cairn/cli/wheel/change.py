@@ -66,7 +66,7 @@ def _set_version(request: SetVersion) -> Answer:
     )
 
 
-def _next_stage(request: SetVersion, given: str) -> Answer:
+def _next_stage(request: SetVersion, version: str) -> Answer:
     from cairn.release.index.reading import read_current
     from cairn.release.index.snapshot import Index, whole_id
     from cairn.release.new_version import next_stage
@@ -74,7 +74,7 @@ def _next_stage(request: SetVersion, given: str) -> Answer:
     if request.wheels or request.store is None or request.new != NewVersion(stage=request.new.stage):
         raise UsageError("--set goes with --store and --promote, and with no wheel")
     store, dry_run = request.open_existing_store(), request.dry_run
-    set_id = whole_id(common.set_id_of(given), read_current(Index(store, request.index)))
+    set_id = whole_id(common.set_id_of(version), read_current(Index(store, request.index)))
     _, changes = next_stage(store, set_id, request.new.stage or "", request.output_dir, dry_run=dry_run)
     wheels = [{"wheel": c.target, "version": {"old": c.old, "new": c.new}} for c in changes]
     return Answer(

@@ -146,8 +146,12 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
         console.current().warn(note)
     return Answer(
         {
-            texts[path]: {"findings": one.findings, "notes": one.notes, "not_checked": one.not_checked}
-            for path, one in verdicts.items()
+            texts[path]: {
+                "findings": verdict.findings,
+                "notes": verdict.notes,
+                "not_checked": verdict.not_checked,
+            }
+            for path, verdict in verdicts.items()
         }
         | {text: {"not_judged": str(error)} for text, error in unjudged.items()},
         tuple(itertools.chain.from_iterable(lines)),

@@ -230,19 +230,19 @@ def folder_of(path: str) -> str:
     return path[: match.start("below")].rstrip("/") if match else ""
 
 
-def named_processor(path: str, known: Collection[str]) -> str | None:
+def named_processor(path: str, processors: Collection[str]) -> str | None:
     """The one processor that the path of a database names; None where it is no database, or names several.
 
     Args:
         path: with forward slashes.
-        known: the processors that a name of MIOpen's may begin with.
+        processors: the processors that a name of MIOpen's may begin with.
     """
     if match := _OF_MIOPEN.search(path):
         # No name of a processor is the beginning of another's.
-        return next((name for name in known if match["name"].startswith(name)), None)
+        return next((name for name in processors if match["name"].startswith(name)), None)
     if match := _BY_WORD.search(path):
-        named = set(PROCESSOR.findall(match["below"]))
-        return named.pop() if len(named) == 1 else None
+        processors = set(PROCESSOR.findall(match["below"]))
+        return processors.pop() if len(processors) == 1 else None
     return None
 
 

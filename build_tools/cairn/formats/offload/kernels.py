@@ -113,14 +113,14 @@ def kernels_of(view: View) -> tuple[Kernel, ...]:
     kernels: list[Kernel] = []
     for data in _metadata(layout):
         root = msgpack.loads(data, padded=True)
-        listed = root.get("amdhsa.kernels") if isinstance(root, dict) else None
-        for one in listed if isinstance(listed, list) else ():
-            name = one.get(".name") if isinstance(one, dict) else None
-            if not isinstance(one, dict) or not isinstance(name, str):
+        entries = root.get("amdhsa.kernels") if isinstance(root, dict) else None
+        for entry in entries if isinstance(entries, list) else ():
+            name = entry.get(".name") if isinstance(entry, dict) else None
+            if not isinstance(entry, dict) or not isinstance(name, str):
                 raise WheelError("device code whose metadata list a kernel without a name")
             if sizes is None:
                 sizes = _code_sizes(layout)
-            values = (value if isinstance(value := one.get(key), int) else 0 for key in _KEYS)
+            values = (value if isinstance(value := entry.get(key), int) else 0 for key in _KEYS)
             kernels.append(Kernel._make((name, target, *values, sizes.get(name, 0))))
     return tuple(kernels)
 

@@ -175,8 +175,8 @@ def _code(archive: Archive, code: Code, key: str) -> Iterator[bytes]:
 
 def _pack(plain: IO[bytes], part: Part, how: BundlePacking, out: IO[bytes], *, complete: bool) -> bool:
     """Compress a bundle with its original settings, and return whether it fits in its original place."""
-    known = how.method in LEVELS and how.version in offload_bundle.VERSIONS
-    if not known or how.level not in (None, *LEVELS[how.method]):
+    is_supported = how.method in LEVELS and how.version in offload_bundle.VERSIONS
+    if not is_supported or how.level not in (None, *LEVELS[how.method]):
         raise WheelError("the host wheel names a kind of compression that bundles do not have", tip=_OTHER)
     form = Packing(version=how.version, method=how.method, plain_size=part.plain_size)
     if complete and how.level is not None:

@@ -255,15 +255,15 @@ def _in_file(entries: Sequence[Member], directory: int) -> tuple[list[int], list
 def _bounded(file: RawFile, entries: Sequence[Member], _: object, directory: int) -> tuple[Member, ...]:
     """The members with their ends: each local header is looked at when its member is read, others never."""
     order, bounds = _in_file(entries, directory)
-    listed = list(entries)
+    members = list(entries)
     if order and entries[order[0]].offset:
         raise InconsistentArchiveError(f"{file.path.name} has bytes before its first member")
     for index, bound in zip(order, bounds, strict=False):
         member = entries[index]
         if member.offset + _LOCAL_SIZE + len(member.raw_name) + member.compressed_size > bound:
             raise InconsistentArchiveError(f"{member.name} is longer than the room it has: members overlap")
-        listed[index] = _new(Member, (*member[:-2], 0, bound))
-    return tuple(listed)
+        members[index] = _new(Member, (*member[:-2], 0, bound))
+    return tuple(members)
 
 
 def _local_header(file: RawFile, member: Member) -> Member:
@@ -278,7 +278,7 @@ def _located(
 ) -> tuple[Member, ...]:
     """The members with their places: every byte before the directory belongs to exactly one of them."""
     order, bounds = _in_file(entries, directory)
-    listed = list(entries)
+    members = list(entries)
     window, start, expected = b"", 0, 0
     for index, bound in zip(order, bounds, strict=False):
         member, raw_name = entries[index], entries[index].raw_name
@@ -305,13 +305,13 @@ def _located(
         data_offset = member.offset + head_size + extra_size
         if not usual or extra_size or data_offset + member.compressed_size != bound:
             data_offset = _locate_unusual(file, member, window[at : at + head_size], bound)
-        listed[index] = _new(Member, (*member[:-2], data_offset, bound))
+        members[index] = _new(Member, (*member[:-2], data_offset, bound))
         expected = bound
     if expected != directory:
         raise InconsistentArchiveError(
             f"{file.path.name} has {directory} bytes before its directory and no members"
         )
-    return tuple(listed)
+    return tuple(members)
 
 
 def _locate_unusual(file: RawFile, member: Member, head: bytes, bound: int) -> int:

@@ -321,7 +321,9 @@ def groups() -> tuple[str, ...]:
     except KeyError:  # in a container, a number without a name
         user = ""
     ours = set(os.getgroups())
-    return tuple(sorted(one.gr_name for one in grp.getgrall() if one.gr_gid in ours or user in one.gr_mem))
+    return tuple(
+        sorted(group.gr_name for group in grp.getgrall() if group.gr_gid in ours or user in group.gr_mem)
+    )
 
 
 def program_versions() -> dict[str, str]:

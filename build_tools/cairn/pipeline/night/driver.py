@@ -233,14 +233,14 @@ class _Drive:
         variables: Mapping[str, str],
     ) -> None:
         self._request, self._executor, self._variables = request, executor, variables
-        self._steps = {one.step.name: one for one in due}
+        self._steps = {step.step.name: step for step in due}
         self._graph = steps.graph_of(due)
         self._durations = request.settings.work_dir / DURATIONS
-        known = schedule.read_durations(self._durations)
-        costs = known.costs(self._graph)
+        durations = schedule.read_durations(self._durations)
+        costs = durations.costs(self._graph)
         self._paths = schedule.remaining_paths(self._graph, costs, executor.limits.cores)
         self._work = {name: cost.work for name, cost in costs.items()}
-        self._kinds = {record.kind for record in known.steps.values()}
+        self._kinds = {record.kind for record in durations.steps.values()}
         self._left = set(self._steps)
         self._records: dict[str, Record] = {}
         self._beside = threading.BoundedSemaphore(os.cpu_count() or 1)
@@ -248,7 +248,7 @@ class _Drive:
 
     def carry_out(self) -> engine.Outcome[StepEnd]:
         """Run them."""
-        work = {name: functools.partial(self._one, one) for name, one in self._steps.items()}
+        work = {name: functools.partial(self._one, step) for name, step in self._steps.items()}
         self._request.settings.work_dir.mkdir(parents=True, exist_ok=True)
         options = engine.Options(
             limits=self._executor.limits,
@@ -263,21 +263,21 @@ class _Drive:
             # What the engine has noted has the time in it for which a step waited for a machine.
             schedule.add_durations(self._durations, self._records)
 
-    def _one(self, one: NightStep, running: Running) -> StepEnd:
-        name = one.step.name
+    def _one(self, step: NightStep, running: Running) -> StepEnd:
+        name = step.step.name
         try:
-            if one.step.kind not in ("build", "stage"):
+            if step.step.kind not in ("build", "stage"):
                 leg = self._run().plan.leg(name.split()[1])
                 if standing.staged_in(self._run(), leg) is None:
                     running.kept = "no set of it was staged"
                     console.current().skipped(name, running.kept)
                     return StepEnd(code=0)
-            if one.step.kind in ("test", "suite") and name not in self._to_test:
+            if step.step.kind in ("test", "suite") and name not in self._to_test:
                 running.keep("nothing to test")
                 return StepEnd(code=0)
-            before = self._results(name) if one.step.kind != "merge" else ()
+            before = self._results(name) if step.step.kind != "merge" else ()
             with console.current().stage(name) as stage:
-                end = self._carry_out(one, running.jobs, stage.update)
+                end = self._carry_out(step, running.jobs, stage.update)
                 self._left.discard(name)
                 if end.code:
                     raise BuildError(
@@ -292,28 +292,28 @@ class _Drive:
             raise
         finally:
             self._left.discard(name)
-        if one.step.kind == "stage":  # builds and tests run foreign code, which may write any
+        if step.step.kind == "stage":  # builds and tests run foreign code, which may write any
             self._to_test.update(_tests(end.outputs))
         self._records[name] = Record(
-            kind=one.step.kind,
-            project=one.step.project,
+            kind=step.step.kind,
+            project=step.step.project,
             seconds=end.seconds,
             cores=running.jobs,
             ended=time.time(),
         )
         return end
 
-    def _carry_out(self, one: NightStep, cores: int, say: Progress) -> StepEnd:
+    def _carry_out(self, step: NightStep, cores: int, say: Progress) -> StepEnd:
         job = StepJob(
-            name=one.step.name,
-            command=one.command,
-            phases=one.phases,
-            folder=one.folder,
+            name=step.step.name,
+            command=step.command,
+            phases=step.phases,
+            folder=step.folder,
             cores=cores,
             variables=self._variables,
         )
-        if not one.is_central:
-            return self._executor.carry_out(job, one.demand, urgency=self._paths[one.step.name], say=say)
+        if not step.is_central:
+            return self._executor.carry_out(job, step.demand, urgency=self._paths[step.step.name], say=say)
         with self._beside:
             return step_run.run_step(job, say=say, is_ended=process.is_ended)
 
@@ -362,9 +362,9 @@ class _Drive:
         if kind != "suite":
             every = records.read(run.store, staged.set_id).records
             return {
-                one.digest: f"record {wording.short_id(one.digest)}: {one.record.verdict}"
-                for one in every
-                if (one.record.kind == "suite") == (kind == "merge")
+                entry.digest: f"record {wording.short_id(entry.digest)}: {entry.record.verdict}"
+                for entry in every
+                if (entry.record.kind == "suite") == (kind == "merge")
             }
         (shard,) = (shard for shard in shards.expected(run.stack, leg) if shard.part == part[0])
         stored = shards.results_of(run, shard, set_id=staged.set_id).get(shard.number)
@@ -385,8 +385,8 @@ def _tests(outputs: Mapping[str, str]) -> list[str]:
     tests = json.loads(outputs.get("test") or "{}").get("include", [])
     shards = json.loads(outputs.get("suite") or "{}").get("include", [])
     return [
-        *(f"test {one['id']}" for one in tests),
-        *(f"suite {one['id']} {one['config']}-{one['shard']}" for one in shards),
+        *(f"test {test['id']}" for test in tests),
+        *(f"suite {shard['id']} {shard['config']}-{shard['shard']}" for shard in shards),
     ]
 
 

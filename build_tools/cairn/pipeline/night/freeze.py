@@ -198,14 +198,14 @@ def _refuse_channel(request: FreezeRequest, off_line: Sequence[str]) -> None:
 
 
 def _refs_of(stack: Stack, frozen: Manifest) -> tuple[str, ...]:
-    chosen = (one for one in frozen.projects if one.name in frozen.off_line)
-    return tuple(_spelt(stack, one.name, one.origin, one.hashtag) for one in chosen)
+    chosen = (project for project in frozen.projects if project.name in frozen.off_line)
+    return tuple(_spelt(stack, project.name, project.origin, project.hashtag) for project in chosen)
 
 
 def _spelt(stack: Stack, name: str, origin: str, hashtag: str) -> str:
     """Return how a user writes a ref; one of a fork has its origin."""
-    own = checkout_stack.origin_of(stack.project(name)) if origin else ""
-    is_fork = url.identity(own) != url.identity(origin)
+    origin_of_project = checkout_stack.origin_of(stack.project(name)) if origin else ""
+    is_fork = url.identity(origin_of_project) != url.identity(origin)
     return f"{name}={url.without_credentials(origin)}@{hashtag}" if is_fork else f"{name}={hashtag}"
 
 
@@ -222,8 +222,8 @@ def _refuse_other(store: Store, night: NightPlan, request: FreezeRequest) -> Non
 
 
 def _refuse_other_refs(night: str, refs: Sequence[str], request: FreezeRequest) -> None:
-    named = {_spelt(request.stack, name, one.origin, one.hashtag) for name, one in _refs(request).items()}
-    if not named <= set(refs):
+    spellings = {_spelt(request.stack, name, ref.origin, ref.hashtag) for name, ref in _refs(request).items()}
+    if not spellings <= set(refs):
         raise UsageError(
             f"the night {night} is of {', '.join((request.stack.line, *refs))}",
             tip="leave out --refs, or begin one under another id",
@@ -317,9 +317,9 @@ def _freeze(
         ],
         say=say,
     )
-    for one in checkouts:
-        if one.project.name in refs:
-            _show_ref(one)
+    for checkout in checkouts:
+        if checkout.project.name in refs:
+            _show_ref(checkout)
     if problems := (*restore.missing_at_origins(checkouts, say=say), *restore.local_work(checkouts)):
         raise SourceError(
             f"no runner could build this: {'; '.join(problems)}", tip="push the commits to their origins"

@@ -128,9 +128,9 @@ def keep_tests(run: NightRun, leg: Leg, work_dir: Path, signer: Signer | None) -
     for folder, keep in ((work_dir, smoke.keep), (work_dir / smoke.COMPAT, smoke.keep_compat)):
         path = folder / record.FILE
         if path.is_file():
-            if (other := record.read(path).set_id) != set_id:
+            if (tested_set := record.read(path).set_id) != set_id:
                 raise UsageError(
-                    f"{path} is of the set {other}, and the staged one of {leg.name} is {set_id}"
+                    f"{path} is of the set {tested_set}, and the staged one of {leg.name} is {set_id}"
                 )
             keep(run, leg, folder, signer)
             has_results = True
@@ -192,7 +192,9 @@ def stage_built(run: NightRun, *, say: Progress = silent) -> tuple[StagedLeg, ..
     builds = dict.fromkeys(leg.build_id for leg in run.legs)
     with tempfile.TemporaryDirectory(prefix="cairn-built-") as temporary:
         for name in builds:
-            attempts = sorted(_attempts(run, name), key=lambda one: (one[1].good, one[1].finished))
+            attempts = sorted(
+                _attempts(run, name), key=lambda attempt: (attempt[1].good, attempt[1].finished)
+            )
             for prefix, note in attempts[-1:]:
                 say(f"fetching {name}")
                 # Of this attempt from here on: this run may have yet to come to that of another run.
@@ -200,7 +202,7 @@ def stage_built(run: NightRun, *, say: Progress = silent) -> tuple[StagedLeg, ..
                 _copy(run, prefix, copy)
                 datafile.write(copy / NOTE_FILE, msgspec.structs.replace(note, attempt=github.attempt()))
         staged = stage.stage_night(run, Path(temporary), say=say)
-    is_staged = {one.leg.id: one.set_id is not None for one in staged}
+    is_staged = {result.leg.id: result.set_id is not None for result in staged}
     for name in builds if not run.dry_run else ():
         if all(is_staged.get(leg) for leg in run.plan.build(name).legs):
             for item in list(run.store.list(_built(run, name))):

@@ -45,23 +45,23 @@ def keep(store: Store, night: str, gpus: Iterable[Gpu]) -> None:
     machine = os.environ.get("RUNNER_NAME") or platform.node()  # a container's own name says nothing
     for gpu in gpus:
         if gpu.node is not None:
-            one = HangingGpu(machine=machine, gpu=gpu, seen=record.time_of(datetime.now(UTC)))
+            hanging = HangingGpu(machine=machine, gpu=gpu, seen=record.time_of(datetime.now(UTC)))
             key = f"{_prefix(night)}{_boot()}.{gpu.node}.json"
-            store.write_if(key, datafile.dumps(one).encode(), etag=None)
+            store.write_if(key, datafile.dumps(hanging).encode(), etag=None)
 
 
 def nodes_here(store: Store, night: str) -> tuple[int, ...]:
     """Return the kernel's nodes of those of this machine."""
     noted = _read(store, f"{_prefix(night)}{_boot()}.")
-    return tuple(one.gpu.node for one in noted if one.gpu.node is not None)
+    return tuple(hanging.gpu.node for hanging in noted if hanging.gpu.node is not None)
 
 
 def sentences(store: Store, night: str) -> tuple[str, ...]:
     """Name those of all machines, a sentence each."""
     return tuple(
-        f"{name_of(one.gpu)} of {safe_text.visible(one.machine)} hangs, and was left out from "
-        f"{safe_text.visible(one.seen)[:16].replace('T', ' ')} on"
-        for one in _read(store, _prefix(night))
+        f"{name_of(hanging.gpu)} of {safe_text.visible(hanging.machine)} hangs, and was left out from "
+        f"{safe_text.visible(hanging.seen)[:16].replace('T', ' ')} on"
+        for hanging in _read(store, _prefix(night))
     )
 
 

@@ -122,9 +122,9 @@ def _of_legs(request: FreezeRequest) -> Iterator[CairnError]:
         )
     if len({leg.id for leg in request.legs}) != len(request.legs):
         yield UsageError("the matrix has a leg twice", tip="each id stands for one line, family and Python")
-    if other := [leg for leg in request.legs if leg.line != request.stack.line]:
+    if off_line := [leg for leg in request.legs if leg.line != request.stack.line]:
         yield UsageError(
-            f"{other[0].name} is of the line {other[0].line}, and the night of {request.stack.line}",
+            f"{off_line[0].name} is of the line {off_line[0].line}, and the night of {request.stack.line}",
             tip="a night has one line: cairn matrix --lines LINE",
         )
     yield from _too_many("builds", len(builds_of(request.legs)))
@@ -189,11 +189,11 @@ def _of_lock(store: Store, request: FreezeRequest) -> Iterator[CairnError]:
 
 def _required_of_others(stack: Stack) -> Iterator[str]:
     """Yield what wheels are made to require, and that is neither of the stack nor of ROCm."""
-    own = {str(canonicalize_name(project.distribution)) for project in stack.projects}
+    distributions = {str(canonicalize_name(project.distribution)) for project in stack.projects}
     for project in stack.projects:
         for text in project.requires:
             name = str(canonicalize_name(re.split(r"[^A-Za-z0-9._-]", text)[0]))
-            if name not in own and not mirror_lock.is_of_sdk(name):
+            if name not in distributions and not mirror_lock.is_of_sdk(name):
                 yield name if "{" in text else text
 
 

@@ -81,8 +81,8 @@ def place(
     for leg in legs:
         if leg.platform not in platforms:
             continue
-        one, several = (_runner(leg, stack, machines, count) for count in (1, 2))
-        if not one:
+        single, several = (_runner(leg, stack, machines, count) for count in (1, 2))
+        if not single:
             remarks.append(
                 f"{leg.name} is tested without a GPU: no machine here has {leg.targets.replace(',', ' or ')}"
             )
@@ -90,8 +90,8 @@ def place(
             msgspec.structs.replace(
                 leg,
                 build_runs_on=(leg.platform,),
-                test_runs_on=one,
-                host_runs_on=() if one else (leg.platform,),
+                test_runs_on=single,
+                host_runs_on=() if single else (leg.platform,),
                 multi_gpu_runs_on=several,
             )
         )

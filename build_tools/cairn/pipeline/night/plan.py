@@ -226,7 +226,7 @@ def version_suffix(stack: Stack, frozen: Manifest, of: tuple[str, ...]) -> str:
     """
     for_cpu = stack.sdk is None or of == (targets.CPU,)
     usual = stack.version_suffix or "" if for_cpu else rocm_version.suffix(str(frozen.sdk_version))
-    chosen = [f"git{one.commit[:8]}" for one in frozen.projects if one.name in frozen.off_line]
+    chosen = [f"git{project.commit[:8]}" for project in frozen.projects if project.name in frozen.off_line]
     return f"+{'.'.join((*chosen, *usual[1:].split()))}" if chosen else usual
 
 
@@ -381,12 +381,12 @@ def every(store: Store) -> Iterator[NightPlan]:
 
 def before(run: NightRun) -> list[NightPlan]:
     """Return the earlier nights of the same stack and line to the same channel, the latest first."""
-    own = run.plan
+    night = run.plan
     earlier = (
         plan
         for plan in every(run.store)
-        if (plan.stack, plan.line, plan.release) == (own.stack, own.line, own.release)
-        and plan.frozen < own.frozen
+        if (plan.stack, plan.line, plan.release) == (night.stack, night.line, night.release)
+        and plan.frozen < night.frozen
     )
     return sorted(earlier, key=lambda plan: plan.frozen, reverse=True)
 
@@ -470,7 +470,7 @@ def notes_of_parts(store: Store, plan: NightPlan, unread: list[str] | None = Non
 def by_stage(notes: Iterable[StepNote]) -> dict[tuple[str, Stage], StepNote]:
     """Return the latest of the notes on each stage of each leg; that of a failed part, if there is one."""
     # The good ones first, by time, so that the last bad one stays.
-    ordered = sorted(notes, key=lambda one: (not one.good, one.finished, one.attempt))
+    ordered = sorted(notes, key=lambda each: (not each.good, each.finished, each.attempt))
     return {(step.leg, step.stage): step for step in ordered}
 
 
@@ -482,16 +482,16 @@ def set_of(index: Index, plan: NightPlan, leg: Leg) -> IndexSet | None:
     Raises:
         StoreError: the index has several such sets.
     """
+    of_night = (plan.manifest_sha256, plan.stack, plan.line)
     sets = [
-        one
-        for one in read_current(index).sets()
-        if (one.manifest_sha256, one.stack, one.line) == (plan.manifest_sha256, plan.stack, plan.line)
-        and (one.python, one.platform) == (leg.python, leg.platform)
-        and set(one.targets) == set(targets_of(leg))
+        staged
+        for staged in read_current(index).sets()
+        if (staged.manifest_sha256, staged.stack, staged.line) == of_night
+        and (staged.python, staged.platform, {*staged.targets})
+        == (leg.python, leg.platform, {*targets_of(leg)})
     ]
-    valid = [one for one in sets if one.yanked is None]
-    if len(valid) > 1:
-        ids = ", ".join(wording.short_id(one.set_id) for one in valid)
+    if len(valid := [staged for staged in sets if staged.yanked is None]) > 1:
+        ids = ", ".join(wording.short_id(staged.set_id) for staged in valid)
         raise StoreError(
             f"{index.name} has {len(valid)} sets for {leg.name}: {ids}",
             tip="take off the one that is not meant: cairn release rollback "

@@ -52,13 +52,13 @@ def of_nights(store: Store) -> tuple[Progress, ...]:
 
     That is one read for each night and one for each channel; the notes of jobs are read of a night under way.
     """
-    plans = sorted(plan.every(store), key=lambda one: one.frozen, reverse=True)
-    channels = {channel: report.history_of(store, channel) for channel in {one.release for one in plans}}
-    return tuple(_of(store, one, channels[one.release]) for one in plans)
+    plans = sorted(plan.every(store), key=lambda night: night.frozen, reverse=True)
+    channels = {channel: report.history_of(store, channel) for channel in {night.release for night in plans}}
+    return tuple(_of(store, night, channels[night.release]) for night in plans)
 
 
 def _of(store: Store, night: NightPlan, history: History) -> Progress:
-    past = next((one for one in history.nights if one.night == night.night), None)
+    past = next((past_night for past_night in history.nights if past_night.night == night.night), None)
     if past is not None:
         took = {leg.id: past.legs[leg.id].minutes for leg in night.legs if leg.id in past.legs}
         late = nights_page.late(history, took, before=night.frozen)
@@ -95,12 +95,12 @@ def failures(store: Store, name: str) -> tuple[dict[str, str | None], ...]:
     try:
         night = plan.read(store, name)
     except StoreError:
-        past = next((one for one in _not_frozen(store) if one.night == name), None)
+        past = next((night for night in _not_frozen(store) if night.night == name), None)
         if past is None:
             raise
         return (_failure("-", "freeze", "failed", "the night was not frozen", past.log),)
     history = report.history_of(store, night.release)
-    past = next((one for one in history.nights if one.night == night.night), None)
+    past = next((past_night for past_night in history.nights if past_night.night == night.night), None)
     unread: list[str] = []
     bad = [note for note in plan.notes_of_parts(store, night, unread).values() if not note.good]
     bad.sort(key=lambda note: (STAGES.index(note.stage), note.part))
@@ -136,7 +136,7 @@ def _failure(
 def _not_frozen(store: Store) -> Iterator[PastNight]:
     """Yield the nights of each channel that ended before they had a plan."""
     for channel in keys.CHANNELS:
-        yield from (one for one in report.history_of(store, channel).nights if not one.manifest_sha256)
+        yield from (night for night in report.history_of(store, channel).nights if not night.manifest_sha256)
 
 
 def overdue(
@@ -158,25 +158,31 @@ def overdue(
         good_within: how long ago each of its legs may have come through.
         release: only nights to that channel are looked at: a release is none; None looks at all.
     """
-    nights = [one for one in plan.every(store) if release in (None, one.release)]
+    nights = [night for night in plan.every(store) if release in (None, night.release)]
     # Stacks may have lines of the same name, and legs.
-    several = len({one.stack for one in nights}) > 1
+    several = len({night.stack for night in nights}) > 1
     texts = []
     newest: dict[str, dict[str, NightPlan]] = {line: {} for line in lines}
-    for one in sorted(nights, key=lambda one: one.frozen):
-        stack = f"{one.stack}, " if several else ""
+    for each_night in sorted(nights, key=lambda night: night.frozen):
+        stack = f"{each_night.stack}, " if several else ""
         # A night of tomorrow, by a clock that was wrong, would hide for as long that none happens.
-        if _age(one.frozen) < -SKEW:
-            texts.append(f"{stack}{one.line}: the night {one.night} began at {one.frozen}")
-        elif not one.refs and one.line in (lines or (one.line,)):
-            newest.setdefault(one.line, {})[stack] = one
+        if _age(each_night.frozen) < -SKEW:
+            texts.append(
+                f"{stack}{each_night.line}: the night {each_night.night} began at {each_night.frozen}"
+            )
+        elif not each_night.refs and each_night.line in (lines or (each_night.line,)):
+            newest.setdefault(each_night.line, {})[stack] = each_night
     for line, nights_of in newest.items():
         if not nights_of:
             texts.append(f"{line}: there was no night yet")
         for stack, night in nights_of.items():
             if (age := _age(night.frozen)) > begun_within:
                 texts.append(f"{stack}{line}: the last night, {night.night}, began {_duration(age)} ago")
-            alike = [one for one in nights if (one.stack, one.line, one.refs) == (night.stack, line, ())]
+            alike = [
+                past_night
+                for past_night in nights
+                if (past_night.stack, past_night.line, past_night.refs) == (night.stack, line, ())
+            ]
             texts += (f"{stack}{text}" for text in _stale(store, night, good_within, alike))
     return tuple(texts) or (("no night was ever frozen",) if not nights else ())
 
@@ -194,7 +200,7 @@ def _stale(store: Store, night: NightPlan, good_within: timedelta, nights: Seque
             continue
         if shown is None:
             # The first night that expects it; the newest one is young wherever there is one a day.
-            first = min(one.frozen for one in nights if any(each.id == leg.id for each in one.legs))
+            first = min(night.frozen for night in nights if any(each.id == leg.id for each in night.legs))
             if _age(first) > good_within:
                 texts.append(f"{leg.name}: no night of it came to an end yet")
         elif shown.last_good is None:

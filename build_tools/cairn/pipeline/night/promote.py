@@ -131,11 +131,11 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
     """Refuse a night that would be promoted only in part, before the first leg is promoted."""
     trial = replace(run, dry_run=True)
     behind = [
-        (one, one.reason)
-        for one in stood
-        if not one.leg.expect_failure and one.state not in ("promoted", "ready", "held")
+        (leg_standing, leg_standing.reason)
+        for leg_standing in stood
+        if not leg_standing.leg.expect_failure and leg_standing.state not in ("promoted", "ready", "held")
         # A leg that stays in staging is not in the channel that a night is released from.
-        if not (one.state == "missing" and one.leg.ends == "staged")
+        if not (leg_standing.state == "missing" and leg_standing.leg.ends == "staged")
     ]
     for before in () if behind else stood:
         say(f"{before.leg.name}: asking the gate")
@@ -145,7 +145,7 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
     if behind:
         raise GateError(
             f"{len(behind)} of {len(stood)} legs are not ready: {run.plan.night} goes whole or not at all",
-            reasons=tuple(f"{one.leg.name}: {reason}" for one, reason in behind),
+            reasons=tuple(f"{leg.leg.name}: {reason}" for leg, reason in behind),
             tip="fix what is named and run the failed jobs again; nothing was promoted",
         )
 
@@ -196,11 +196,11 @@ def _promote(run: NightRun, before: Standing, set_id: str, channel: str) -> prom
 def _strangers(run: NightRun, stood: Sequence[Standing]) -> tuple[str, ...]:
     """Return the staged sets of the night's manifest that are not expected."""
     # Of a leg that is not clear, it is ambiguous which of its sets is meant.
-    clear = [one for one in stood if one.state != "unclear"]
-    expected = {one.set_id for one in stood}
+    clear = [leg_standing for leg_standing in stood if leg_standing.state != "unclear"]
+    expected = {leg_standing.set_id for leg_standing in stood}
     staged = {
         entry.set_id
-        for name in dict.fromkeys(plan.index_of(one.leg, run.plan.staging) for one in clear)
+        for name in dict.fromkeys(plan.index_of(leg_standing.leg, run.plan.staging) for leg_standing in clear)
         for entry in read_current(Index(run.store, name)).sets()
         if entry.manifest_sha256 == run.plan.manifest_sha256 and entry.yanked is None
     }

@@ -79,7 +79,7 @@ def _minutes(night: NightPlan, leg: Leg, notes: Sequence[StepNote]) -> tuple[int
     """
     if not notes:
         return None, None
-    sharing = sum(one.build_id == leg.build_id for one in night.legs)
+    sharing = sum(sibling.build_id == leg.build_id for sibling in night.legs)
     seconds = 0.0
     for note in notes:
         took = datetime.fromisoformat(note.finished) - datetime.fromisoformat(note.started)
@@ -98,12 +98,12 @@ def _measures(
         took = datetime.fromisoformat(built.finished) - datetime.fromisoformat(built.started)
         measures["build_minutes"] = round(took.total_seconds() / 60, 1)
     # Of several records of one kind the last counts, as for the gate.
-    every = (one.record for one in records.read(run.store, set_id, trust=run.trust).records)
-    in_order = sorted(every, key=lambda one: one.began)
-    last = {(one.kind, one.config): one for one in in_order}
+    every = (entry.record for entry in records.read(run.store, set_id, trust=run.trust).records)
+    in_order = sorted(every, key=lambda test_record: test_record.began)
+    last = {(test_record.kind, test_record.config): test_record for test_record in in_order}
     if last:
-        measures["passed_tests"] = sum(one.counts.passed for one in last.values())
-    if seconds := [one.import_seconds for one in last.values() if one.import_seconds]:
+        measures["passed_tests"] = sum(test_record.counts.passed for test_record in last.values())
+    if seconds := [test_record.import_seconds for test_record in last.values() if test_record.import_seconds]:
         measures["import_seconds"] = min(seconds)
     return measures
 
@@ -220,10 +220,14 @@ def _write_trends(store: Store, night: NightPlan, index: str, ended: Sequence[Ni
     for _ in attempts_at(key):
         old = read_or_none(store, key)
         trends = read_page(old, Trends, key) or Trends(index=index)
-        for leg, one in zip(night.legs, ended, strict=True):
-            if one.measures and one.set_id and plan.index_of(leg, night.release) == index:
-                point = Point(night=night.night, started=one.started, set_id=one.set_id, values=one.measures)
-                trends = trends.plus(leg_of(one.line, one.family, one.python, one.platform), point)
+        for leg, result in zip(night.legs, ended, strict=True):
+            if result.measures and result.set_id and plan.index_of(leg, night.release) == index:
+                point = Point(
+                    night=night.night, started=result.started, set_id=result.set_id, values=result.measures
+                )
+                trends = trends.plus(
+                    leg_of(result.line, result.family, result.python, result.platform), point
+                )
         if not trends.legs or replace(store, key, old, encode(trends)):
             return
 
@@ -234,12 +238,12 @@ def _write_history(store: Store, night: NightPlan, ended: Sequence[Night]) -> No
         stack=night.stack,
         line=night.line,
         started=night.frozen,
-        finished=max((one.finished for one in ended), default=night.frozen),
+        finished=max((result.finished for result in ended), default=night.frozen),
         manifest_sha256=night.manifest_sha256,
         log=night.log,
         legs={
-            leg.id: night_history.leg_end(one, log=night.log)
-            for leg, one in zip(night.legs, ended, strict=True)
+            leg.id: night_history.leg_end(result, log=night.log)
+            for leg, result in zip(night.legs, ended, strict=True)
         },
         refs=night.refs,
     )
@@ -385,7 +389,7 @@ def tell(command: str, plain: Mapping[str, object]) -> None:
 def bad_legs(night: NightPlan, ended: Sequence[Night]) -> tuple[tuple[Leg, Night], ...]:
     """Return the legs that make a night a bad one."""
     pairs = zip(night.legs, ended, strict=True)
-    return tuple((leg, one) for leg, one in pairs if one.is_bad)
+    return tuple((leg, result) for leg, result in pairs if result.is_bad)
 
 
 def markdown(
@@ -401,14 +405,16 @@ def markdown(
     """
     rows = []
     for trouble in troubles(ended, every=True):
-        one = trouble.first
-        outcome = f"**{one.outcome}** in {one.stage}, {trouble.age}" if one.is_bad else one.outcome
-        log = templates.web_address(one.log or "") if one.stage else ""
+        failure = trouble.first
+        outcome = (
+            f"**{failure.outcome}** in {failure.stage}, {trouble.age}" if failure.is_bad else failure.outcome
+        )
+        log = templates.web_address(failure.log or "") if failure.stage else ""
         link = f"[log](<{log}>)" if log and not set(log) & set("<>|`\\") and log.isascii() else ""
         # What a build says of itself may hold any text: here it is a text, and no link, picture or tag.
-        why, last_good = safe_text.markdown(one.why), _moment(trouble.last_good) if one.stage else ""
+        why, last_good = safe_text.markdown(failure.why), _moment(trouble.last_good) if failure.stage else ""
         rows.append((safe_text.markdown(trouble.who), outcome, why, link, last_good))
-    took = {leg.id: one.minutes for leg, one in zip(night.legs, ended, strict=False)}
+    took = {leg.id: result.minutes for leg, result in zip(night.legs, ended, strict=False)}
     late = nights.late(history, took, before=night.frozen) if history is not None else {}
     told = [(safe_text.markdown(night.leg(name).name), "late", text, "", "") for name, text in late.items()]
     more = len(told) - nights.MOST_LATE
@@ -420,7 +426,7 @@ def markdown(
         "",
         "; ".join(filter(None, about)),
         *(("", *safe_text.markdown_table(heads, rows)) if rows else ()),
-        *(f"\n{safe_text.markdown(one)}" for one in hanging),
+        *(f"\n{safe_text.markdown(line)}" for line in hanging),
     )
     return "\n".join(lines)
 
@@ -428,10 +434,10 @@ def markdown(
 def sentences(ended: Iterable[Night], *, only_bad: bool = False) -> tuple[str, ...]:
     """Say what did not come through, a sentence for each reason, what is new first."""
     return tuple(
-        f"{one.outcome} in {one.stage}, {trouble.age}: {trouble.who}: {one.reason}"
+        f"{failure.outcome} in {failure.stage}, {trouble.age}: {trouble.who}: {failure.reason}"
         + (f" (last good {_moment(trouble.last_good)})" if trouble.last_good else "")
         for trouble in troubles(ended)
-        if (one := trouble.first).is_bad or not only_bad
+        if (failure := trouble.first).is_bad or not only_bad
     )
 
 
@@ -442,11 +448,11 @@ def _moment(text: str | None) -> str:
 def counts(ended: Iterable[Night]) -> str:
     """Say how many legs ended in which way, such as `39 good, 1 failed (new)`, and how large a new SDK is."""
     ended = tuple(ended)
-    number = Counter(one.outcome for one in ended)
-    new = sum(one.is_bad and one.is_new for one in ended)
-    bad = sum(one.is_bad for one in ended)
+    number = Counter(result.outcome for result in ended)
+    new = sum(result.is_bad and result.is_new for result in ended)
+    bad = sum(result.is_bad for result in ended)
     words = ", ".join(f"{number[outcome]} {outcome}" for outcome in reversed(_ORDER) if number[outcome])
     if new:
         words += f" ({'new' if new == bad else f'{new} of them new'})"
-    sdk = round(sum(one.measures.get("sdk_size", 0) for one in ended))
+    sdk = round(sum(result.measures.get("sdk_size", 0) for result in ended))
     return words + (f"; {console.size(sdk)} of the ROCm SDK added to the store" if sdk else "")

@@ -78,26 +78,28 @@ def earlier_runs(
     """
     if record.set_id is None:
         return ()
-    own = index_set(read_set(store, record.set_id))
+    tested_set = index_set(read_set(store, record.set_id))
     snapshot = read_current(Index(store, index))
     # When an index took a set, not when it was tested: a set of last week is tested again today.
-    added = {entry.set_id: entry.added for entry in snapshot.sets() if lock_name(entry) == lock_name(own)}
-    until = added.pop(own.set_id, None)
+    added = {
+        entry.set_id: entry.added for entry in snapshot.sets() if lock_name(entry) == lock_name(tested_set)
+    }
+    until = added.pop(tested_set.set_id, None)
     before = [set_id for set_id, when in added.items() if until is None or when < until]
     runs: list[EarlierRun] = []
-    for set_id in sorted(before, key=lambda one: added[one], reverse=True):
+    for set_id in sorted(before, key=lambda set_id: added[set_id], reverse=True):
         if len(runs) == most:
             break
         # Valid ones of the same tests, all of them.
         matches = [
-            one
-            for one in records.read(store, set_id).records
-            if (one.record.kind, one.record.config) == (record.kind, record.config)
-            and one.record.verdict != "invalid"
-            and not one.record.pytest_args
+            entry
+            for entry in records.read(store, set_id).records
+            if (entry.record.kind, entry.record.config) == (record.kind, record.config)
+            and entry.record.verdict != "invalid"
+            and not entry.record.pytest_args
         ]
         if matches:
-            last = max(matches, key=lambda one: one.record.began)
+            last = max(matches, key=lambda entry: entry.record.began)
             runs.append(_with_results(store, set_id, last, say))
     return tuple(runs)
 

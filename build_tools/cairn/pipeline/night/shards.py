@@ -194,9 +194,15 @@ def results_of(run: NightRun, shard: Shard, *, set_id: str) -> dict[int, StoredS
     """
     of_this = (set_id, shard.count)
     candidates = [
-        one for one in _all(run, run.plan, shard) if (one.result.set_id, one.result.shards) == of_this
+        stored
+        for stored in _all(run, run.plan, shard)
+        if (stored.result.set_id, stored.result.shards) == of_this
     ]
-    return {one.result.shard: one for one in candidates if not candidates[-1].result.differences(one.result)}
+    return {
+        stored.result.shard: stored
+        for stored in candidates
+        if not candidates[-1].result.differences(stored.result)
+    }
 
 
 def _all(run: NightRun, night: NightPlan, shard: Shard) -> list[StoredShard]:
@@ -220,14 +226,14 @@ def _all(run: NightRun, night: NightPlan, shard: Shard) -> list[StoredShard]:
             continue
         if result.config == shard.config:
             items.append(StoredShard(prefix=prefix, result=result))
-    return sorted(items, key=lambda one: one.ended)
+    return sorted(items, key=lambda stored: stored.ended)
 
 
-def fetch(store: Store, one: StoredShard, folder: Path) -> Path:
+def fetch(store: Store, stored: StoredShard, folder: Path) -> Path:
     """Copy the stored results of a shard to a folder, as the shard wrote them."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in suite_results.FILES:
-        files.write_bytes(folder / name, store.read(one.prefix + name).data)
+        files.write_bytes(folder / name, store.read(stored.prefix + name).data)
     return folder
 
 
@@ -240,8 +246,8 @@ def times(run: NightRun, shard: Shard) -> Times:
     store = run.store
     for night in plan.before(run)[:_NIGHTS]:
         by_set: dict[str | None, dict[int, StoredShard]] = {}
-        for one in _all(run, night, shard):
-            by_set.setdefault(one.result.set_id, {})[one.result.shard] = one
+        for stored in _all(run, night, shard):
+            by_set.setdefault(stored.result.set_id, {})[stored.result.shard] = stored
         whole = [
             by_number
             for by_number in by_set.values()
@@ -251,8 +257,8 @@ def times(run: NightRun, shard: Shard) -> Times:
             continue
         with contextlib.suppress(CairnError), tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
             tests: list[TestOutcome] = []
-            for number, one in sorted(whole[-1].items()):
-                tests += suite_results.read_shard(fetch(store, one, Path(folder, str(number))))[1]
+            for number, stored in sorted(whole[-1].items()):
+                tests += suite_results.read_shard(fetch(store, stored, Path(folder, str(number))))[1]
             return times_of(tests)
     return Times()
 
@@ -269,12 +275,12 @@ def due(run: NightRun, leg: Leg) -> tuple[Shard, ...]:
     )
 
 
-def _is_good(store: Store, one: StoredShard | None) -> bool:
-    if one is None or one.result.problems or one.result.unfinished:
+def _is_good(store: Store, stored: StoredShard | None) -> bool:
+    if stored is None or stored.result.problems or stored.result.unfinished:
         return False
     with tempfile.TemporaryDirectory(prefix="cairn-shard-") as folder:
         try:
-            _, tests = suite_results.read_shard(fetch(store, one, Path(folder)))
+            _, tests = suite_results.read_shard(fetch(store, stored, Path(folder)))
         except CairnError:  # its outcomes are not those that it had
             return False
     return not any(test.failed for test in tests)

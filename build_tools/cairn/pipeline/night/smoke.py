@@ -134,9 +134,9 @@ def refuse_other_hardware(run: NightRun, leg: Leg, nodes: Path) -> None:
     """
     if plan.targets_of(leg) == (CPU,) or not (run.stack.reaches_gpus and leg.test_runs_on):
         return
-    gpu_names, known = kernel.gpu_names(nodes), hanging.nodes_here(run.store, run.plan.night)
+    gpu_names, hanging_nodes = kernel.gpu_names(nodes), hanging.nodes_here(run.store, run.plan.night)
     visible = visible_gpus(kernel.read(nodes), os.environ.get("ROCR_VISIBLE_DEVICES"))
-    hardware = [gpu.target for gpu in visible if gpu.node not in known]
+    hardware = [gpu.target for gpu in visible if gpu.node not in hanging_nodes]
     if visible and not hardware:
         raise PrerequisiteError(
             f"every GPU of this machine hangs: {', '.join(map(name_of, visible))}",
@@ -206,7 +206,7 @@ def baseline(run: NightRun, leg: Leg) -> CompatReport | None:
     Not simply that of the night before: a feature that broke there would count as known after one night.
     """
     index = run.index(leg, run.plan.release)
-    nights = (night for night in plan.before(run) if any(other.id == leg.id for other in night.legs))
+    nights = (night for night in plan.before(run) if any(night_leg.id == leg.id for night_leg in night.legs))
     for night in nights:
         promoted = plan.set_of(index, night, leg)
         if promoted is None or promoted.yanked is not None:

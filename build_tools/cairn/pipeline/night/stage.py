@@ -211,7 +211,11 @@ def _artifacts(folder: Path) -> dict[str, dict[int, Path]]:
 
 def _keep_notes(run: NightRun, leg: Leg, folders: dict[int, Path]) -> None:
     """Store what the builds of this leg say of themselves, as notes of the leg."""
-    others = [one.family for one in run.plan.legs if one.build_id == leg.build_id and one.id != leg.id]
+    others = [
+        sibling.family
+        for sibling in run.plan.legs
+        if sibling.build_id == leg.build_id and sibling.id != leg.id
+    ]
     for attempt, folder in folders.items():
         try:
             note = datafile.read(folder / NOTE_FILE, StepNote)

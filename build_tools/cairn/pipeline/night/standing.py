@@ -116,7 +116,9 @@ def made(run: NightRun, leg: Leg) -> dict[str, object]:
     with contextlib.suppress(StoreError):
         staged, promoted = staged_in(run, leg), promoted_in(run, leg)
         if place := staged or promoted:
-            digests = [one.digest for one in records.read(run.store, place.set_id, trust=run.trust).records]
+            digests = [
+                record.digest for record in records.read(run.store, place.set_id, trust=run.trust).records
+            ]
             return {
                 "staged": staged and vars(staged),
                 "promoted": promoted and vars(promoted),

@@ -238,9 +238,9 @@ def _command(job: StepJob, log: Path, say: Progress) -> int:
     """Run the command of a step as a program, confined where it has no credentials; return its exit code."""
     command = job.command
     arguments = [word.replace(CORES, str(job.cores)) for word in command.arguments]
-    given = {**job.variables, "GITHUB_OUTPUT": str(job.folder / "outputs")}
+    variables = {**job.variables, "GITHUB_OUTPUT": str(job.folder / "outputs")}
     if command.container is not None:
-        return _in_container(command.container, job, arguments, given, log=log, on_line=say).returncode
+        return _in_container(command.container, job, arguments, variables, log=log, on_line=say).returncode
     program = [sys.executable, "-P", "-m", "cairn", *arguments]
     say(f"$ {shlex.join(program)}")
     environment = dict(os.environ)
@@ -252,7 +252,7 @@ def _command(job: StepJob, log: Path, say: Progress) -> int:
         }
     return process.run(
         program,
-        env={**environment, **given},
+        env={**environment, **variables},
         log=log,
         on_line=say,
         check=False,

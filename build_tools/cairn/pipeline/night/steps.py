@@ -171,7 +171,7 @@ class NightStep:
 
 def graph_of(steps: Sequence[NightStep]) -> Graph:
     """Return the graph of steps."""
-    return Graph(tuple(one.step for one in steps))
+    return Graph(tuple(step.step for step in steps))
 
 
 def steps_of(
@@ -202,12 +202,12 @@ class _Steps:
     def all(self, builds: Collection[str], legs: Sequence[Leg]) -> Iterator[NightStep]:
         """Yield every step, each after those it waits for."""
         for name in dict.fromkeys(leg.build_id for leg in legs):
-            own = [leg for leg in legs if leg.build_id == name]
+            built_legs = [leg for leg in legs if leg.build_id == name]
             if name in builds:
-                yield self._build(name, own[0].platform)
+                yield self._build(name, built_legs[0].platform)
             # A build that failed is noted.
             after = (f"build {name}",) if name in builds else ()
-            yield self._central("stage", name, own, after=after)
+            yield self._central("stage", name, built_legs, after=after)
         for leg in legs:
             tests = list(self._tests(leg))
             yield from tests
@@ -273,7 +273,7 @@ class _Steps:
             leg.id,
             (leg,),
             needs=(f"stage {leg.build_id}",),
-            after=tuple(one.step.name for one in tests),
+            after=tuple(test.step.name for test in tests),
         )
 
     def _central(

@@ -142,7 +142,9 @@ def _sources(request: ShardTest, project: str, say: Progress) -> tuple[Path, tup
     """Return the checkout with the tests, and the commits that a wheel of the manifest may name."""
     run = request.run
     frozen = plan.frozen(run)
-    source = next((one for one in frozen.projects if one.name == project), None)
+    source = next(
+        (frozen_project for frozen_project in frozen.projects if frozen_project.name == project), None
+    )
     if source is None:
         raise StoreError(
             f"the manifest of the night {run.plan.night} has no {project}",
@@ -251,7 +253,11 @@ def _judge(
     # Why shards that left no result have left none, as far as they could say so.
     numbers = {result.shard for result in merged.results}
     by_part = plan.notes_of_parts(run.store, run.plan)
-    notes = [by_part.get((one.leg.id, "test", one.part)) for one in suite_shards if one.number not in numbers]
+    notes = [
+        by_part.get((shard.leg.id, "test", shard.part))
+        for shard in suite_shards
+        if shard.number not in numbers
+    ]
     missing = [f"{note.part}: {note.reason}" for note in notes if note is not None]
     return SuiteMerge(
         leg=first.leg,
@@ -269,11 +275,11 @@ def _merge(run: NightRun, suite_shards: Sequence[Shard], set_id: str, folder: Pa
     if not results:
         raise TestsFailedError(f"none of its {first.count} shards left a result", tip="read their logs")
     folders = [
-        shards.fetch(run.store, one, folder / "shards" / str(number))
-        for number, one in sorted(results.items())
+        shards.fetch(run.store, stored, folder / "shards" / str(number))
+        for number, stored in sorted(results.items())
     ]
     config = shards.config_of(run.stack, first.config)
-    on_gpus = any(one.result.hardware for one in results.values())
+    on_gpus = any(stored.result.hardware for stored in results.values())
     return merging.merge(
         folders, folder, floor=config.floor, device_floor=config.device_floor if on_gpus else 0
     )

@@ -101,7 +101,7 @@ def check(repository: Repository) -> Iterator[Finding]:
         yield from _trust(repository)
         yield from _roles(repository, {})
         return
-    values = {str(one["name"]): str(one["value"]) for one in variables}
+    values = {str(variable["name"]): str(variable["value"]) for variable in variables}
     yield from _variables(repository, values)
     yield from _nights(repository, values)
     yield from _store(repository, values.get("CAIRN_STORE") or repository.choices.store, values)
@@ -339,8 +339,8 @@ def _roles(repository: Repository, values: Mapping[str, str]) -> Iterator[Findin
         if isinstance(reply, aws.Unknown):
             yield missing(check, f"there is no {name[1]}", fix=f"see {FOLDER}/README.md")
             continue
-        own = aws.ask("iam", "get-role-policy", *name, "--policy-name", aws.POLICY)
-        document = None if isinstance(own, aws.Unknown) else own["PolicyDocument"]
+        policy = aws.ask("iam", "get-role-policy", *name, "--policy-name", aws.POLICY)
+        document = None if isinstance(policy, aws.Unknown) else policy["PolicyDocument"]
         line = f"aws iam {{}} --role-name {name[1]} {{}} file://{files}.{{}}.json"
         if not _is_policy(
             reply["Role"]["AssumeRolePolicyDocument"], repository.files.get(f"{files}.trust.json")
@@ -376,18 +376,18 @@ def _environments(repository: Repository, values: Mapping[str, str]) -> Iterator
     signed = values.get(anchor.VARIABLE) or values.get(anchor.MEMORY)
     signing = workflows.environments(repository.files, using=workflows.SIGN_KEY) if signed else ()
     place = f"repos/{repository.expected.repository}/environments"
-    listed = _listed(place, "environments", repository)
-    if isinstance(listed, Unanswered):
-        yield note("environments", f"not checked: {listed.reason}")
+    environments = _listed(place, "environments", repository)
+    if isinstance(environments, Unanswered):
+        yield note("environments", f"not checked: {environments.reason}")
         return
-    known = {one["name"]: one for one in listed}
+    by_name = {rule["name"]: rule for rule in environments}
     for name in repository.expected.environments:
-        if name not in known:
+        if name not in by_name:
             yield missing(f"environment {name}", "there is none", fix=_APPLY)
             continue
-        rules = known[name].get("protection_rules") or []
+        rules = by_name[name].get("protection_rules") or []
         reviewed = any(rule.get("type") == "required_reviewers" for rule in rules)
-        if not known[name].get("deployment_branch_policy"):
+        if not by_name[name].get("deployment_branch_policy"):
             text = "jobs of every branch may use it, and take what it may"
             yield missing(f"environment {name}", text, fix=_APPLY)
         elif name in repository.expected.reviewed and not reviewed:
@@ -404,11 +404,11 @@ def _environments(repository: Repository, values: Mapping[str, str]) -> Iterator
 def _secrets(
     repository: Repository, place: str, environment: str, required: Iterable[str]
 ) -> Iterator[Finding]:
-    listed = _listed(place, "secrets", repository)
-    if isinstance(listed, Unanswered):
-        yield note(f"secrets of {environment}", f"not checked: {listed.reason}")
+    secrets = _listed(place, "secrets", repository)
+    if isinstance(secrets, Unanswered):
+        yield note(f"secrets of {environment}", f"not checked: {secrets.reason}")
         return
-    names = {one["name"] for one in listed}
+    names = {label["name"] for label in secrets}
     for name in required:
         if name not in names:
             line = f"gh secret set {name} --repo {repository.expected.repository} --env {environment}"
@@ -421,19 +421,21 @@ def _runners(repository: Repository) -> Iterator[Finding]:
     if matrix is None:  # `_nights` has said so
         return
     owner = repository.expected.repository.partition("/")[0]
-    own = [labels for labels in _label_sets(matrix, owner, repository) if not usable(labels, at_home=False)]
-    if not own:
+    label_sets = [
+        labels for labels in _label_sets(matrix, owner, repository) if not usable(labels, at_home=False)
+    ]
+    if not label_sets:
         yield ok("runners", "all jobs run on GitHub's own")
         return
     available: list[set[str]] = []
     for place in (f"repos/{repository.expected.repository}", f"orgs/{owner}"):
-        listed = _listed(f"{place}/actions/runners", "runners", repository)
-        if not isinstance(listed, Unanswered):
-            available += [{label["name"].casefold() for label in one["labels"]} for one in listed]
+        runners = _listed(f"{place}/actions/runners", "runners", repository)
+        if not isinstance(runners, Unanswered):
+            available += [{label["name"].casefold() for label in runner["labels"]} for runner in runners]
         elif place.startswith("repos/"):
-            yield note("runners", f"not checked: {listed.reason}")
+            yield note("runners", f"not checked: {runners.reason}")
             return
-    for labels in own:
+    for labels in label_sets:
         name = f"runner {' '.join(labels)}"
         if any({label.casefold() for label in labels} <= labels_there for labels_there in available):
             yield ok(name, "is registered")
@@ -455,11 +457,11 @@ def _label_sets(matrix: MatrixToml, owner: str, repository: Repository) -> Itera
 
 def _schedules(repository: Repository) -> Iterator[Finding]:
     """Look whether GitHub has the workflows, and has not switched their schedules off."""
-    listed = _listed(f"repos/{repository.expected.repository}/actions/workflows", "workflows", repository)
-    if isinstance(listed, Unanswered):
-        yield note("workflows", f"not checked: {listed.reason}")
+    rows = _listed(f"repos/{repository.expected.repository}/actions/workflows", "workflows", repository)
+    if isinstance(rows, Unanswered):
+        yield note("workflows", f"not checked: {rows.reason}")
         return
-    states = {Path(one["path"]).name: one["state"] for one in listed}
+    states = {Path(workflow["path"]).name: workflow["state"] for workflow in rows}
     for name in workflows.WORKFLOWS:
         state = states.get(name)
         if state == "active":

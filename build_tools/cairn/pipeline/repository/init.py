@@ -227,8 +227,8 @@ def _stack_files(choices: Choices) -> Iterator[tuple[str, bytes]]:
 
 def _actionlint(choices: Choices) -> bytes:
     """The labels of runners that are not GitHub's own, which actionlint would take for mistyped."""
-    own = [label for label in choices.runs_on if not usable((label,), at_home=False)]
-    return f"self-hosted-runner:\n  labels: {json.dumps(own)}\n".encode()
+    labels = [label for label in choices.runs_on if not usable((label,), at_home=False)]
+    return f"self-hosted-runner:\n  labels: {json.dumps(labels)}\n".encode()
 
 
 def plan(root: Path, made: Mapping[str, bytes], *, force: bool) -> tuple[WrittenFile, ...]:

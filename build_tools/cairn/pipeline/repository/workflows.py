@@ -97,7 +97,10 @@ def fitted(terms: Terms) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {_CONSTRAINTS: shipped.read("constraints.txt")[""]}
     header = _HEADER.format(version=terms.version)
     for name, data in shipped.read("github/").items():
-        if name.startswith("actions/") or name in (*(f"workflows/{own}" for own in WORKFLOWS), "zizmor.yml"):
+        if name.startswith("actions/") or name in (
+            *(f"workflows/{workflow}" for workflow in WORKFLOWS),
+            "zizmor.yml",
+        ):
             text = _fit(name, data.decode(), terms)
             files[f".github/{name}"] = (header + text).encode()
     return files

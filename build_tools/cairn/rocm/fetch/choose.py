@@ -69,9 +69,9 @@ class Run:
 
     def places(self) -> tuple[str, ...]:
         """URLs of stores that may have it, the likeliest first."""
-        own = f"{self.repository.replace('/', '-')}/{self.folder()}"
+        prefix = f"{self.repository.replace('/', '-')}/{self.folder()}"
         # Runs of a fork's pull request are listed as runs of the repository, but cannot write to its bucket.
-        elsewhere = f"s3://therock-ci-artifacts-external/{own}"
+        elsewhere = f"s3://therock-ci-artifacts-external/{prefix}"
         if self.release_type != "ci":
             return (f"s3://{_BUCKETS[self.release_type]}/{self.folder()}",)
         if self.repository == UPSTREAM:
@@ -188,9 +188,9 @@ def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
         raise UsageError(f"{str(error.pattern)[:80]!r} is not a regular expression: {error}") from error
 
 
-def _artifact(listed: ListedObject, ending: str) -> Artifact | None:
-    name = listed.key.removesuffix(ending)
+def _artifact(listed_object: ListedObject, ending: str) -> Artifact | None:
+    name = listed_object.key.removesuffix(ending)
     match = ARTIFACT.fullmatch(name)
-    if match is None or name == listed.key or name.startswith("."):
+    if match is None or name == listed_object.key or name.startswith("."):
         return None
-    return Artifact(name=name, target=match["target"], key=listed.key, size=listed.size)
+    return Artifact(name=name, target=match["target"], key=listed_object.key, size=listed_object.size)

@@ -81,10 +81,10 @@ def library(shortname: str) -> Path:
     Raises:
         RocmSdkError: an unknown name, or its package is not installed.
     """
-    known: Mapping[str, list[str]] = load()["libraries"]
-    if shortname not in known:
-        raise RocmSdkError(f"unknown ROCm library {shortname!r}; this SDK has {', '.join(sorted(known))}")
-    component, path = known[shortname]
+    libraries: Mapping[str, list[str]] = load()["libraries"]
+    if shortname not in libraries:
+        raise RocmSdkError(f"unknown ROCm library {shortname!r}; this SDK has {', '.join(sorted(libraries))}")
+    component, path = libraries[shortname]
     root = folder(component)
     if root is None:
         raise RocmSdkError(

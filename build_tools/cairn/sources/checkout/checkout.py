@@ -204,8 +204,8 @@ def _is_current(root: Repository, before: Journal | None, after: Journal) -> boo
     return is_here and None not in (*heads, *present)
 
 
-def _choices(one: Journal) -> tuple[object, ...]:
-    return (one.commit, one.submodules, one.hipify, one.hipify_committed)
+def _choices(before: Journal) -> tuple[object, ...]:
+    return (before.commit, before.submodules, before.hipify, before.hipify_committed)
 
 
 def _move(  # noqa: PLR0913 - where from, where to, and by what

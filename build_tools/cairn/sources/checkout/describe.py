@@ -205,17 +205,17 @@ def lfs_notes(root: Repository) -> Iterator[str]:
 
 
 def _lfs_pointers(part: Part) -> list[str]:
-    own = part.repository
+    repo = part.repository
     # Nearly always in the root's own file; asking git in every submodule would take longer than all else.
-    attributes = own.work_tree / ".gitattributes"
+    attributes = repo.work_tree / ".gitattributes"
     if not attributes.is_file() or _LFS_FILTER not in attributes.read_bytes():
         return []
-    listed = own.listed("ls-files", "-z", "--", ":(attr:filter=lfs)")
-    return [part.named(name) for name in listed if _is_pointer(own, name)]
+    names = repo.listed("ls-files", "-z", "--", ":(attr:filter=lfs)")
+    return [part.named(name) for name in names if _is_pointer(repo, name)]
 
 
-def _is_pointer(own: Repository, name: str) -> bool:
-    path = own.work_tree / name
+def _is_pointer(repo: Repository, name: str) -> bool:
+    path = repo.work_tree / name
     if path.is_symlink() or not path.is_file():
         return False
     with path.open("rb") as file:

@@ -65,7 +65,7 @@ def hipify_tree(
     # The root first: it must not see that its submodules have moved.
     _fast_forward(parts[0], commits[0], committed=before.hipify_committed)
     rest = list(zip(parts[1:], commits[1:], strict=True))
-    side_by_side(lambda one: _fast_forward(*one, committed=before.hipify_committed), rest)
+    side_by_side(lambda arguments: _fast_forward(*arguments, committed=before.hipify_committed), rest)
     files_digest = None if before.hipify_committed else contents.tree_state(root.work_tree)
     if report is not None:
         if not before.hipify_committed:
@@ -107,13 +107,13 @@ def _refuse_overwriting(
 
 def _fast_forward(part: CommittedPart, commit: str, *, committed: bool) -> None:
     """Move a repository to hipify's commit and tag it, or, if not `committed`, update its files alone."""
-    own = part.repository
+    repo = part.repository
     if commit != part.commit:
-        own.run("merge", "--quiet", "--ff-only", "--no-squash", "--no-autostash", commit)
+        repo.run("merge", "--quiet", "--ff-only", "--no-squash", "--no-autostash", commit)
     if committed:
-        repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": commit})
+        repository.move_refs(repo, {f"refs/tags/{HIPIFY_TAG}": commit})
     elif commit != part.commit:
-        own.run("reset", "--quiet", part.commit)
+        repo.run("reset", "--quiet", part.commit)
 
 
 def undo_partial_hipify(root: Repository, before: Journal) -> Journal:
@@ -128,15 +128,15 @@ def undo_partial_hipify(root: Repository, before: Journal) -> Journal:
         local_work.refuse(root, lost)
     moves = [(part.repository, before.moves.get(journal.key(root, part.repository))) for part in parts]
     begun = [(own, move.before or "", move.after or "") for own, move in moves if move is not None]
-    for own, old, new in begun:
-        is_forward = own.succeeds("merge-base", "--is-ancestor", old, new)
-        if not is_forward or own.head() not in (old, new):
+    for repo, old, new in begun:
+        is_forward = repo.succeeds("merge-base", "--is-ancestor", old, new)
+        if not is_forward or repo.head() not in (old, new):
             raise SourceError(
                 f"the checkout {root.work_tree} is unfinished", tip="run the `checkout` command again"
             )
     remove_partly_written(root, before)
-    for own, old, _ in begun:
-        own.run("reset", "--quiet", "--hard", old)
+    for repo, old, _ in begun:
+        repo.run("reset", "--quiet", "--hard", old)
     placed = msgspec.structs.replace(before, phase="placed", moves={})
     journal.write(root.git_dir, placed)
     return placed
@@ -149,12 +149,12 @@ def remove_partly_written(root: Repository, before: Journal) -> None:
     """
     only_added = ("--no-renames", "--diff-filter=A")
     for part in walk(root):
-        own, move = part.repository, before.moves.get(journal.key(root, part.repository))
+        repo, move = part.repository, before.moves.get(journal.key(root, part.repository))
         if move is not None and move.before and move.after:
-            added = own.listed("diff", "--name-only", "-z", *only_added, move.before, move.after)
-            for name in journal.written_by_move(own, added, move):
-                path = own.work_tree / name
-                in_place = overwritten.is_below(own.work_tree, str(Path(name).parent))
+            added = repo.listed("diff", "--name-only", "-z", *only_added, move.before, move.after)
+            for name in journal.written_by_move(repo, added, move):
+                path = repo.work_tree / name
+                in_place = overwritten.is_below(repo.work_tree, str(Path(name).parent))
                 if in_place and (path.is_symlink() or path.is_file()):
                     path.unlink()
 
@@ -229,8 +229,8 @@ def _complete_tags(part: Repository, *, hipified: bool) -> None:
 
 def _recent_hipify_commit(repository: Repository) -> str | None:
     """Return the hipify commit, whoever made it, among the most recent commits; None if there is none."""
-    listed = repository.listed("log", "-z", "--format=%H %s", f"--max-count={_LOOKED_AT}", "HEAD")
-    return next((line.split(" ")[0] for line in listed if line.partition(" ")[2] == HIPIFY_SUBJECT), None)
+    commits = repository.listed("log", "-z", "--format=%H %s", f"--max-count={_LOOKED_AT}", "HEAD")
+    return next((line.split(" ")[0] for line in commits if line.partition(" ")[2] == HIPIFY_SUBJECT), None)
 
 
 def _has_hipified_files(root: Repository, upstream: str | None) -> bool:

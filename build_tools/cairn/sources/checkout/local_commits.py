@@ -48,8 +48,8 @@ def above(repository: Repository, base: str) -> tuple[LocalCommit, ...]:
 
 def between(repository: Repository, base: str, tip: str) -> tuple[LocalCommit, ...]:
     """Return the commits in `base..tip`, oldest first."""
-    listed = repository.run("log", "-z", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{base}..{tip}")
-    fields = listed.split("\0")
+    log = repository.run("log", "-z", "--topo-order", "--reverse", f"--format={_FORMAT}", f"{base}..{tip}")
+    fields = log.split("\0")
     return tuple(_commit(*fields[at : at + 6]) for at in range(0, len(fields) - 5, 6))
 
 

@@ -118,9 +118,12 @@ def secure(
     hipified = before.files_digest if before is not None else None
     if hipified is not None and contents.tree_state(root.work_tree) == hipified:
         theirs = {
-            one.part.named(name)
-            for one in surveys
-            for name in (*_hidden_edits(one.part, *one.part.repository.index()), *_staged(one))
+            state.part.named(name)
+            for state in surveys
+            for name in (
+                *_hidden_edits(state.part, *state.part.repository.index()),
+                *_staged(state),
+            )
         }
         lost = replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
     if lost and not force:
@@ -149,8 +152,12 @@ def survey(parts: Sequence[MovingPart], before: Journal | None = None) -> tuple[
         if part in begun:
             continue
         _refuse_own_repository(part, parts[0])
-        above = [one for one in begun if not one.path or f"{part.path}/".startswith(f"{one.path}/")]
-        holder = max(above, key=lambda one: len(one.path), default=None)
+        above = [
+            begun_part
+            for begun_part in begun
+            if not begun_part.path or f"{part.path}/".startswith(f"{begun_part.path}/")
+        ]
+        holder = max(above, key=lambda begun_part: len(begun_part.path), default=None)
         place = part.path[len(holder.path) :].lstrip("/") if holder else ""
         # Git looks into every folder but that of a submodule, which looks after it itself.
         is_own = holder is None or place in holder.repository.gitlinks()
@@ -178,23 +185,25 @@ def combined_losses(root: Repository, surveys: Sequence[Survey]) -> Losses:
         return hipify_report.without_recorded(root, names) if root.is_initialized() else tuple(names)
 
     return Losses(
-        edits=without_recorded([one.part.named(name) for one in surveys for name in one.lost.edits]),
-        ignored=without_recorded([one.part.named(name) for one in surveys for name in one.lost.ignored]),
+        edits=without_recorded([state.part.named(name) for state in surveys for name in state.lost.edits]),
+        ignored=without_recorded(
+            [state.part.named(name) for state in surveys for name in state.lost.ignored]
+        ),
         commits=tuple(
-            f"{one.part.path}: {commit}" if one.part.path else commit
-            for one in surveys
-            for commit in one.lost.commits
+            f"{state.part.path}: {commit}" if state.part.path else commit
+            for state in surveys
+            for commit in state.lost.commits
         ),
     )
 
 
 def _survey_foreign(part: MovingPart, names: Collection[str]) -> Survey:
     """Survey the folder of a part whose repository is not there."""
-    own = part.repository
+    repo = part.repository
     names = [name for name in names if not lock.is_temporary(Path(name).name)]
     _refuse_inner(part, names)
     # Its folder was removed, and its git directory is still there.
-    commits = own.without_files().commits_only_here() if (own.git_dir / "HEAD").exists() else ()
+    commits = repo.without_files().commits_only_here() if (repo.git_dir / "HEAD").exists() else ()
     return Survey(part=part, changes=(), lost=Losses(edits=tuple(names), commits=commits))
 
 
@@ -215,16 +224,16 @@ def _survey(
         move: what an unfinished run was doing with it.
         is_upstreams: that move was to a commit of upstream.
     """
-    own = part.repository
+    repo = part.repository
     if part.is_moving:
-        _refuse_under_way(own)
-    changes = own.changes()
+        _refuse_under_way(repo)
+    changes = repo.changes()
     _refuse_inner(part, changes)
-    index, hidden = own.index()
+    index, hidden = repo.index()
     ignored = set(overwritten.by_move(part, index, within=within, coming=coming) if part.is_moving else ())
     _refuse_inner(part, ignored)
     names = {*changes, *ignored}
-    ours = journal.written_by_move(own, names, move) if move is not None and names else frozenset[str]()
+    ours = journal.written_by_move(repo, names, move) if move is not None and names else frozenset[str]()
     # A submodule's `.git` file and what a build lends to the tree are written there by `cairn.files`.
     edits = {
         name
@@ -232,12 +241,12 @@ def _survey(
         if not lock.is_temporary(Path(name).name)
     }
     # Upstream's commit gets its tags when its files are there.
-    known = (move.after,) if move is not None and is_upstreams and move.after else ()
+    commits = (move.after,) if move is not None and is_upstreams and move.after else ()
     lost = Losses(
         edits=tuple(sorted(edits)),
         ignored=tuple(sorted(ignored - {*changes, *ours})),
         # Hipify's commit comes on top of HEAD, and none is lost.
-        commits=own.commits_only_here(*known) if part.adds is None else (),
+        commits=repo.commits_only_here(*commits) if part.adds is None else (),
     )
     return Survey(part=part, changes=changes, lost=lost)
 
@@ -256,11 +265,11 @@ def _refuse_own_repository(part: MovingPart, root: MovingPart) -> None:
         )
 
 
-def _refuse_under_way(own: Repository) -> None:
-    if what := own.under_way():
+def _refuse_under_way(repo: Repository) -> None:
+    if what := repo.under_way():
         end = "git bisect reset" if what == "bisect" else f"git {what} --continue, or --abort"
         raise SourceError(
-            f"a `git {what}` is under way in {own.work_tree}, and HEAD would move beneath it",
+            f"a `git {what}` is under way in {repo.work_tree}, and HEAD would move beneath it",
             tip=f"end it there first: {end}",
         )
 
@@ -279,27 +288,27 @@ def _refuse_inner(part: MovingPart, names: Collection[str]) -> None:
 
 def _hidden_edits(part: MovingPart, index: Mapping[str, Entry], hidden: Sequence[str]) -> list[str]:
     """Return the files hidden from git (assume-unchanged, skip-worktree) that differ from the index."""
-    own = part.repository
+    repo = part.repository
     if not hidden:
         return []
-    disk = contents.on_disk(own, hidden)
+    disk = contents.on_disk(repo, hidden)
     missing = [name for name in hidden if name not in disk]
     if missing and part.is_moving:
         raise SourceError(
-            f"{own.work_tree} is a sparse checkout: {wording.some(missing, shown=1)} are not there",
+            f"{repo.work_tree} is a sparse checkout: {wording.some(missing, shown=1)} are not there",
             tip="run `git sparse-checkout disable` there, or name a different --checkout-dir",
         )
     return [name for name in hidden if name in disk and disk[name] != index.get(name)]
 
 
-def _staged(one: Survey) -> list[str]:
+def _staged(state: Survey) -> list[str]:
     """Return the files whose content in the index is neither in HEAD nor on disk."""
-    own = one.part.repository
-    if not one.changes or not own.is_initialized():
+    repo = state.part.repository
+    if not state.changes or not repo.is_initialized():
         return []
-    index, head = own.index()[0], contents.of_tree(own, own.commit_of("HEAD"))
-    disk = contents.on_disk(own, one.changes)
-    return [n for n in one.changes if n in index and index[n] not in (head.get(n), disk.get(n))]
+    index, head = repo.index()[0], contents.of_tree(repo, repo.commit_of("HEAD"))
+    disk = contents.on_disk(repo, state.changes)
+    return [n for n in state.changes if n in index and index[n] not in (head.get(n), disk.get(n))]
 
 
 def _write_trees(surveys: Sequence[Survey]) -> dict[str, str]:
@@ -307,12 +316,13 @@ def _write_trees(surveys: Sequence[Survey]) -> dict[str, str]:
 
     If this run is killed, the next one learns from them which changes it may drop.
     """
-    for one in surveys:
-        if one.lost and not one.part.repository.is_initialized():
-            repository.create(one.part.repository)  # files were in its place, and need somewhere to be kept
-    dirty = [one for one in surveys if one.changes or one.lost]
-    trees = side_by_side(lambda one: contents.snapshot(one.part.repository, one.lost.ignored), dirty)
-    return {one.part.path: tree for one, tree in zip(dirty, trees, strict=True)}
+    for state in surveys:
+        if state.lost and not state.part.repository.is_initialized():
+            # Files were in its place, and need somewhere to be kept.
+            repository.create(state.part.repository)
+    dirty = [state for state in surveys if state.changes or state.lost]
+    trees = side_by_side(lambda state: contents.snapshot(state.part.repository, state.lost.ignored), dirty)
+    return {state.part.path: tree for state, tree in zip(dirty, trees, strict=True)}
 
 
 def save_dropped(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
@@ -327,32 +337,32 @@ def save_dropped(surveys: Sequence[Survey], lost: Losses) -> dict[str, str]:
     trees = _write_trees(surveys)
     ref = _ref()
     refs = []
-    for one in surveys:
-        if one.lost:
-            own, tree = one.part.repository, trees[one.part.path]
-            _save_as_ref(own, ref, tree, f"Dropped by a checkout with --force: {one.lost}")
-            own.unmark(own.index()[1])  # or git would leave the edits where they are, or end with an error
-            refs.append(f"{ref} of {own.git_dir}")
+    for state in surveys:
+        if state.lost:
+            repo, tree = state.part.repository, trees[state.part.path]
+            _save_as_ref(repo, ref, tree, f"Dropped by a checkout with --force: {state.lost}")
+            repo.unmark(repo.index()[1])  # or git would leave the edits where they are, or end with an error
+            refs.append(f"{ref} of {repo.git_dir}")
     # Now, since the run may still fail: the user must know where it is.
     console.current().warn(f"dropping {lost}; kept as {', '.join(refs)}")
     return trees
 
 
-def keep_commits(own: Repository, onto: str) -> None:
+def keep_commits(repo: Repository, onto: str) -> None:
     """Keep HEAD under a ref before it and its branch move to a commit that lacks commits of the user.
 
     Args:
-        own: the root or a submodule.
+        repo: the root or a submodule.
         onto: where they move to.
     """
     elsewhere = ("--not", onto, f"refs/tags/{repository.HIPIFY_TAG}")
-    listed = own.listed("log", "-z", "--format=%ce%x09%h %s", "HEAD", *elsewhere)
-    pairs = (line.partition("\t") for line in listed)
+    log = repo.listed("log", "-z", "--format=%ce%x09%h %s", "HEAD", *elsewhere)
+    pairs = (line.partition("\t") for line in log)
     if theirs := [text for email, _, text in pairs if email != command.EMAIL]:
         ref = _ref()
-        own.run("update-ref", ref, "HEAD")
+        repo.run("update-ref", ref, "HEAD")
         console.current().warn(
-            f"{wording.count(theirs, 'commit')} of {own.work_tree} made anew ({wording.some(theirs)}); "
+            f"{wording.count(theirs, 'commit')} of {repo.work_tree} made anew ({wording.some(theirs)}); "
             f"kept as they were as {ref}"
         )
 
@@ -361,17 +371,17 @@ def _ref() -> str:
     return f"{_DROPPED}/{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
-def _save_as_ref(own: Repository, ref: str, tree: str, message: str) -> None:
-    head, staged = own.commit_of("HEAD"), contents.staged(own)
+def _save_as_ref(repo: Repository, ref: str, tree: str, message: str) -> None:
+    head, staged = repo.commit_of("HEAD"), contents.staged(repo)
     parents = [head] if head else []
-    if staged not in (tree, own.commit_tree(head)):
-        parents.append(own.run("commit-tree", staged, *_as_parents(parents), "-m", "Staged").strip())
-    parents += own.merge_heads()
+    if staged not in (tree, repo.commit_tree(head)):
+        parents.append(repo.run("commit-tree", staged, *_as_parents(parents), "-m", "Staged").strip())
+    parents += repo.merge_heads()
     # Hipify's tag moves too, and what only it has is among the losses.
-    tagged = own.tag(repository.HIPIFY_TAG)
-    if tagged is not None and not (head and own.head_descends_from(tagged)):
+    tagged = repo.tag(repository.HIPIFY_TAG)
+    if tagged is not None and not (head and repo.head_descends_from(tagged)):
         parents.append(tagged)
-    own.run("update-ref", ref, own.run("commit-tree", tree, *_as_parents(parents), "-m", message).strip())
+    repo.run("update-ref", ref, repo.run("commit-tree", tree, *_as_parents(parents), "-m", message).strip())
 
 
 def _as_parents(commits: Sequence[str]) -> tuple[str, ...]:

@@ -44,23 +44,23 @@ def by_move(
         within: working trees of the parts that are there, which look after themselves.
         coming: paths where submodules are to be that are not there yet.
     """
-    own = part.repository
-    links = _empty_links(index, own, within)
+    repo = part.repository
+    links = _empty_links(index, repo, within)
     if part.commit is None or part.mirror is None:
-        ignored = own.listed("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+        ignored = repo.listed("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
         yield from (name for name in ignored if not run.is_byproduct(name))
-        yield from _at_places(own, links, index, within)
+        yield from _at_places(repo, links, index, within)
         return
-    entries = _new_in(own, part) if part.adds is None else dict.fromkeys(part.adds, ("", ""))
-    obstacles = tuple(_InTheWay(own, index, within).among(entries))
+    entries = _new_in(repo, part) if part.adds is None else dict.fromkeys(part.adds, ("", ""))
+    obstacles = tuple(_InTheWay(repo, index, within).among(entries))
     if obstacles and part.adds is not None:
-        entries = _new_in(own, part)
-    disk = contents.on_disk(own, obstacles)
+        entries = _new_in(repo, part)
+    disk = contents.on_disk(repo, obstacles)
     yield from (name for name in obstacles if name not in entries or disk.get(name) != entries[name])
     # Git does not look into the folder of a submodule, and leaves it where the commit has the submodule too.
     links = [name for name in links if name not in coming]
-    stay = {name for name in _links_of(own, part, links) if is_below(own.work_tree, name)}
-    yield from _at_places(own, {*coming, *links} - stay, index, within)
+    stay = {name for name in _links_of(repo, part, links) if is_below(repo.work_tree, name)}
+    yield from _at_places(repo, {*coming, *links} - stay, index, within)
 
 
 def is_below(folder: Path, name: str) -> bool:
@@ -68,41 +68,41 @@ def is_below(folder: Path, name: str) -> bool:
     return (folder / name).is_dir() and (folder / name).resolve() == folder.resolve() / name
 
 
-def _empty_links(index: Mapping[str, Entry], own: Repository, within: Collection[Path]) -> list[str]:
+def _empty_links(index: Mapping[str, Entry], repo: Repository, within: Collection[Path]) -> list[str]:
     """Return the paths of submodules that are not checked out."""
     links = [name for name, (mode, _) in index.items() if mode == GITLINK]
-    return [name for name in links if own.work_tree / name not in within]
+    return [name for name in links if repo.work_tree / name not in within]
 
 
-def _links_of(own: Repository, part: MovingPart, names: Collection[str]) -> list[str]:
+def _links_of(repo: Repository, part: MovingPart, names: Collection[str]) -> list[str]:
     """Return those of the paths at which the part's commit also has submodules."""
     if not names:
         return []
-    listed = own.listed("ls-tree", "-z", part.commit or "", "--", *names, env=_lent(part))
-    return [entry.partition("\t")[2] for entry in listed if entry.startswith(GITLINK)]
+    entries = repo.listed("ls-tree", "-z", part.commit or "", "--", *names, env=_lent(part))
+    return [entry.partition("\t")[2] for entry in entries if entry.startswith(GITLINK)]
 
 
 def _at_places(
-    own: Repository, places: Collection[str], index: Mapping[str, Entry], within: Collection[Path]
+    repo: Repository, places: Collection[str], index: Mapping[str, Entry], within: Collection[Path]
 ) -> Iterator[str]:
     """Yield untracked files at, below or on the way to places where submodules are to be or were.
 
     What a link leads to is left alone. A repository is named by its folder, with a slash at the end.
     """
     for place in map(PurePosixPath, places):
-        for name in _at_place(own, place, within):
+        for name in _at_place(repo, place, within):
             if index.get(name, (GITLINK, ""))[0] == GITLINK:
                 yield name
 
 
-def _at_place(own: Repository, place: PurePosixPath, within: Collection[Path]) -> Iterator[str]:
+def _at_place(repo: Repository, place: PurePosixPath, within: Collection[Path]) -> Iterator[str]:
     for name in reversed((place, *place.parents)):
-        path = own.work_tree / name
+        path = repo.work_tree / name
         if path.is_symlink() or not path.is_dir():
             if os.path.lexists(path):
                 yield name.as_posix()
             return
-    folder = own.work_tree / place
+    folder = repo.work_tree / place
     if (root_at(folder).git_dir / "HEAD").exists():
         yield f"{place}/"
     else:
@@ -129,11 +129,11 @@ def files_below(folder: Path, within: Collection[Path] = ()) -> Iterator[str]:
                 yield (at / name).relative_to(folder).as_posix()
 
 
-def _new_in(own: Repository, part: MovingPart) -> Mapping[str, Entry]:
+def _new_in(repo: Repository, part: MovingPart) -> Mapping[str, Entry]:
     """Return the entries of the part's commit whose paths are not in the index."""
     options = ("--cached", "--no-renames", "--diff-filter=D", "--raw", "--no-abbrev", "-z")
-    listed = own.run("diff-index", *options, part.commit or "", "--", env=_lent(part)).split("\0")
-    pairs = zip(listed[::2], listed[1::2], strict=False)  # the last one is empty
+    entries = repo.run("diff-index", *options, part.commit or "", "--", env=_lent(part)).split("\0")
+    pairs = zip(entries[::2], entries[1::2], strict=False)  # the last one is empty
     # `:mode mode id id status`, of the commit and of the index (git-diff-index(1), raw output).
     return {name: (head.split()[0][1:], head.split()[2]) for head, name in pairs}
 
@@ -145,8 +145,8 @@ def _lent(part: MovingPart) -> Mapping[str, str]:
 class _InTheWay:
     """Finds files in the way of a checkout; caches the folders it has looked at."""
 
-    def __init__(self, own: Repository, tracked: Collection[str], within: Collection[Path]) -> None:
-        self._own = own
+    def __init__(self, repo: Repository, tracked: Collection[str], within: Collection[Path]) -> None:
+        self._own = repo
         self._tracked = tracked
         self._within = within
         self._spellings: dict[str, str] | None = None
@@ -189,9 +189,9 @@ class _InTheWay:
         if name in self._tracked:
             return True
         if self._spellings is None:
-            self._spellings = {known.casefold(): known for known in self._tracked}
-        other = self._spellings.get(name.casefold())
-        target = self._own.work_tree / other if other else None
+            self._spellings = {name.casefold(): name for name in self._tracked}
+        spelling = self._spellings.get(name.casefold())
+        target = self._own.work_tree / spelling if spelling else None
         if target is None or not os.path.lexists(target) or not target.samefile(path):
             return False
         # Hard links are one file under two names; here it is to be two spellings of one name.

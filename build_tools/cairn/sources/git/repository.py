@@ -53,8 +53,8 @@ class Repository:
         stdin: bytes | None = None,
     ) -> str:
         """Run git in the working tree and return its output; it never uses a repository further up."""
-        own = {**self._where(), **(env or {})}
-        return command.run(self.work_tree, *args, env=own, config=config, stdin=stdin)
+        variables = {**self._where(), **(env or {})}
+        return command.run(self.work_tree, *args, env=variables, config=config, stdin=stdin)
 
     def listed(self, *args: str, env: Mapping[str, str] | None = None) -> list[str]:
         """Run a git command that lists NUL-terminated items; `args` must contain its `-z`."""
@@ -153,8 +153,8 @@ class Repository:
 
     def gitlinks(self) -> dict[str, bool]:
         """Return the paths of the submodules in the index, and whether git is to skip each."""
-        listed = self.listed("ls-files", "-v", "--stage", "-z")
-        return {line.partition("\t")[2]: line[0] == "S" for line in listed if line[2:].startswith(GITLINK)}
+        rows = self.listed("ls-files", "-v", "--stage", "-z")
+        return {line.partition("\t")[2]: line[0] == "S" for line in rows if line[2:].startswith(GITLINK)}
 
     def unmark(self, names: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
         """Remove the marks assume-unchanged and skip-worktree from files of the index."""
@@ -166,10 +166,10 @@ class Repository:
     def configured(self, names: str) -> dict[str, str]:
         """Return the settings whose names match a regular expression; empty without any."""
         try:
-            listed = self.listed("config", "-z", "--get-regexp", f"^({names})$")
+            rows = self.listed("config", "-z", "--get-regexp", f"^({names})$")
         except SourceError:
             return {}
-        return {name: value for name, _, value in (entry.partition("\n") for entry in listed)}
+        return {name: value for name, _, value in (entry.partition("\n") for entry in rows)}
 
     def origin_url(self) -> str | None:
         """Return the configured URL of the remote `origin`; None if there is no such remote."""
@@ -187,8 +187,8 @@ class Repository:
             config: settings on top of ours.
         """
         options = ("--untracked-files=all", f"--ignore-submodules={submodules}", "--no-renames")
-        listed = self.run("status", "--porcelain", "-z", *options, config=config).split("\0")
-        return [(entry[:2], entry[3:]) for entry in listed if entry]
+        rows = self.run("status", "--porcelain", "-z", *options, config=config).split("\0")
+        return [(entry[:2], entry[3:]) for entry in rows if entry]
 
     def changes(self) -> tuple[str, ...]:
         """Return the files that differ from HEAD, and untracked ones, but not those of submodules."""
@@ -429,11 +429,11 @@ def _end_history(repository: Repository, mirror: Path) -> None:
     They go into the file `shallow`, an id a line (git's Documentation/technical/shallow.txt). A clone made by
     hand may be shallower than the mirror, or deeper, or shallow in a different branch.
     """
-    own, theirs = repository.common_dir / "shallow", mirror / "shallow"
-    listed = [path.read_bytes() for path in (own, theirs) if path.exists()]
-    if not listed:
+    ours, theirs = repository.common_dir / "shallow", mirror / "shallow"
+    rows = [path.read_bytes() for path in (ours, theirs) if path.exists()]
+    if not rows:
         return
-    ends = sorted({line for text in listed for line in text.decode().split()})
+    ends = sorted({line for text in rows for line in text.decode().split()})
     # `cat-file` shows a commit as it was written; every other command hides the parents of a listed one.
     parents: dict[str, list[str]] = {}
     for end in ends:
@@ -445,9 +445,9 @@ def _end_history(repository: Repository, mirror: Path) -> None:
     missing = {line.split()[0] for line in checked.splitlines() if line.endswith(" missing")}
     shallow = [end for end, parent_ids in parents.items() if missing.intersection(parent_ids)]
     if not shallow:
-        own.unlink(missing_ok=True)
-    elif not own.exists() or own.read_bytes().decode().split() != shallow:
-        files.write_text(own, "".join(f"{end}\n" for end in shallow))
+        ours.unlink(missing_ok=True)
+    elif not ours.exists() or ours.read_bytes().decode().split() != shallow:
+        files.write_text(ours, "".join(f"{end}\n" for end in shallow))
 
 
 def place(repository: Repository, commit: str, *, alone: bool = True) -> None:

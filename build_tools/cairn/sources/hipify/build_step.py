@@ -74,7 +74,7 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
         root.work_tree,
         written=[*changed, *generated],
         unread=(),
-        known=[*tracked, *generated],
+        hipified=[*tracked, *generated],
         unsupported={},
     )
     return msgspec.structs.replace(

@@ -142,7 +142,7 @@ def find_leftovers(
     *,
     written: Iterable[str],
     unread: Iterable[str],
-    known: Collection[str],
+    hipified: Collection[str],
     unsupported: Mapping[str, str],
 ) -> tuple[tuple[UnsupportedCall, ...], tuple[str, ...]]:
     """Look for code that HIP cannot compile, in files that hipify wrote and in those it never opened.
@@ -153,32 +153,34 @@ def find_leftovers(
         tree: the root's working tree.
         written: files that hipify changed or made.
         unread: GPU sources that it did not open; only their includes count.
-        known: all files of the tree: a header with the name of one of them is not taken for CUDA's.
+        hipified: all files of the tree: a header with the name of one of them is not taken for CUDA's.
         unsupported: names that hipify writes and HIP lacks, each with CUDA's name of it.
     """
-    own = {PurePosixPath(name).name for name in known}
+    file_names = {PurePosixPath(name).name for name in hipified}
     calls: dict[str, list[str]] = {}
-    includes = [name for name in unread if _includes_cuda(files.text_or_empty(tree / name), own)]
+    includes = [name for name in unread if _includes_cuda(files.text_or_empty(tree / name), file_names)]
     for name in written:
         if not name.endswith(_CODE):
             continue
         text = files.text_or_empty(tree / name)
-        if _includes_cuda(text, own):
+        if _includes_cuda(text, file_names):
             includes.append(name)
         for call in _unsupported_calls(text, unsupported):
             calls.setdefault(call, []).append(name)
-    listed = (UnsupportedCall(name=name, files=tuple(sorted(files))) for name, files in sorted(calls.items()))
-    return tuple(listed), tuple(sorted(includes))
+    calls_by_name = (
+        UnsupportedCall(name=name, files=tuple(sorted(files))) for name, files in sorted(calls.items())
+    )
+    return tuple(calls_by_name), tuple(sorted(includes))
 
 
-def _includes_cuda(text: str, own: Collection[str]) -> bool:
+def _includes_cuda(text: str, file_names: Collection[str]) -> bool:
     # Taking comments out costs more than all the rest, and few files come so far.
-    return _names_header(text, own) and _names_header(_COMMENT.sub(" ", text), own)
+    return _names_header(text, file_names) and _names_header(_COMMENT.sub(" ", text), file_names)
 
 
-def _names_header(text: str, own: Collection[str]) -> bool:
+def _names_header(text: str, file_names: Collection[str]) -> bool:
     headers = (match[1] for match in _INCLUDE.finditer(text))
-    return any(_CUDA_HEADER.fullmatch(h) and PurePosixPath(h).name not in own for h in headers)
+    return any(_CUDA_HEADER.fullmatch(h) and PurePosixPath(h).name not in file_names for h in headers)
 
 
 def _unsupported_calls(text: str, unsupported: Mapping[str, str]) -> set[str]:

@@ -89,10 +89,10 @@ def _changes(
     # It may have removed a submodule's folder.
     present = [part for part in parts if part.repository.has_commit()]
     looks = zip(*side_by_side(_look, present), strict=True)
-    known, edited, new = (frozenset[str]().union(*names) for names in looks)
+    tracked, edited, new = (frozenset[str]().union(*names) for names in looks)
     # A submodule may be at a different commit than its parent names; that is not hipify's doing.
     edited -= {part.path for part in parts}
-    result = Changes(tracked=known, changed=edited, generated=new, notes=notes)
+    result = Changes(tracked=tracked, changed=edited, generated=new, notes=notes)
     if not edited and not new:
         _refuse_cuda(present, result, shown)
     return result
@@ -235,7 +235,7 @@ class Hipified:
             self.copies[0].repository.work_tree,
             written=changes.changed | changes.generated,
             unread=unread,
-            known=everything,
+            hipified=everything,
             unsupported=changes.notes.unsupported,
         )
         return HipifyReport(
@@ -310,8 +310,8 @@ def _differing(where: Repository, expected: str, part: CommittedPart) -> tuple[s
     actual = part.repository.tag(HIPIFY_TAG) or ""
     if actual == expected:
         return ()
-    listed = where.listed("diff-tree", "-r", "-z", "--name-only", "--no-renames", expected, actual)
-    return tuple(map(part.named, listed))
+    names = where.listed("diff-tree", "-r", "-z", "--name-only", "--no-renames", expected, actual)
+    return tuple(map(part.named, names))
 
 
 def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:
@@ -329,11 +329,11 @@ def _dates(copies: Sequence[Repository]) -> Mapping[str, tuple[str, str]]:
     heads = [head for copied in copies if (head := copied.head())]
     if not heads:
         return {}
-    listed = copies[0].run(
+    names = copies[0].run(
         *("log", "--no-walk", "--format=%H %T %cd", "--date=raw", *heads),
         env=contents.lent(*(copied.git_dir / "objects" for copied in copies)),
     )
-    fields = (line.split(" ", 2) for line in listed.splitlines())
+    fields = (line.split(" ", 2) for line in names.splitlines())
     return {head: (tree, date) for head, tree, date in fields}
 
 
@@ -348,8 +348,8 @@ def _commit(part: CommittedPart, names: Collection[str], dates: Mapping[str, tup
     if not names or head is None:
         return part.commit
     from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")  # git 2.25
-    listed = command.nul_separated(sorted(names))
-    copied.run("--literal-pathspecs", "add", "--all", "--force", *from_input, stdin=listed)
+    paths = command.nul_separated(sorted(names))
+    copied.run("--literal-pathspecs", "add", "--all", "--force", *from_input, stdin=paths)
     tree = copied.run("write-tree").strip()
     old_tree, date = dates[head]
     if tree == old_tree:

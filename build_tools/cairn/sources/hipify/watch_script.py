@@ -111,13 +111,13 @@ def _undecoded(here: str, opened: list[tuple[str, str]], error: UnicodeDecodeErr
 
 def _below(here: str, opened: Iterable[tuple[str, str]]) -> set[str]:
     """Files of the tree, less the program's own modules."""
-    own = {os.path.realpath(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))}
-    own |= {os.path.realpath(argument) for argument in sys.argv[:1]}
+    loaded = {os.path.realpath(f) for m in list(sys.modules.values()) if (f := getattr(m, "__file__", None))}
+    loaded |= {os.path.realpath(argument) for argument in sys.argv[:1]}
     names = set()
     for folder, name in opened:
         path = os.path.realpath(os.path.join(folder, name))  # noqa: PTH118
         inside = path.startswith(here + os.sep)
-        if inside and path not in own and not path.endswith(".pyc"):
+        if inside and path not in loaded and not path.endswith(".pyc"):
             names.add(path[len(here) + 1 :].replace(os.sep, "/"))
     return {name for name in names if not name.startswith(".git/")}
 

@@ -124,12 +124,12 @@ def missing_at_origins(
 def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
     """Return the projects and submodules whose files differ from their last tag, each as a sentence."""
     problems = []
-    for one in checkouts:
-        name, root = one.project.name, repository.root_at(one.path)
-        trees = {"": one.tree} | {module.path: module.tree for module in one.submodules}
+    for restored in checkouts:
+        name, root = restored.project.name, repository.root_at(restored.path)
+        trees = {"": restored.tree} | {module.path: module.tree for module in restored.submodules}
         note = journal.read(root.git_dir)
         hipified = note.files_digest if note is not None else None  # where hipify's changes are not committed
-        is_hipifys = hipified is not None and contents.tree_state(one.path) == hipified
+        is_hipifys = hipified is not None and contents.tree_state(restored.path) == hipified
         for part in walk(root):
             tree = part.repository
             tag = HIPIFY_TAG if tree.tag(HIPIFY_TAG) else UPSTREAM_TAG

@@ -91,9 +91,9 @@ def write_repository(repository: NewRepository, folder: Path) -> None:
 
 def commits_of(folder: Path) -> Mapping[str, str]:
     """Return the commits of a repository's branches and tags, by name; a tag wins over a branch."""
-    listed = command.run(folder, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)")
+    refs = command.run(folder, "for-each-ref", "--format=%(refname:strip=2) %(objectname) %(*objectname)")
     # Sorted: refs/tags comes last. An annotated tag is an object of its own, and what it is of comes last.
-    return {words[0]: words[-1] for words in map(str.split, listed.splitlines())}
+    return {words[0]: words[-1] for words in map(str.split, refs.splitlines())}
 
 
 def _stream(repository: NewRepository) -> Iterator[bytes]:
@@ -215,10 +215,10 @@ def load(folder: Path) -> History:
     return history
 
 
-def _validate(step: HistoryStep, known: set[str], where: str) -> None:
-    if step.name in known:
+def _validate(step: HistoryStep, names: set[str], where: str) -> None:
+    if step.name in names:
         raise UsageError(f"{where} is described twice")
-    if step.parent is not None and step.parent not in known:
+    if step.parent is not None and step.parent not in names:
         raise UsageError(f"{where} names the parent {step.parent!r}, which is not before it")
     try:
         zone = datetime.fromisoformat(step.date).tzinfo

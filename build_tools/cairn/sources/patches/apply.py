@@ -96,19 +96,19 @@ def export(checkout: Path, output_dir: Path) -> Exported:
     return Exported(patches=tuple(patches), edits=edits)
 
 
-def base_of(own: Repository) -> str:
+def base_of(repo: Repository) -> str:
     """Return the diff base that the user's commits are on top of.
 
     Raises:
         SourceError: there is none.
     """
     for name in (HIPIFY_TAG, UPSTREAM_TAG):
-        if own.tag(name) is not None:
-            if not own.head_descends_from(name):
-                raise SourceError(f"HEAD of {own.work_tree} does not descend from {name}")
+        if repo.tag(name) is not None:
+            if not repo.head_descends_from(name):
+                raise SourceError(f"HEAD of {repo.work_tree} does not descend from {name}")
             return name
     raise SourceError(
-        f"{own.work_tree} has neither {HIPIFY_TAG} nor {UPSTREAM_TAG}",
+        f"{repo.work_tree} has neither {HIPIFY_TAG} nor {UPSTREAM_TAG}",
         tip="check the project out with `cairn checkout`",
     )
 
@@ -136,15 +136,17 @@ def refuse_other_files(folder: Path) -> None:
         raise UsageError(f"{folder} is a file", tip="name a folder for the patches")
     every = folder.rglob("*") if folder.is_dir() else ()
     paths = (path for path in every if not path.is_dir() and path.name != owned.MARK)
-    other = next((path for path in paths if path.suffix != ".patch"), None)
-    if other is not None:
-        raise UsageError(f"{folder} has files other than patches ({other})", tip="name a folder of its own")
+    no_patch = next((path for path in paths if path.suffix != ".patch"), None)
+    if no_patch is not None:
+        raise UsageError(
+            f"{folder} has files other than patches ({no_patch})", tip="name a folder of its own"
+        )
 
 
 def _export(part: CommittedPart, folder: Path) -> list[ExportedPatch]:
-    own, base = part.repository, base_of(part.repository)
-    above = _write(part, folder, local_commits.above(own, base), f"{base}..HEAD", base)
-    beneath = local_commits.beneath(own)
+    repo, base = part.repository, base_of(part.repository)
+    above = _write(part, folder, local_commits.above(repo, base), f"{base}..HEAD", base)
+    beneath = local_commits.beneath(repo)
     if not beneath:
         return above
     these = f"{UPSTREAM_TAG}..{beneath[-1].id}"
@@ -160,10 +162,10 @@ def _write(
     *,
     stage: str = "",
 ) -> list[ExportedPatch]:
-    own = part.repository
+    repo = part.repository
     if merge := next((commit for commit in commits if commit.is_merge), None):
         raise SourceError(
-            f"{short_id(merge.id)} {merge.subject!r} in {own.work_tree} is a merge, which cannot be a patch",
+            f"{short_id(merge.id)} {merge.subject!r} in {repo.work_tree} is a merge, which cannot be a patch",
             tip=f"make your commits linear: git rebase {base}",
         )
     if not commits:
@@ -171,7 +173,7 @@ def _write(
     place = PurePosixPath(part.path, stage)
     with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
         where = f"--output-directory={temporary}"
-        own.run("format-patch", "--quiet", *_EXACT, *_UNCONFIGURED, "--topo-order", where, these)
+        repo.run("format-patch", "--quiet", *_EXACT, *_UNCONFIGURED, "--topo-order", where, these)
         written = sorted(Path(temporary).iterdir())
         target = folder / place
         target.mkdir(parents=True, exist_ok=True)
@@ -272,10 +274,10 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
 def _on_upstreams(work: Sequence[_PartPatches], request: ApplyRequest, say: Progress) -> tuple[Applied, ...]:
     """Apply the patches to a checkout that is not hipified yet; those for hipified files have to wait."""
     applied: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
-    for one in work:
-        head, puts = _put(one, one.base, base=base_of(one.part.repository), say=say)
-        waiting = tuple(Put(patch=patch, outcome="waits for hipify") for patch in one.hipified)
-        applied.append((one, head, puts + waiting))
+    for patched in work:
+        head, puts = _put(patched, patched.base, base=base_of(patched.part.repository), say=say)
+        waiting = tuple(Put(patch=patch, outcome="waits for hipify") for patch in patched.hipified)
+        applied.append((patched, head, puts + waiting))
     return _moved(applied, request)
 
 
@@ -287,18 +289,21 @@ def _on_hipified(
     say: Progress,
 ) -> tuple[Applied, ...]:
     beneath: dict[str, tuple[str, tuple[Put, ...]]] = {}
-    for one in work:
-        own, head = one.part.repository, _hipified_from(one.part)
+    for patched in work:
+        repo, head = patched.part.repository, _hipified_from(patched.part)
         ground = Ground(
-            part=one.part, head=head, base=own.tag(UPSTREAM_TAG) or head, commits=local_commits.beneath(own)
+            part=patched.part,
+            head=head,
+            base=repo.tag(UPSTREAM_TAG) or head,
+            commits=local_commits.beneath(repo),
         )
-        beneath[one.part.path] = patches_put.put(ground, one.base) if one.base else (head, ())
+        beneath[patched.part.path] = patches_put.put(ground, patched.base) if patched.base else (head, ())
     if any(put.outcome == "applied" for _, puts in beneath.values() for put in puts):
         return _with_new_hipify(root, parts, work, beneath, request, say)
     applied: list[tuple[_PartPatches, str, tuple[Put, ...]]] = []
-    for one in work:
-        head, puts = _put(one, one.hipified, base=base_of(one.part.repository), say=say)
-        applied.append((one, head, beneath[one.part.path][1] + puts))
+    for patched in work:
+        head, puts = _put(patched, patched.hipified, base=base_of(patched.part.repository), say=say)
+        applied.append((patched, head, beneath[patched.part.path][1] + puts))
     return _moved(applied, request)
 
 
@@ -308,36 +313,36 @@ def _hipified_from(part: CommittedPart) -> str:
 
 
 def _put(
-    one: _PartPatches, patches: Sequence[PatchFile], *, base: str, say: Progress
+    patched: _PartPatches, patches: Sequence[PatchFile], *, base: str, say: Progress
 ) -> tuple[str, tuple[Put, ...]]:
-    own = one.part.repository
+    repo = patched.part.repository
     ground = Ground(
-        part=one.part,
-        head=own.head() or "",
-        base=own.tag(base) or base,
-        commits=local_commits.above(own, base),
+        part=patched.part,
+        head=repo.head() or "",
+        base=repo.tag(base) or base,
+        commits=local_commits.above(repo, base),
     )
-    say(f"applying {wording.count(patches, 'patch file')} to {own.work_tree}")
+    say(f"applying {wording.count(patches, 'patch file')} to {repo.work_tree}")
     return patches_put.put(ground, patches)
 
 
 def _moved(
     applied: Sequence[tuple[_PartPatches, str, tuple[Put, ...]]], request: ApplyRequest
 ) -> tuple[Applied, ...]:
-    for one, head, _ in applied if not request.dry_run else ():
+    for patched, head, _ in applied if not request.dry_run else ():
         # Everything applies. Each of these steps is one of git's own, done or not; after a run that is killed
         # between two of them, the next run finds the patches of the first part there already, and goes on.
-        one.part.repository.run("merge", "--quiet", "--ff-only", head)
-    return tuple(_applied(one, put, request.folder) for one, _, puts in applied for put in puts)
+        patched.part.repository.run("merge", "--quiet", "--ff-only", head)
+    return tuple(_applied(patched, put, request.folder) for patched, _, puts in applied for put in puts)
 
 
-def _applied(one: _PartPatches, put: Put, folder: Path) -> Applied:
+def _applied(patched: _PartPatches, put: Put, folder: Path) -> Applied:
     return Applied(
-        path=one.part.path,
+        path=patched.part.path,
         file=put.patch.path.relative_to(folder).as_posix(),
         commit=put.commit,
         outcome=put.outcome,
-        beneath=put.patch in one.base,
+        beneath=put.patch in patched.base,
     )
 
 
@@ -360,7 +365,7 @@ def _with_new_hipify(
     say: Progress,
 ) -> tuple[Applied, ...]:
     """Hipify a copy again on the new patches, apply those for hipified files on top, and move there."""
-    above = {one.part.path: one.hipified for one in work}
+    above = {patched.part.path: patched.hipified for patched in work}
     for part in parts:
         _refuse_others(part, above.get(part.path, ()))
     bases = [
@@ -380,19 +385,19 @@ def _with_new_hipify(
         _move(root, places, report)
     put = {place.part.path: place.done for place in places}
     return tuple(
-        _applied(one, item, request.folder)
-        for one in work
-        for item in beneath[one.part.path][1] + put[one.part.path]
+        _applied(patched, item, request.folder)
+        for patched in work
+        for item in beneath[patched.part.path][1] + put[patched.part.path]
     )
 
 
 def _refuse_others(part: CommittedPart, patches: Sequence[PatchFile]) -> None:
     """Refuse commits on top of hipify's that the patches do not recreate, since they would have to move."""
-    own = part.repository
-    if mine := patches_put.not_of(own, local_commits.above(own, base_of(own)), patches):
+    repo = part.repository
+    if mine := patches_put.not_of(repo, local_commits.above(repo, base_of(repo)), patches):
         shown = wording.some([f"{short_id(commit.id)} {commit.subject}" for commit in mine])
         raise SourceError(
-            f"{own.work_tree} has {wording.count(mine, 'commit')} on top of hipify's, "
+            f"{repo.work_tree} has {wording.count(mine, 'commit')} on top of hipify's, "
             f"and there are patches that go beneath it: {shown}",
             tip="export them (cairn patches export), check out again, then apply both folders",
         )
@@ -414,12 +419,12 @@ def _move(root: Repository, places: Sequence[_Rebuilt], report: HipifyReport | N
         }
         journal.write(root.git_dir, msgspec.structs.replace(note, phase="hipifying", moves=moves))
     for place in places:
-        own = place.part.repository
+        repo = place.part.repository
         # The branch moves too, if there is one: all that it changed is in the new commits, under the
         # message and author of the patches.
-        local_work.keep_commits(own, place.head)
-        own.run("reset", "--quiet", "--hard", place.head)
-        repository.move_refs(own, {f"refs/tags/{HIPIFY_TAG}": place.hipified})
+        local_work.keep_commits(repo, place.head)
+        repo.run("reset", "--quiet", "--hard", place.head)
+        repository.move_refs(repo, {f"refs/tags/{HIPIFY_TAG}": place.hipified})
     for place in places:
         submodules.skip_gitlinks(place.part.repository)
     if report is not None:

@@ -299,10 +299,10 @@ def plain(audit: Audit) -> dict[str, object]:
 
 
 def _tag_problems(part: CommittedPart) -> list[Unexplained]:
-    own = part.repository
-    first, second = own.tags(UPSTREAM_TAG, HIPIFY_TAG)
+    repo = part.repository
+    first, second = repo.tags(UPSTREAM_TAG, HIPIFY_TAG)
     # The root's own tag may have been moved; what upstream gave is noted when it is checked out.
-    note = None if part.path else journal.read(own.git_dir)
+    note = None if part.path else journal.read(repo.git_dir)
     upstream = note.commit if note else part.commit
     problems = []
     if first != upstream:
@@ -311,9 +311,9 @@ def _tag_problems(part: CommittedPart) -> list[Unexplained]:
         problems.append(f"there is no {HIPIFY_TAG}: nothing says what hipify did (--hipify --commit-hipify)")
     else:
         # Most submodules are where upstream has them, and need not be asked.
-        if second != part.commit and not own.succeeds("merge-base", "--is-ancestor", part.commit, second):
+        if second != part.commit and not repo.succeeds("merge-base", "--is-ancestor", part.commit, second):
             problems.append(f"{HIPIFY_TAG} does not descend from {_short(part.commit)}")
-        if own.head() != second and not own.head_descends_from(second):
+        if repo.head() != second and not repo.head_descends_from(second):
             problems.append(f"HEAD does not descend from {HIPIFY_TAG}")
     return [Unexplained(kind="tags", path=part.path, text=text) for text in problems]
 
@@ -341,12 +341,12 @@ def _commits(part: CommittedPart, *, allowed: Sequence[Allowed]) -> tuple[list[E
     return explained, problems
 
 
-def _digests(own: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
+def _digests(repo: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]:
     """Return the entries by patch digest; it is computed for an entry without one if its commit is here."""
     by_name = {entry.patch: entry for entry in allowed if entry.patch}
     for entry in allowed:
-        if entry.patch is None and own.succeeds("cat-file", "-e", f"{entry.commit}^{{commit}}"):
-            by_name[local_commits.digest(own, entry.commit)] = entry
+        if entry.patch is None and repo.succeeds("cat-file", "-e", f"{entry.commit}^{{commit}}"):
+            by_name[local_commits.digest(repo, entry.commit)] = entry
     return by_name
 
 

@@ -156,7 +156,7 @@ def _unknown(folder: Path, owner: str, root_names: Collection[str]) -> SourceErr
     )
 
 
-def read(own: Repository, path: Path) -> PatchFile:
+def read(repo: Repository, path: Path) -> PatchFile:
     """Read a patch file; git itself parses the mail.
 
     Raises:
@@ -165,9 +165,9 @@ def read(own: Repository, path: Path) -> PatchFile:
     with tempfile.TemporaryDirectory(prefix="cairn-mail-") as folder:
         message, patch = Path(folder, "message"), Path(folder, "patch")
         # -b removes `[PATCH 1/2]` from a subject and keeps all other [brackets] (git-mailinfo(1)).
-        listed = own.run("mailinfo", "-b", "--no-scissors", str(message), str(patch), stdin=path.read_bytes())
+        names = repo.run("mailinfo", "-b", "--no-scissors", str(message), str(patch), stdin=path.read_bytes())
         text = patch.read_bytes()
-    fields = dict(line.split(": ", 1) for line in listed.splitlines() if ": " in line)
+    fields = dict(line.split(": ", 1) for line in names.splitlines() if ": " in line)
     try:
         written = int(email.utils.parsedate_to_datetime(fields["Date"]).timestamp())
         identity = (fields["Author"], fields["Email"], written, fields["Subject"])
@@ -312,11 +312,11 @@ def put(ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, .
     Raises:
         SourceError: one does not apply.
     """
-    own = ground.part.repository
-    known = _present(own, ground.commits, patches)
-    if all(patch.path in known for patch in patches):
+    repo = ground.part.repository
+    present = _present(repo, ground.commits, patches)
+    if all(patch.path in present for patch in patches):
         return ground.head, tuple(Put(patch=patch, outcome="there already") for patch in patches)
-    start = CommittedPart(path="", repository=own, commit=ground.head)
+    start = CommittedPart(path="", repository=repo, commit=ground.head)
     with twin.copy((start,)) as (copied,):
         head, puts = put_on(copied.repository, ground, patches)
         twin.bring_back(start, copied.repository, head)
@@ -325,31 +325,31 @@ def put(ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, .
 
 def put_on(copied: Repository, ground: Ground, patches: Sequence[PatchFile]) -> tuple[str, tuple[Put, ...]]:
     """Like `put`, but in an existing copy, whose HEAD moves."""
-    known = _present(ground.part.repository, ground.commits, patches)
+    present = _present(ground.part.repository, ground.commits, patches)
     puts = tuple(
-        Put(patch=patch, outcome="there already") if patch.path in known else _one(copied, ground, patch)
+        Put(patch=patch, outcome="there already") if patch.path in present else _one(copied, ground, patch)
         for patch in patches
     )
     return copied.run("rev-parse", "HEAD").strip(), puts
 
 
 def not_of(
-    own: Repository, commits: Sequence[LocalCommit], patches: Sequence[PatchFile]
+    repo: Repository, commits: Sequence[LocalCommit], patches: Sequence[PatchFile]
 ) -> tuple[LocalCommit, ...]:
     """Return the commits that none of the patches makes."""
-    made = set(_present(own, commits, patches).values())
+    made = set(_present(repo, commits, patches).values())
     return tuple(commit for commit in commits if commit.id not in made)
 
 
 def _present(
-    own: Repository, commits: Sequence[LocalCommit], patches: Sequence[PatchFile]
+    repo: Repository, commits: Sequence[LocalCommit], patches: Sequence[PatchFile]
 ) -> Mapping[Path, str]:
     """Map patches to the commits that already make their change, without commits that were reverted."""
     by_digest: dict[str, str] = {}
     for commit in commits:
         if not commit.is_merge:
-            by_digest.pop(local_commits.digest(own, commit.id, reverse=True), None)
-            by_digest[local_commits.digest(own, commit.id)] = commit.id
+            by_digest.pop(local_commits.digest(repo, commit.id, reverse=True), None)
+            by_digest[local_commits.digest(repo, commit.id)] = commit.id
     live = set(by_digest.values())
     files: dict[Path, str] = {}
     for patch in patches:
@@ -357,23 +357,23 @@ def _present(
         for commit in commits:
             # With other options git writes the same change as a different text, with a rename for instance.
             if commit_id is None and commit.identity == patch.identity and commit.id in live:
-                commit_id = commit.id if _makes(own, commit, patch) else None
+                commit_id = commit.id if _makes(repo, commit, patch) else None
         if commit_id is not None:
             files[patch.path] = commit_id
     return files
 
 
-def _makes(own: Repository, commit: LocalCommit, patch: PatchFile) -> bool:
+def _makes(repo: Repository, commit: LocalCommit, patch: PatchFile) -> bool:
     """Whether applying a patch to a commit's parent gives that commit's files."""
-    parent = own.commit_of(f"{commit.id}~1")
+    parent = repo.commit_of(f"{commit.id}~1")
     if parent is None or not patch.diff:
         return not patch.diff
-    with _index(own, parent) as env:
+    with _index(repo, parent) as env:
         try:
-            own.run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch.diff, env=env)
+            repo.run("apply", "--cached", "--whitespace=nowarn", "-", stdin=patch.diff, env=env)
         except SourceError:
             return False
-        return own.run("write-tree", env=env).strip() == own.commit_tree(commit.id)
+        return repo.run("write-tree", env=env).strip() == repo.commit_tree(commit.id)
 
 
 def _one(copied: Repository, ground: Ground, patch: PatchFile) -> Put:
@@ -406,11 +406,11 @@ def _has(copied: Repository, commit: str, patch: PatchFile) -> bool:
 
 
 @contextlib.contextmanager
-def _index(own: Repository, commit: str) -> Iterator[dict[str, str]]:
+def _index(repo: Repository, commit: str) -> Iterator[dict[str, str]]:
     """Yield variables that make git use an index of a commit's files in place of the repository's own."""
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as folder:
         env = {"GIT_INDEX_FILE": str(Path(folder, "index"))}
-        own.run("read-tree", commit, env=env)
+        repo.run("read-tree", commit, env=env)
         yield env
 
 
@@ -442,9 +442,9 @@ def _rejected(copied: Repository, patch: PatchFile) -> dict[str, frozenset[bytes
     """
     with contextlib.suppress(SourceError):  # it does not apply: that is why we are here
         copied.run("apply", "--reject", "--whitespace=nowarn", "-", stdin=patch.diff)
-    listed = copied.run("ls-files", "--others", "-z").split("\0")
+    names = copied.run("ls-files", "--others", "-z").split("\0")
     rejected: dict[str, frozenset[bytes]] = {}
-    for name in (name for name in listed if name.endswith(".rej")):
+    for name in (name for name in names if name.endswith(".rej")):
         lines = (copied.work_tree / name).read_bytes().split(b"\n")
         heads = (line[: line.index(b"@@", 2) + 2] for line in lines if line.startswith(b"@@ -"))
         rejected[name.removesuffix(".rej")] = frozenset(heads)

@@ -26,21 +26,21 @@ from cairn.sources.worktree.parts import Part, walk_submodules
 _FOLDER: Entry = ("040000", "")
 
 
-def of_tree(own: Repository, tree: str | None) -> dict[str, Entry]:
+def of_tree(repo: Repository, tree: str | None) -> dict[str, Entry]:
     """Return every file of a commit or tree; empty for None."""
     if tree is None:
         return {}
     # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT).
-    entries = (entry.partition("\t") for entry in own.listed("ls-tree", "-r", "-z", "--full-tree", tree))
+    entries = (entry.partition("\t") for entry in repo.listed("ls-tree", "-r", "-z", "--full-tree", tree))
     return {name: (head.split()[0], head.split()[2]) for head, _, name in entries}
 
 
-def on_disk(own: Repository, names: Iterable[str]) -> dict[str, Entry]:
+def on_disk(repo: Repository, names: Iterable[str]) -> dict[str, Entry]:
     """Return the entries that `git add` would make for these names; missing files are left out."""
     entries: dict[str, Entry] = {}
     plain: list[tuple[str, str]] = []
     for name in names:
-        path = own.work_tree / name
+        path = repo.work_tree / name
         try:
             mode = path.lstat().st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -48,31 +48,31 @@ def on_disk(own: Repository, names: Iterable[str]) -> dict[str, Entry]:
         if stat.S_ISLNK(mode):
             target = os.fsencode(path.readlink())
             # A link's content is its target. (`hash-object FILE` would follow the link.)
-            entries[name] = ("120000", own.run("hash-object", "--stdin", stdin=target).strip())
+            entries[name] = ("120000", repo.run("hash-object", "--stdin", stdin=target).strip())
         elif stat.S_ISREG(mode):
             plain.append((name, "100755" if mode & stat.S_IXUSR else "100644"))
         elif name.endswith("/"):
             entries[name] = _FOLDER  # a repository within, as `git status` names it
-    ids = _ids(own, [name for name, _ in plain])
+    ids = _ids(repo, [name for name, _ in plain])
     return entries | {name: (bits, ids[name]) for name, bits in plain}
 
 
-def _ids(own: Repository, names: Sequence[str]) -> dict[str, str]:
+def _ids(repo: Repository, names: Sequence[str]) -> dict[str, str]:
     # `--stdin-paths` separates names by line ends and has no `-z` (git-hash-object(1)).
     together = [name for name in names if "\n" not in name]
     paths = b"".join(os.fsencode(name) + b"\n" for name in together)
-    listed = own.run("hash-object", "--stdin-paths", stdin=paths).split() if together else []
-    ids = dict(zip(together, listed, strict=True))
-    return ids | {name: own.run("hash-object", "--", name).strip() for name in names if "\n" in name}
+    hashes = repo.run("hash-object", "--stdin-paths", stdin=paths).split() if together else []
+    ids = dict(zip(together, hashes, strict=True))
+    return ids | {name: repo.run("hash-object", "--", name).strip() for name in names if "\n" in name}
 
 
-def write_out(own: Repository, tree: str, names: Collection[str], folder: Path) -> None:
+def write_out(repo: Repository, tree: str, names: Collection[str], folder: Path) -> None:
     """Write files of a tree below a folder, with line ends and the like as a checkout gives them."""
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
         env = {"GIT_INDEX_FILE": str(Path(temporary, "index"))}
-        own.run("read-tree", tree, env=env)
+        repo.run("read-tree", tree, env=env)
         paths = command.nul_separated(names)
-        own.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=paths)
+        repo.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=paths)
 
 
 def write_committed(path: Path, commits: Sequence[str], names: Sequence[str], folder: Path) -> str:
@@ -90,20 +90,20 @@ def write_committed(path: Path, commits: Sequence[str], names: Sequence[str], fo
     Raises:
         SourceError: the checkout has none of the commits, or not all of the files.
     """
-    own = root_at(path)
-    commit = next(filter(None, map(own.commit_of, commits)), None)
+    repo = root_at(path)
+    commit = next(filter(None, map(repo.commit_of, commits)), None)
     if commit is None:
         raise SourceError(f"{path} does not have the commit {commits[0]}", tip="check it out again")
-    listed = own.listed("ls-tree", "-r", "-z", "--full-tree", commit, "--", *names)
-    entries = [(head.split(), name) for head, _, name in (entry.partition("\t") for entry in listed)]
+    rows = repo.listed("ls-tree", "-r", "-z", "--full-tree", commit, "--", *names)
+    entries = [(head.split(), name) for head, _, name in (entry.partition("\t") for entry in rows)]
     with tempfile.TemporaryDirectory(prefix="cairn-commit-") as temporary:
         empty = Repository(work_tree=folder, git_dir=Path(temporary, "git"))
         folder.mkdir(parents=True, exist_ok=True)
-        kind = own.run("rev-parse", "--show-object-format").strip()
+        kind = repo.run("rev-parse", "--show-object-format").strip()
         command.run(
             Path(temporary), "init", "--quiet", "--bare", f"--object-format={kind}", str(empty.git_dir)
         )
-        env = {"GIT_OBJECT_DIRECTORY": str((own.common_dir / "objects").resolve())}
+        env = {"GIT_OBJECT_DIRECTORY": str((repo.common_dir / "objects").resolve())}
         empty.run("read-tree", commit, env=env)
         files = command.nul_separated(name for (mode, *_), name in entries if mode != GITLINK)
         empty.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=files)
@@ -114,18 +114,18 @@ def write_committed(path: Path, commits: Sequence[str], names: Sequence[str], fo
     return commit
 
 
-def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
+def snapshot(repo: Repository, ignored: Collection[str] = ()) -> str:
     """Write the whole working tree into the repository as a tree, without touching the index.
 
     Args:
-        own: the root or a submodule.
+        repo: the root or a submodule.
         ignored: files that git ignores and the tree is to have all the same.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
-        env = _own_index(own, Path(temporary))
-        index, marked = own.index()
+        env = _own_index(repo, Path(temporary))
+        index, marked = repo.index()
         # Git is to look at them all the same.
-        own.unmark([name for name in marked if os.path.lexists(own.work_tree / name)], env=env)
+        repo.unmark([name for name in marked if os.path.lexists(repo.work_tree / name)], env=env)
         # Git adds nothing at the place of a submodule, or below it.
         existing = {
             path.as_posix()
@@ -133,35 +133,35 @@ def snapshot(own: Repository, ignored: Collection[str] = ()) -> str:
             for path in (PurePosixPath(name), *PurePosixPath(name).parents)
         }
         if links := [name for name in existing if index.get(name, ("", ""))[0] == GITLINK]:
-            own.run(
+            repo.run(
                 "update-index", "--force-remove", "-z", "--stdin", env=env, stdin=command.nul_separated(links)
             )
-        own.run("add", "--all", env=env)
+        repo.run("add", "--all", env=env)
         if ignored:
             paths = command.nul_separated(ignored)
             from_input = ("--pathspec-from-file=-", "--pathspec-file-nul")
-            own.run("--literal-pathspecs", "add", "--force", *from_input, env=env, stdin=paths)
-        return own.run("write-tree", env=env).strip()
+            repo.run("--literal-pathspecs", "add", "--force", *from_input, env=env, stdin=paths)
+        return repo.run("write-tree", env=env).strip()
 
 
-def staged(own: Repository) -> str:
+def staged(repo: Repository) -> str:
     """Write the index as a tree, without paths in conflict, which the merged commits have."""
     with tempfile.TemporaryDirectory(prefix="cairn-index-") as temporary:
-        env = _own_index(own, Path(temporary))
-        if conflicts := [name for name, entry in own.index()[0].items() if entry == UNMERGED]:
+        env = _own_index(repo, Path(temporary))
+        if conflicts := [name for name, entry in repo.index()[0].items() if entry == UNMERGED]:
             names = command.nul_separated(conflicts)
-            own.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=names)
-        return own.run("write-tree", env=env).strip()
+            repo.run("update-index", "--force-remove", "-z", "--stdin", env=env, stdin=names)
+        return repo.run("write-tree", env=env).strip()
 
 
-def _own_index(own: Repository, folder: Path) -> Mapping[str, str]:
+def _own_index(repo: Repository, folder: Path) -> Mapping[str, str]:
     """Return variables that make git work on a copy of the index, in `folder`."""
     index = folder / "index"
-    if (own.git_dir / "index").exists():
+    if (repo.git_dir / "index").exists():
         # With its time: git trusts an entry's stat data only if the file is older than the index, and reads
         # the file again otherwise (git's Documentation/technical/racy-git.txt).
-        files.copy_into(own.git_dir / "index", index)
-        shutil.copystat(own.git_dir / "index", index)
+        files.copy_into(repo.git_dir / "index", index)
+        shutil.copystat(repo.git_dir / "index", index)
     return {"GIT_INDEX_FILE": str(index)}
 
 
@@ -292,26 +292,26 @@ def _ignored(part: Part) -> dict[str, Path]:
 
 
 def _hidden(part: Part, *, places: Collection[str]) -> dict[str, Path]:
-    own = part.repository
-    index, marked = own.index()
+    repo = part.repository
+    index, marked = repo.index()
     nested = (name for name, (mode, _) in index.items() if mode == GITLINK and part.named(name) not in places)
     # A folder stands for a repository inside; the files of one that is ignored come with `_ignored`.
     paths = _listed(part, only_folders=True)
-    for name in (*marked, *(link for link in nested if os.path.lexists(own.work_tree / link))):
-        path = own.work_tree / name
+    for name in (*marked, *(link for link in nested if os.path.lexists(repo.work_tree / link))):
+        path = repo.work_tree / name
         is_folder = path.is_dir() and not path.is_symlink()
         paths |= _below(part, name) if is_folder else {part.named(name): path}
     return paths
 
 
 def _listed(part: Part, *options: str, only_folders: bool = False) -> dict[str, Path]:
-    own = part.repository
+    repo = part.repository
     paths: dict[str, Path] = {}
-    for name in own.listed("ls-files", "--others", *options, "--exclude-standard", "-z"):
+    for name in repo.listed("ls-files", "--others", *options, "--exclude-standard", "-z"):
         if name.endswith("/"):
             paths |= _below(part, name)
         elif not only_folders:
-            paths[part.named(name)] = own.work_tree / name
+            paths[part.named(name)] = repo.work_tree / name
     return paths
 
 

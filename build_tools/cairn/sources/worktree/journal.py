@@ -121,24 +121,24 @@ def write(git_dir: Path, journal: Journal) -> None:
     datafile.write(git_dir / _NAME, journal)
 
 
-def key(root: Repository, own: Repository) -> str:
+def key(root: Repository, repo: Repository) -> str:
     """Return a repository's key in the journal: its folder and its git directory, relative to the root's.
 
     Both, since a different submodule may come to the same place, and one submodule to a different place.
     """
-    folder = Path(os.path.relpath(own.work_tree, root.work_tree)).as_posix()
-    return f"{folder}//{Path(os.path.relpath(own.git_dir, root.git_dir)).as_posix()}"
+    folder = Path(os.path.relpath(repo.work_tree, root.work_tree)).as_posix()
+    return f"{folder}//{Path(os.path.relpath(repo.git_dir, root.git_dir)).as_posix()}"
 
 
-def written_by_move(own: Repository, names: Collection[str], move: Move) -> frozenset[str]:
+def written_by_move(repo: Repository, names: Collection[str], move: Move) -> frozenset[str]:
     """Return those of the files differing from HEAD that an unfinished move wrote or removed.
 
     Git removes a file before it writes the new one (its entry.c, checkout_entry), and a folder may be where a
     file was. One whole file of the two trees, or of HEAD, is nobody's edit, nor is half of a new one.
     """
-    head = contents.of_tree(own, own.commit_of("HEAD"))
-    before, after = contents.of_tree(own, move.before), contents.of_tree(own, move.after)
-    index, disk = own.index()[0], contents.on_disk(own, names)
+    head = contents.of_tree(repo, repo.commit_of("HEAD"))
+    before, after = contents.of_tree(repo, move.before), contents.of_tree(repo, move.after)
+    index, disk = repo.index()[0], contents.on_disk(repo, names)
     ours: set[str] = set()
     rest: list[str] = []
     for name in names:
@@ -151,8 +151,8 @@ def written_by_move(own: Repository, names: Collection[str], move: Move) -> froz
             rest.append(name)
     if rest and move.after is not None:
         with tempfile.TemporaryDirectory(prefix="cairn-expected-") as folder:
-            contents.write_out(own, move.after, rest, Path(folder))
-            ours |= {name for name in rest if _is_half(own.work_tree / name, Path(folder, name))}
+            contents.write_out(repo, move.after, rest, Path(folder))
+            ours |= {name for name in rest if _is_half(repo.work_tree / name, Path(folder, name))}
     return frozenset(ours)
 
 

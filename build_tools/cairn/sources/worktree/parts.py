@@ -116,10 +116,10 @@ def of_commit(
     source = objects or parent
     if commit == "HEAD" and not source.may_have_submodules():
         return ()
-    named = source.head() if commit == "HEAD" else commit
-    if named is not None and not COMMIT_ID.fullmatch(named):
-        named = source.commit_of(named)
-    declared, commits = _read(source, named) if named else ({}, {})
+    commit_id = source.head() if commit == "HEAD" else commit
+    if commit_id is not None and not COMMIT_ID.fullmatch(commit_id):
+        commit_id = source.commit_of(commit_id)
+    declared, commits = _read(source, commit_id) if commit_id else ({}, {})
     return tuple(
         _module(parent, declared[path], commit=commits[path], origin=origin, within=within)
         for path in declared
@@ -152,9 +152,9 @@ def _read(source: Repository, commit: str) -> tuple[Mapping[str, _Declared], Map
     if tree is None:
         return {}, {}
     declared = _OF_FILES.get(file or "") or (_declared(source, file) if file else {})
-    listed = source.listed("ls-tree", "-z", tree, "--", *declared) if declared else []
+    rows = source.listed("ls-tree", "-z", tree, "--", *declared) if declared else []
     # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT); of a gitlink, the id is the submodule's commit.
-    links = (entry.partition("\t") for entry in listed if entry.startswith(GITLINK))
+    links = (entry.partition("\t") for entry in rows if entry.startswith(GITLINK))
     _OF_FILES[file or ""] = declared
     _OF_COMMITS[commit] = declared, {path: head.split()[2] for head, _, path in links}
     return _OF_COMMITS[commit]
@@ -174,12 +174,12 @@ def _declared(parent: Repository, file: str) -> Mapping[str, _Declared]:
     submodule-config.c: parse_config, cache_put_path, cache_remove_path).
     """
     try:
-        listed = parent.listed("config", "--blob", file, "--list", "-z")
+        rows = parent.listed("config", "--blob", file, "--list", "-z")
     except SourceError as error:
         raise SourceError(f".gitmodules of {parent.work_tree} is malformed: {error}") from error
     sections: dict[str, dict[str, str]] = {}
     owners: dict[str, str] = {}
-    for entry in listed:
+    for entry in rows:
         # `submodule.<name>.<field>`, a line end, the value (git-config(1), -z); a name may have dots itself.
         key, _, value = entry.partition("\n")
         section, _, rest = key.partition(".")

@@ -93,8 +93,8 @@ def place_all(root: Repository, plan: Plan, *, moves: Mapping[str, Move], how: F
         side_by_side(functools.partial(place, alone=alone), level, jobs=how.jobs)
     parents = [root, *(coming.module.repository for level in plan for coming in level)]
     for parent in parents:
-        if own := [c.module for level in plan for c in level if c.module.parent == parent]:
-            mark_ignored(parent, own)
+        if modules := [c.module for level in plan for c in level if c.module.parent == parent]:
+            mark_ignored(parent, modules)
 
 
 def remove(modules: Iterable[Module]) -> None:
@@ -104,17 +104,17 @@ def remove(modules: Iterable[Module]) -> None:
         modules: with their parents first.
     """
     for module in reversed(list(modules)):
-        own = module.repository
-        if own.work_tree.is_dir():
+        repo = module.repository
+        if repo.work_tree.is_dir():
             # `.git` goes last: without it, the run after a kill would not know what its files are of.
-            for entry in own.work_tree.iterdir():
+            for entry in repo.work_tree.iterdir():
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry)
                 elif entry.name != ".git":
                     entry.unlink()
-            (own.work_tree / ".git").unlink(missing_ok=True)
+            (repo.work_tree / ".git").unlink(missing_ok=True)
             # So that `git --git-dir` shows what is kept there, though the working tree is gone.
-            repository.untie(own)
+            repository.untie(repo)
 
 
 def mark_ignored(parent: Repository, modules: Iterable[Module]) -> None:
@@ -148,14 +148,14 @@ def _fetch(module: Module, *, how: Fetching) -> Coming:
 
 
 def _place(coming: Coming, *, untouched: bool, how: Fetching, alone: bool) -> None:
-    module, own = coming.module, coming.module.repository
+    module, repo = coming.module, coming.module.repository
     if not untouched:
         how.say(f"submodule {module.path}")
-        repository.create(own, origin=git_url.without_credentials(module.origin), parent=module.parent)
-        repository.borrow_objects(own, coming.source)
-        repository.place(own, module.commit, alone=alone)
+        repository.create(repo, origin=git_url.without_credentials(module.origin), parent=module.parent)
+        repository.borrow_objects(repo, coming.source)
+        repository.place(repo, module.commit, alone=alone)
     tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
-    repository.move_refs(own, tags)
+    repository.move_refs(repo, tags)
 
 
 def _refuse_detour(module: Module) -> None:

@@ -117,11 +117,11 @@ def _of_trees(parts: Collection[Part]) -> dict[str, Path]:
     """Every file that git sees, those that it does not see and a build may; folders of submodules."""
     paths: dict[str, Path] = {}
     for part in parts:
-        own = part.repository
-        for name in own.listed("ls-files", "--cached", "--others", "--exclude-standard", "-z"):
-            path = own.work_tree / name
+        repo = part.repository
+        for name in repo.listed("ls-files", "--cached", "--others", "--exclude-standard", "-z"):
+            path = repo.work_tree / name
             if name.endswith("/"):  # a repository inside that is no submodule: with all that it has
-                inner = {p.relative_to(own.work_tree).as_posix(): p for p in files.walk(path)}
+                inner = {p.relative_to(repo.work_tree).as_posix(): p for p in files.walk(path)}
                 paths |= {part.named(inside): path for inside, path in inner.items()}
             elif os.path.lexists(path):
                 paths[part.named(name)] = path
@@ -137,11 +137,11 @@ def _texts(root: Repository, parts: Collection[Part], twin: Path) -> dict[str, b
     """Return the files that hold the copy's paths: settings, alternates, and the folders of submodules."""
     contents: dict[str, bytes] = {}
     for part in parts:
-        own, is_root = part.repository, not part.path
-        inside = "" if is_root else f"{own.git_dir.relative_to(root.git_dir).as_posix()}/"
-        lender = (root.common_dir if is_root else own.git_dir) / "objects"
+        repo, is_root = part.repository, not part.path
+        inside = "" if is_root else f"{repo.git_dir.relative_to(root.git_dir).as_posix()}/"
+        lender = (root.common_dir if is_root else repo.git_dir) / "objects"
         contents[f".git/{inside}objects/info/alternates"] = os.fsencode(f"{lender}\n")
-        config = (root.common_dir if is_root else own.git_dir) / "config"
+        config = (root.common_dir if is_root else repo.git_dir) / "config"
         settings = _CONFIG
         if not is_root:
             work_tree = os.path.relpath(twin / part.path, twin / ".git" / inside)
@@ -249,7 +249,7 @@ def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
         copies = {part.path: replace(part, repository=repository.root_at(tree / part.path)) for part in parts}
 
         def depth(part: CommittedPart) -> int:
-            return bool(part.path) + sum(part.path.startswith(f"{other.path}/") for other in parts)
+            return bool(part.path) + sum(part.path.startswith(f"{above.path}/") for above in parts)
 
         def make(part: CommittedPart) -> None:
             _make(copies[part.path], part.repository, root=tree)
@@ -262,12 +262,12 @@ def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
 
 def bring_back(part: CommittedPart, copied: Repository, commit: str) -> None:
     """Fetch a commit made in a copy, on top of the one that the copy was placed at, into its repository."""
-    own = part.repository
+    repo = part.repository
     # In the repository itself: git renames the pack, and the copy may be on a different file system.
-    pack = own.common_dir / "objects" / "pack" / "pack"
+    pack = repo.common_dir / "objects" / "pack" / "pack"
     options = ("--revs", "--quiet", "--non-empty", "--window=0")
     lent = contents.lent(copied.git_dir / "objects")
-    own.run("pack-objects", *options, str(pack), env=lent, stdin=f"{commit}\n^{part.commit}\n".encode())
+    repo.run("pack-objects", *options, str(pack), env=lent, stdin=f"{commit}\n^{part.commit}\n".encode())
 
 
 @contextlib.contextmanager

@@ -376,22 +376,22 @@ def _credentials(scheme: str, *, public: bool, say: Progress) -> dict[str, Any]:
     """The obstore settings for credentials that it does not find itself, such as `aws sso login` profiles."""
     if scheme == "s3" and (role := GitHubRole.of_job(say)) is not None:
         return {"credential_provider": role}
-    named = os.environ.get("AWS_PROFILE") if scheme == "s3" else None
-    if not named and any(os.environ.get(name) for name in _KEYS[scheme]):
+    profile = os.environ.get("AWS_PROFILE") if scheme == "s3" else None
+    if not profile and any(os.environ.get(name) for name in _KEYS[scheme]):
         return {}
-    provider = _of_profile(named) if scheme == "s3" else None
+    provider = _of_profile(profile) if scheme == "s3" else None
     if provider is not None:
         return {"credential_provider": provider}
     return {"skip_signature": True} if public else {}
 
 
-def _of_profile(named: str | None) -> Any:  # noqa: ANN401 - boto3 has no types
+def _of_profile(profile: str | None) -> Any:  # noqa: ANN401 - boto3 has no types
     """Credentials from `~/.aws`; None if there are none, or if boto3 is missing and no profile is named."""
     try:
         from botocore.exceptions import BotoCoreError  # noqa: PLC0415 - 0.3 s, and it need not be there
         from obstore.auth.boto3 import Boto3CredentialProvider  # noqa: PLC0415
     except ModuleNotFoundError as error:
-        if named is None:
+        if profile is None:
             return None
         raise PrerequisiteError("AWS_PROFILE is read by boto3", tip="pip install boto3") from error
     try:

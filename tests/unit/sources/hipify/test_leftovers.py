@@ -79,7 +79,7 @@ def test_a_header_of_others(tmp_path: Path, line: str) -> None:
 def test_a_header_of_the_tree_itself(tmp_path: Path) -> None:
     text = '#include "cuda_helpers.h"\n'
     assert look(tmp_path, text)[1] == ("a.hip",)
-    assert look(tmp_path, text, known=["a.hip", "ops/cuda_helpers.h"])[1] == ()
+    assert look(tmp_path, text, hipified=["a.hip", "ops/cuda_helpers.h"])[1] == ()
 
 
 def test_a_source_that_was_never_opened_counts_by_its_headers_alone(tmp_path: Path) -> None:
