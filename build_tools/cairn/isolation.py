@@ -138,7 +138,6 @@ _NAMES_NO_FOLDER = _names(r"PATH|PWD|OLDPWD|SHELL|MAIL|(SSH|DBUS)_\w+|XDG_(CONFI
 PLACE = re.compile(r"(?<![\w.])/[^\s\"'`:;,=|&<>(){}\[\]\\]*[^\s\"'`:;,=|&<>(){}\[\]\\.]")
 _MARKS = ("state.json", "set.json")  # one stands beside the pages of an index, or of a set
 _EVERYWHERE = Path(os.sep)
-_SAME_EVERYWHERE = {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
 
 
 def variables(
@@ -163,7 +162,7 @@ def variables(
         return passed
     if home is None:
         raise ValueError(f"a program of the kind {isolation.value} needs a home folder of its own")
-    passed |= _SAME_EVERYWHERE | platforms.here.home_variables(home)
+    passed |= {"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"} | platforms.here.home_variables(home)
     if isolation is Isolation.INSTALLER:
         with contextlib.suppress(RuntimeError):  # without a home of the user, theirs are in their own
             passed.setdefault("PIP_CACHE_DIR", str(platforms.here.cache_of("pip", environ)))
@@ -391,23 +390,27 @@ def repository_of(folder: Path) -> tuple[Path, ...]:
     with contextlib.suppress(OSError, UnicodeDecodeError, StopIteration):
         is_bare = (folder / "objects").is_dir() and (folder / "HEAD").is_file()
         above = (place / ".git" for place in (folder, *folder.parents))
-        git = folder if is_bare else next(path for path in above if path.exists())
-        if git.is_file():
-            git = git.parent / git.read_text(encoding="utf-8").partition(":")[2].strip()
-        places.append(git)
-        if (common := git / "commondir").is_file():
-            places.append(git := git / common.read_text(encoding="utf-8").strip())
-        places += borrowed_by(git / "objects")
+        places.append(folder if is_bare else next(path for path in above if path.exists()))
+        if places[0].is_file():  # of a submodule, or of a linked worktree
+            places.append(places[0].parent / places[0].read_text(encoding="utf-8").partition(":")[2].strip())
+        if (common := places[-1] / "commondir").is_file():
+            places.append(places[-1] / common.read_text(encoding="utf-8").strip())
+        parts = [*places]
+        for module, names, found in (step for git in places for step in os.walk(git / "modules")):
+            if "HEAD" in found:  # the repository of a submodule, which has those of its own submodules below
+                names[:] = {"modules"}.intersection(names)
+                parts.append(Path(module))
+        places += [at for part in parts for at in borrowed_by(part / "objects")]
     return tuple(places)
 
 
 def borrowed_by(objects: Path) -> list[Path]:
-    """Return the object folders that one borrows from, and those that these do."""
+    """Return the object folders that one borrows from, and those that these do; no other folder."""
     places = [objects]
     for place in places:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             lines = (place / "info" / "alternates").read_text(encoding="utf-8").splitlines()
-            places += [place / line for line in lines if place / line not in places]
+            places += [at for line in lines if (at := place / line) not in places and at.name == "objects"]
     return places[1:]
 
 
@@ -425,9 +428,7 @@ def _files_at(values: Iterable[str]) -> Iterator[Path]:
 
 def level() -> str:
     """Return a line that says how far this system confines foreign code, and what stays open."""
-    return (
-        platforms.here.confinement() or "foreign code reaches all your files: this system cannot confine it"
-    )
+    return platforms.here.confinement() or "foreign code reaches all your files: nothing confines it here"
 
 
 @functools.cache  # once a run

@@ -320,8 +320,9 @@ def run(
         command = [*start, *targets_file.install_arguments(index_url, _exact(pick.offer))]
         env = isolation.variables(isolation.Isolation.INSTALLER, home)
         try:
-            # The pages are ours; the files that they name stay with the store, and it may be a folder.
-            reads = [f"{chain.parse_index_url(prepared.index_url(pick))[0]}/files"]
+            # The pages of a signed store are ours; the files that they name are its own, maybe in a folder.
+            store = chain.parse_index_url(prepared.index_url(pick))[0] if prepared.signed else None
+            reads = [f"{store}/files"] if store else []
             writes = venv.places(python)
             completed = process.run(command, env=env, on_line=on_line, reads=reads, writes=writes)
         except ProcessError as error:

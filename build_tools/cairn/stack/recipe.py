@@ -250,7 +250,10 @@ def _ignored(root: Path, stack_file: str, paths: Iterable[Path]) -> set[Path]:
     places = {path.relative_to(root).parts[0] for path in paths}
     variables = isolation.variables(isolation.Isolation.TOOL) | {"GIT_CONFIG_GLOBAL": os.devnull}
     try:
-        ended = process.run([*command, *sorted(places)], cwd=root, env=variables, separate_stderr=True)
+        # git reads the lists of the folders above, too, up to the one that has the repository.
+        above = [folder / ".gitignore" for folder in root.parents]
+        words = [*command, *sorted(places)]
+        ended = process.run(words, cwd=root, env=variables, separate_stderr=True, reads=above)
     except CairnError:  # no git, or no repository
         return set()
     ignored = {root / name for name in ended.output.split("\0") if name}

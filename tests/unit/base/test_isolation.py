@@ -325,7 +325,8 @@ def test_a_program_reaches_what_users_have_in_their_homes(
         "find-links of the folder": _file(work / "near/a.whl"),
         "ROCm": _file(home / "rocm-6.4/lib/libamdhip64.so"),
         "worktree": _file(home / "repository/.git/config"),
-        "alternates": _file(home / "reference/objects/pack"),
+        "alternates": _file(home / "reference/objects/pack/a.pack"),
+        "alternates of a submodule's submodule": _file(home / "inner/objects/pack/a.pack"),
         "a setting of the project": _file(home / "corpus/text"),
     }
     writes = {
@@ -345,6 +346,7 @@ def test_a_program_reaches_what_users_have_in_their_homes(
         "notes": _file(home / "notes"),
         "a key": _file(home / ".ssh/id"),
         "of others": _file(data / "sets"),
+        "what a build has named an alternate": _file(home / "documents/info/notes"),
     }
     for folder in (*writes.values(), data / "empty"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -366,7 +368,11 @@ def test_a_program_reaches_what_users_have_in_their_homes(
     tool = _file(home / ".local/share/uv/tools/cmake/bin/cmake")
     (home / ".local/bin/cmake").symlink_to(tool)
     _file(home / "repository/.git/worktrees/work/commondir", "../..\n")
-    _file(home / "repository/.git/objects/info/alternates", f"{home}/reference/objects\n")
+    _file(home / "repository/.git/objects/info/alternates", f"{home}/reference/objects\n{home}/documents\n")
+    inner = home / "repository/.git/modules/third party/a/modules/b"
+    _file(inner / "objects/info/alternates", f"{home}/inner/objects\n")
+    for module in (inner, inner.parents[1]):
+        _file(module / "HEAD")
     _file(work / ".git", f"gitdir: {home}/repository/.git/worktrees/work\n")
     (home / "rocm").symlink_to(home / "rocm-6.4")
     (home / "link").symlink_to(work)

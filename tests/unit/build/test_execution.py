@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import isolation
 from cairn.build import execution, plan
 from cairn.build.build_options import RunOptions
 from cairn.build.engine import schedule
@@ -48,9 +49,10 @@ def build_wheel(folder, settings=None, metadata=None):
 
 
 def test_a_failure_ends_the_build_beside_it_and_is_what_is_reported(
-    request_for: MakeRequest, tmp_path: Path
+    request_for: MakeRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     up = str(tmp_path / "up")
+    monkeypatch.setenv(isolation.VARIABLE, str(tmp_path))  # where one of the two waits for the other
     request = request_for(slow=SLOW.format(up=up), failing=FAILING.format(up=up))
     with pytest.raises(BuildError, match="building failing failed") as caught:
         execution.run(plan.make(request))

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from cairn import isolation
 from cairn.cli.main import main
 from cairn.errors import SourceError
 from cairn.files import cache_dir, locked
@@ -244,6 +245,7 @@ def test_an_audit_asks_little_about_a_submodule_that_nobody_touched(
         log.write_text("")
         with monkeypatch.context() as patch:
             patch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
+            patch.setenv(isolation.VARIABLE, str(tmp_path))  # where this git counts
             assert said(audit(bench)) == []
         return len(log.read_text().splitlines())
 

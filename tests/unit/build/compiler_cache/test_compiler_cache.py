@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import venv
+from cairn import isolation, venv
 from cairn.build.compiler_cache import launchers, session
 from cairn.build.engine.events import CacheStatistics
 
@@ -196,7 +196,8 @@ def test_cmake_sees_the_compilers_as_they_are(made: launchers.Launchers, tmp_pat
     assert said.splitlines() == [path, "none", "/opt/clang++ -m64", "-B", "a b"]
 
 
-def test_a_compiler_of_many_names_is_asked_once(tmp_path: Path) -> None:
+def test_a_compiler_of_many_names_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(isolation.VARIABLE, str(tmp_path))  # where this compiler takes notes
     real, asked = tmp_path / "x86_64-linux-gnu-g++-12", tmp_path / "asked"
     real.write_text(f"#!/bin/sh\necho $0 >> {asked}\n")
     real.chmod(0o755)

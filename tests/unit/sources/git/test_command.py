@@ -83,7 +83,8 @@ def test_a_program_that_a_foreign_build_named_in_a_tree_gets_no_credentials(
 ) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     monkeypatch.setenv("DEPLOYMENT", "hunter2")  # whatever it is called
-    tree, seen = tmp_path / "tree", tmp_path / "seen"
+    tree = tmp_path / "tree"
+    seen = tree / ".git/seen"  # no such program writes elsewhere
     tree.mkdir()
     (tree / "a").write_text("1\n")
     for first in (("init", "--quiet"), ("add", "a"), ("commit", "--quiet", "--message=x")):
