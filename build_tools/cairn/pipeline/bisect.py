@@ -170,9 +170,8 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
             layers: those that differ between the two, in the order of `LAYERS`.
         """
         suspect = self.suspects[-1]
-        tried = {
-            trial.of_good: trial.verdict for trial in self.tries if trial.set_id == suspect and trial.of_good
-        }
+        alone = (trial for trial in self.tries if trial.set_id == suspect and trial.of_good)
+        tried = {trial.of_good: trial.verdict for trial in alone}
         every = {n: tuple(layers[n:]) for n in range(1, len(layers))}
         return Halving(last=len(layers), verdicts={n: tried[of] for n, of in every.items() if of in tried})
 
@@ -253,9 +252,7 @@ def prepare(
     ends = [
         snapshot.set(whole_id(text, snapshot)) if moment_of(text) is None else None for text in (good, bad)
     ]
-    kinds = {kind_of(wheel_set) for wheel_set in ends if wheel_set} or {
-        kind_of(wheel_set) for wheel_set in every
-    }
+    kinds = {*map(kind_of, filter(None, ends))} or {*map(kind_of, every)}
     if len(kinds) > 1:
         raise UsageError(
             f"{index} has sets of different lines, families, Pythons or platforms",
@@ -394,9 +391,7 @@ def result(store: Store, search: Search, *, commits: bool, say: Progress) -> Bis
     before, after = (manifest_of(store, set_id) for set_id in (last_good, search.suspects[-1]))
     layers = search.blamed(differing_in(store))
     both = [layers_of(read_set(store, set_id)) for set_id in (last_good, search.suspects[-1])]
-    old, new = (
-        [file for name in LAYERS if name in layers for file in layers_of_set[name]] for layers_of_set in both
-    )
+    old, new = ([file for name in LAYERS if name in layers for file in of_set[name]] for of_set in both)
     return BisectResult(
         layers=layers,
         files=change(old, new),

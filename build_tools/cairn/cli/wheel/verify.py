@@ -112,10 +112,7 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
             verdicts[path] = judge_alone(
                 path,
                 replace(
-                    expectation,
-                    provided_libraries=libraries,
-                    beside=supply.versions,
-                    extras=supply.extras,
+                    expectation, provided_libraries=libraries, beside=supply.versions, extras=supply.extras
                 ),
             )
         except PrerequisiteError as error:  # for Windows, without the extra for it
@@ -146,12 +143,8 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
         console.current().warn(note)
     return Answer(
         {
-            texts[path]: {
-                "findings": verdict.findings,
-                "notes": verdict.notes,
-                "not_checked": verdict.not_checked,
-            }
-            for path, verdict in verdicts.items()
+            texts[path]: {"findings": v.findings, "notes": v.notes, "not_checked": v.not_checked}
+            for path, v in verdicts.items()
         }
         | {text: {"not_judged": str(error)} for text, error in unjudged.items()},
         tuple(itertools.chain.from_iterable(lines)),

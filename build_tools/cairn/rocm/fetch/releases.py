@@ -239,13 +239,13 @@ def _stream_of(name: str) -> str:
 
 def _group_for(groups: Collection[str], filters: ArtifactFilters) -> str | None:
     """The group to take: the one that is named, the smallest that has all targets, or that of all GPUs."""
-    wanted = (*filters.groups, *filters.targets)
-    if len(wanted) == 1 and wanted[0] in groups:
-        return wanted[0]
+    names = (*filters.groups, *filters.targets)
+    if len(names) == 1 and names[0] in groups:
+        return names[0]
     families = gpu.families()
     processors = {gpu.parse_target_id(name).processor for name in filters.targets}
     for name in filters.groups:
         processors |= {name, *families.get(name, ())} - ({name} if name in families else set())
-    holding = [name for name in groups if wanted and processors <= {name, *families.get(name, ())}]
+    holding = [name for name in groups if names and processors <= {name, *families.get(name, ())}]
     smallest = sorted(holding, key=lambda name: (len(families.get(name, ())), name))
     return next(iter([*smallest, *(name for name in groups if name == _ALL_GPUS)]), None)
