@@ -387,18 +387,18 @@ def _borrowed_packages(environment: Path) -> Iterator[Path]:
 def repository_of(folder: Path) -> tuple[Path, ...]:
     """Return where git keeps the repository of a folder, and what it borrows (gitrepository-layout(5))."""
     places: list[Path] = []
-    with contextlib.suppress(OSError, UnicodeDecodeError, StopIteration):
+    with contextlib.suppress(OSError, ValueError, StopIteration):  # ValueError: a zero byte in a name
         is_bare = (folder / "objects").is_dir() and (folder / "HEAD").is_file()
         above = (place / ".git" for place in (folder, *folder.parents))
         places.append(folder if is_bare else next(path for path in above if path.exists()))
         if places[0].is_file():  # of a submodule, or of a linked worktree
-            places.append(places[0].parent / places[0].read_text(encoding="utf-8").partition(":")[2].strip())
+            places.append(places[0].parent / os.fsdecode(places[0].read_bytes()).partition(":")[2].strip())
         if (common := places[-1] / "commondir").is_file():
-            places.append(places[-1] / common.read_text(encoding="utf-8").strip())
+            places.append(places[-1] / os.fsdecode(common.read_bytes()).strip())
         parts = [*places]
-        for module, names, found in (step for git in places for step in os.walk(git / "modules")):
-            if "HEAD" in found:  # the repository of a submodule, which has those of its own submodules below
-                names[:] = {"modules"}.intersection(names)
+        for module, folders, entries in (step for git in places for step in os.walk(git / "modules")):
+            if "HEAD" in entries:  # the repository of a submodule: it has those of its own submodules below
+                folders[:] = {"modules"}.intersection(folders)
                 parts.append(Path(module))
         places += [at for part in parts for at in borrowed_by(part / "objects")]
     return tuple(places)
@@ -408,8 +408,8 @@ def borrowed_by(objects: Path) -> list[Path]:
     """Return the object folders that one borrows from, and those that these do; no other folder."""
     places = [objects]
     for place in places:
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            lines = (place / "info" / "alternates").read_text(encoding="utf-8").splitlines()
+        with contextlib.suppress(OSError):
+            lines = os.fsdecode((place / "info/alternates").read_bytes().partition(b"\0")[0]).split("\n")
             places += [at for line in lines if (at := place / line) not in places and at.name == "objects"]
     return places[1:]
 
