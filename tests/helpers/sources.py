@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
+from cairn import isolation
 from cairn.files import cache_dir
 from cairn.sources.checkout.checkout import CheckoutRequest, checkout
 from cairn.sources.checkout.describe import Checkout
@@ -336,6 +337,7 @@ def killed(
     (folder / "git").write_text(shim)
     (folder / "git").chmod(0o755)
     env = os.environ | {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    env[isolation.VARIABLE] = str(folder)  # where this git counts its calls
     words: list[Any] = [bench.request.origin, bench.path, python, jobs]
     command = [sys.executable, "-c", program, *map(str, words)]
     return killed_at(folder / "now", command, env)

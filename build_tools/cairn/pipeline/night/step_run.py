@@ -294,7 +294,7 @@ def _in_container(
     # That of a run that was killed is removed first: it would go on for ever.
     name = f"cairn-{hashlib.sha256(os.fsencode(job.folder)).hexdigest()[:16]}"
     remove = functools.partial(
-        process.run, images.remove_command(run, name=name), check=False, timeout=_ENGINE
+        process.run, images.remove_command(run, name=name), check=False, timeout=_ENGINE, confined=False
     )
     *make, use = images.run_commands(run, name=name)[:2]  # buildah makes it by a command of its own
     remove()
