@@ -69,8 +69,9 @@ def install(  # noqa: PLR0913 - each is one independent property of the installa
             (*exact, *requirements),
             source,
             # Without pip's cache: that would hand out a wheel which an earlier run made of an sdist whose
-            # dependencies depend on the machine, as those of `rocm` do.
-            options=("--report", str(report), "--no-cache-dir", "--progress-bar=off"),
+            # dependencies depend on the machine, as those of `rocm` do. With bytecode, as users get it: tests
+            # cannot write it there, and each of their processes would compile torch again, in two seconds.
+            options=("--report", str(report), "--no-cache-dir", "--progress-bar=off", "--compile"),
             environ=variables,
             log=log,
             on_line=on_line,

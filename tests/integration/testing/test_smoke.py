@@ -43,6 +43,7 @@ def test_a_good_set_passes_and_its_record_names_its_bytes(
             "import os, sys, beta, pytest\n"
             "def test_two():\n    assert beta.TWICE == 2\n"
             "def test_installed():\n    assert beta.__file__.startswith(sys.prefix)\n"
+            "def test_compiled():\n    assert os.path.isfile(beta.__spec__.cached)\n"
             "def test_no_leak():\n    assert 'CAIRN_LEAK' not in os.environ and os.environ['GIVEN'] == '1'\n"
             "def test_device():\n    pytest.skip('no GPU')\n"
         ),
