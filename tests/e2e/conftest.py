@@ -63,6 +63,12 @@ def cache_of_nights(base_of_workers: Path) -> Path:
     return base_of_workers / "cache-of-nights"
 
 
+@pytest.fixture(scope="session")
+def cache_of_pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Cairn's cache of who reads one page after another: what a page built, the next one has."""
+    return tmp_path_factory.mktemp("cache-of-pages")
+
+
 @pytest.fixture
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new copy of the project at one place: a `.venv` that an earlier test made there stays."""

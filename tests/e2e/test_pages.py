@@ -45,7 +45,7 @@ ELSEWHERE = (
 )
 
 
-def test_the_pages_from_first_to_last(project: Path, tmp_path: Path) -> None:
+def test_the_pages_from_first_to_last(project: Path, cache_of_pages: Path) -> None:
     texts = {page: (ROOT / "docs" / page).read_text("utf-8") for page in PAGES}
     script = script_of(texts[TUTORIAL]) + "\n".join(
         f"echo '== {page}' >&2\n{block}"
@@ -53,7 +53,7 @@ def test_the_pages_from_first_to_last(project: Path, tmp_path: Path) -> None:
         if page != TUTORIAL
         for block in re.findall(r"```bash\n(.*?)```", texts[page], re.DOTALL)
     )
-    env = clean_environment(tmp_path / "cache") | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}
+    env = clean_environment(cache_of_pages) | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=project, env=env, capture_output=True, text=True, check=False, timeout=900,

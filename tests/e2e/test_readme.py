@@ -58,7 +58,7 @@ def free_port(folder: Path) -> int:
         return server.port
 
 
-def test_step_by_step(project: Path, tmp_path: Path) -> None:
+def test_step_by_step(project: Path, cache_of_pages: Path, tmp_path: Path) -> None:
     # As `dev.py` leaves it, without running a trail first.
     made = "import dev; dev.ready('release') or dev.install('release')"
     subprocess.run([sys.executable, "-c", made], cwd=project, check=True)
@@ -67,7 +67,7 @@ def test_step_by_step(project: Path, tmp_path: Path) -> None:
     text = "".join(section(ROOT / "docs/tutorial/step-by-step.md", heading) for heading in headings)
     script = script_of(text).replace("8383", str(free_port(tmp_path)))
     script += '\nwork/user/bin/python -c "import torch; print(torch.__version__, torch.__file__)"\n'
-    env = clean_environment(tmp_path / "cache") | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}
+    env = clean_environment(cache_of_pages) | {"PIP_CONFIG_FILE": os.devnull, "USER": "somebody"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
         cwd=project, env=env, capture_output=True, text=True, check=False, timeout=900,
