@@ -106,6 +106,11 @@ class Ledger:
         """Every event that was ever recorded of a set, oldest first; raises as `entries` does."""
         return self._history(set_id, self._tail())
 
+    def last_events(self, subjects: Iterable[str]) -> list[Event | None]:
+        """Return the last event of each subject, all from one moment."""
+        tail = self._tail()
+        return [max(self._history(it, tail), key=lambda event: event.when, default=None) for it in subjects]
+
     def ban(self, *subjects: str) -> Event | None:
         """The ban of a set, or of its manifest; None if there is none, or it was lifted."""
         tail = self._tail()
@@ -224,14 +229,8 @@ class Ledger:
             begun = tail if tail.number is not None else self._begun(tail)
             if begun is None or begun.number is None:
                 continue
-            entry = Entry(
-                number=begun.number + 1,
-                parent=begun.digest,
-                who=who(),
-                when=now(),
-                names=fresh,
-                events=news,
-            )
+            number = begun.number + 1
+            entry = Entry(number=number, parent=begun.digest, who=who(), when=now(), names=fresh, events=news)
             if self._create(entry):
                 self._write_lookups(dataclasses.replace(begun, entries=(*begun.entries, entry)))
                 return news

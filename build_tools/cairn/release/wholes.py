@@ -1,7 +1,8 @@
 """The wholes of a store that the ledger remembers, so that one that is gone is missed.
 
 An index is noted when its first generation is shown, and what promoters sign when the store gets its root.
-An index in the ledger with no objects left counts as lost, until a user accepts the loss by name. The ledger
+An index in the ledger with no objects left counts as lost, until a user accepts the loss by name; so does a
+night that the pages of its channel show. The ledger
 itself is missed where an index was published into. Its first entry shows whether it began after the indexes,
 and each generation which entry was the last one then. Entries that came after all generations are missed only
 by what else they leave: an index that began, a test record.
@@ -12,16 +13,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
+from cairn import datafile
 from cairn.errors import CairnError, StoreError
 from cairn.release.index import keys
 from cairn.release.index.generation import now, who
 from cairn.release.index.snapshot import Index, Snapshot, traces
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import Event, has_entry, subject_of
-from cairn.store.protocol import Store
+from cairn.store.protocol import Store, read_or_none
 
 LEDGER = "ledger"
 METADATA = "metadata"
+NIGHTS = "nights"
 
 
 def begin(store: Store, name: str) -> None:
@@ -37,6 +40,14 @@ def has_ended(store: Store, name: str) -> bool:
     """Whether somebody has accepted by name that an index is lost."""
     last = _last_of(Ledger(store), name)
     return last is not None and last.kind == "end"
+
+
+def lost_indexes(store: Store) -> tuple[str, ...]:
+    """The indexes that the ledger knows, of which nothing is left, and whose loss nobody has accepted."""
+    present = traces(store)
+    absent = [name for name in keys.possible_indexes() if name not in present]
+    last = Ledger(store).last_events(map(subject_of, absent))
+    return tuple(name for name, event in zip(absent, last, strict=True) if event and event.kind == "begin")
 
 
 def gone(store: Store) -> Iterator[tuple[str, str]]:
@@ -70,6 +81,24 @@ def gone(store: Store) -> Iterator[tuple[str, str]]:
             what = "the root of the store" if name == METADATA else f"the index {name}"
             since = f"which was there on {event.when[:10]}, by {event.who or 'somebody'}"
             yield name, f"{what} is gone, {since}: {_advice(store, name)}"
+    yield from ((NIGHTS, text) for text in list(_lost_nights(store, ledger))[:1])
+
+
+def _lost_nights(store: Store, ledger: Ledger) -> Iterator[str]:
+    """Sentences on the nights that the pages of a channel show, and the store has lost."""
+    accepted = _last_of(ledger, NIGHTS)
+    for channel in keys.CHANNELS:
+        key = keys.nights_key(channel, "json")
+        blob, nights = read_or_none(store, key), []
+        try:
+            shown = datafile.parse_json(blob.data, name=f"{store.url}/{key}") if blob else {"nights": []}
+            nights = [(past["night"], past["started"], past["manifest_sha256"]) for past in shown["nights"]]
+        except (CairnError, TypeError, KeyError) as error:
+            yield f"{key} cannot be read, which shows the last nights: {error}: {_advice(store, NIGHTS)}"
+        for night, started, manifest in nights:
+            plan = keys.night_key(night, "night.json")
+            if manifest and not (accepted and accepted.when > started) and not store.exists(plan):
+                yield f"{plan} is missing, which {key} shows: {_advice(store, NIGHTS)}"
 
 
 def _cut_off(store: Store, name: str, *, has_begun: bool) -> str | None:
@@ -103,7 +132,7 @@ def lost_entries(current: Snapshot) -> str | None:
 
 def _last_of(ledger: Ledger, name: str) -> Event | None:
     """The last event of a whole; of the end of one, where somebody signs, the last that a promoter signed."""
-    return max(ledger.history(subject_of(name)), key=lambda event: event.when, default=None)
+    return ledger.last_events([subject_of(name)])[0]
 
 
 def _advice(store: Store, name: str) -> str:
@@ -126,7 +155,9 @@ def require_all(store: Store, index: str | None = None) -> None:
         StoreError: it has, or the ledger cannot be read.
     """
     others = keys.possible_indexes() if index else ()
-    if missing := [text for name, text in gone(store) if name == index or name not in others]:
+    # Without its nights a store can do all but resume them: `index check` and `repair` name these.
+    lost = [(name, text) for name, text in gone(store) if name != NIGHTS]
+    if missing := [text for name, text in lost if name == index or name not in others]:
         raise StoreError(f"{store.url}: {'; '.join(missing)}", tip="nothing was changed")
 
 

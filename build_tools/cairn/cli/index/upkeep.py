@@ -191,6 +191,7 @@ def _repair(request: Repair) -> Iterator[Answer]:
 
 def _repair_each(request: Repair) -> Iterator[Answer]:
     from cairn.release import records, wholes
+    from cairn.release.audit import audit as auditing
     from cairn.release.index import restore
     from cairn.release.index.snapshot import Index
     from cairn.release.ledger import Ledger
@@ -223,6 +224,12 @@ def _repair_each(request: Repair) -> Iterator[Answer]:
         problems.append(StoreError(f"{index.name}: {why}", tip=_tip(index.name, candidates)))
     if problems:
         raise problems[0]
+    if lost := auditing.lost(store, (request.index,) if request.index else ()):
+        names = wording.some([problem.said for problem in lost], shown=3)
+        raise StoreError(
+            f"the pages are whole, and {store.url} has lost what no repair brings back: {names}",
+            tip=f"restore it from a copy of the store; all of it: cairn index check --store {store.url}",
+        )
 
 
 def _accept(request: Repair) -> Answer:

@@ -15,8 +15,8 @@ from cairn.release.audit import chains, offered, sets
 from cairn.release.audit.inventory import AuditReport, Code, Inventory, Problem
 from cairn.release.index import keys
 from cairn.release.index.generation import now
-from cairn.release.index.reach import with_every_name
-from cairn.release.index.snapshot import Index, Snapshot, missing, with_status
+from cairn.release.index.reach import objects_of, with_every_name
+from cairn.release.index.snapshot import SET_FILE, Index, Snapshot, missing, with_status
 from cairn.release.trust.signers import Trust
 from cairn.store.protocol import Store
 from cairn.wheels import build_statement
@@ -88,6 +88,31 @@ def audit(
         problems=tuple(dict.fromkeys(problems)),
         keys={} if indexes else inventory.classes(datetime.now(UTC), young),
     )
+
+
+def lost(store: Store, indexes: Sequence[str] = ()) -> tuple[Problem, ...]:
+    """What the current states of indexes need and the store has no more, so that no repair brings it back.
+
+    Args:
+        store: the store.
+        indexes: look at these alone; if empty, at all, and at the nights.
+    """
+    inventory, problems = Inventory(store), list[Problem]()
+    for name in indexes or inventory.indexes():
+        snapshot, unread = _loaded(name, inventory)
+        problems += unread
+        for project in offered.readable_projects(snapshot) if snapshot else ():
+            missing = (
+                key for file in project.files for key in objects_of(file) if inventory.size(key) is None
+            )
+            problems += (
+                Problem(code="file", index=name, where=key, said=f"{key} is missing") for key in missing
+            )
+        for set_id in snapshot.set_ids if snapshot else ():
+            key = keys.set_key(set_id, SET_FILE)
+            if inventory.size(key) is None:
+                problems.append(Problem(code="set", index=name, where=key, said=f"{key} is missing"))
+    return tuple({one.where: one for one in (*problems, *_wholes(inventory, indexes))}.values())
 
 
 def _index(
@@ -165,7 +190,8 @@ def _wholes(inventory: Inventory, names: Sequence[str]) -> Iterator[Problem]:
             index = name if name in keys.possible_indexes() else None
             if index and names and index not in names:
                 continue
-            code: Code = "pointer" if index else "ledger" if name == wholes.LEDGER else "signature"
+            codes: dict[str, Code] = {wholes.LEDGER: "ledger", wholes.NIGHTS: "evidence"}
+            code: Code = "pointer" if index else codes.get(name, "signature")
             yield Problem(code=code, index=index, where=name, said=text)
     except (CairnError, OSError) as error:
         yield Problem(code="ledger", index=None, where="ledger/", said=str(error))

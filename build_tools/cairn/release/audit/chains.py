@@ -17,7 +17,7 @@ from cairn import datafile
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, StoreError
 from cairn.output.wording import short_id
-from cairn.release import records
+from cairn.release import records, wholes
 from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.audit.offered import readable_projects
 from cairn.release.index import keys, marks
@@ -244,10 +244,11 @@ def check_signed(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
 
 
 def _lost(now: Current, inventory: Inventory) -> Iterator[Problem]:
-    """The indexes that are signed, and of which the store has nothing any more."""
-    present = inventory.indexes()
+    """The signed indexes of which nothing is left, and whose loss no promoter has accepted."""
+    present, store = inventory.indexes(), inventory.store
     for name in keys.possible_indexes():
-        if f"{role_of(name)}.json" in now.meta and name not in present:
+        is_lost = f"{role_of(name)}.json" in now.meta and name not in present
+        if is_lost and not wholes.has_ended(store, name):
             text = f"{name} is signed, and lost: restore it from a copy of the store"
             yield Problem(code="signature", index=None, where=keys.state_key(name), said=text)
 

@@ -221,14 +221,14 @@ def can_change_gated(store: Store) -> bool:
 
 
 def lost_indexes(store: Store) -> list[str]:
-    """Sentences on the indexes that are signed and lost, where nobody accepted the loss."""
-    if (promoter := _promoter(store)) is None:
-        return []
-    meta, present = promoter.current(late=True).meta, traces(store)
-    lost = (
-        name for name in keys.possible_indexes() if f"{role_of(name)}.json" in meta and name not in present
-    )
-    return [f"{name}: it is signed, and lost" for name in lost if not wholes.has_ended(store, name)]
+    """Sentences on the indexes of which nothing is left, where nobody accepted the loss."""
+    lost = dict.fromkeys(wholes.lost_indexes(store), "the ledger knows it, and it is lost")
+    if promoter := _promoter(store):
+        meta, present = promoter.current(late=True).meta, traces(store)
+        signed = (name for name in keys.possible_indexes() if f"{role_of(name)}.json" in meta)
+        away = (name for name in signed if name not in present and not wholes.has_ended(store, name))
+        lost |= dict.fromkeys(away, "it is signed, and lost")
+    return [f"{name}: {text}" for name, text in lost.items()]
 
 
 def note_events(store: Store, events: Sequence[Event]) -> None:

@@ -230,6 +230,12 @@ class SignedMetadata:
     def promised(self, current: Snapshot, role: Targets | None, signed: Vouched | None) -> Targets:
         """The metadata by which a promoter meant the current generation to be current."""
         index, made = current.index.name, f"{current.generation.number}-{current.digest}"
+        if signed and not current.generation.number:
+            raise MetadataError(
+                f"{index} is signed at generation {signed.number}, and nothing of it is left: it cannot "
+                "begin anew, since clients would not know that from an attack",
+                tip=f"restore {index} from a copy of the store, or use another index",
+            )
         links = (current.digest, signed.digest if signed else None)
         for version in itertools.count((role.version if role else 0) + 1):
             try:

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from cairn import datafile
 from cairn.cli import common_options
+from cairn.errors import StoreError
 from cairn.pipeline.night import plan
 from cairn.release.index import keys
+from cairn.release.index.snapshot import read_set
+from cairn.release.pages.night_history import History, PastNight
 from cairn.release.provenance import evidence
 from cairn.release.provenance.attest import KeyAttester
 from cairn.release.trust import root
@@ -20,6 +24,7 @@ from cairn.store.memory import MemoryStore
 from helpers.night import FROZEN, leg_of, plan_of
 from helpers.program import Cairn
 from helpers.provenance import released
+from helpers.release import move
 from helpers.trail import ROOT
 from helpers.trust import BUILDER, PROMOTER, TESTER, acting_as, key_file, rooted
 
@@ -37,6 +42,7 @@ class Made:
 
     folder: Path
     objects: dict[str, bytes]
+    set_id: str
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +58,25 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Made]:
         trusted = rooted(first.store)
         with acting_as(folder, PROMOTER):
             root.sign_all(first.store, trusted, {})
-        plan.create(first.store, plan_of(leg_of("cpu")), FROZEN)
-        yield Made(folder, dict(first.store.objects))
+        frozen = plan_of(leg_of("cpu"))
+        plan.create(first.store, frozen, FROZEN)
+        first.store.write(keys.nights_key("release", "json"), datafile.dumps(history_of(frozen)).encode())
+        yield Made(folder, dict(first.store.objects), first.made.id)
+
+
+def history_of(frozen: plan.NightPlan) -> History:
+    """What a report of a night leaves in its channel."""
+    past = PastNight(
+        night=frozen.night,
+        stack=frozen.stack,
+        line=frozen.line,
+        started=frozen.frozen,
+        finished=frozen.frozen,
+        manifest_sha256=frozen.manifest_sha256,
+        log=None,
+        legs={},
+    )
+    return History(channel="release", nights=(past,))
 
 
 def test_the_page_names_each_prefix_but_those_of_pages_for_people(made: Made) -> None:
@@ -79,11 +102,46 @@ def test_a_lost_prefix_is_named_and_comes_back_as_the_page_says(
     repairs = ("index", "repair", *place, "--sign-key", key_file(tmp_path, PROMOTER))
     shown = cairn("index", "check", *place, code=int(check))
     assert check == "0" or re.search(names, shown.out), shown.out
-    assert "--accept-loss" not in shown.out  # which would end in 9: what was signed cannot be given up
-    cairn(*repairs, code=int(repair))
+    assert "--accept-loss" not in shown.out or prefix == "nights/"  # what was signed cannot be given up
+    cairn("index", "verify", *place, code=int(check))
+    shown = cairn(*repairs, code=int(repair))
+    assert repair == "0" or prefix.rstrip("/") in shown.err
     cairn("index", "check", *place, code=int(after))
     for key, data in lost.items():
         store.write(key, data)
     cairn(*repairs)
     cairn("index", "check", *place)
     assert {key: data for key, data in store.objects.items() if key in lost} == lost
+
+
+def test_a_signed_index_that_a_promoter_gives_up_is_missed_no_more_and_stays_closed(
+    cairn: Cairn, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(made.folder / "cache", tmp_path / "cache")
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    store = MemoryStore({key: data for key, data in made.objects.items() if not key.startswith("release/")})
+    monkeypatch.setattr(common_options.StoreOptions, "open_existing_store", lambda _: store)
+    key = key_file(tmp_path, PROMOTER)
+    check, signed = (
+        ("index", "check", "--hashes", "--store", tmp_path),
+        ("--store", tmp_path, "--sign-key", key),
+    )
+    assert '--accept-loss "release=REASON"' in cairn(*check, code=9).out
+    cairn("index", "repair", "--accept-loss", "release=the disk died", *signed)
+    for words in (("index", "repair"), ("index", "gc")):
+        cairn(*words, *signed)
+        cairn(*check)
+    cairn("release", "yank", made.set_id, "--reason", "wrong", *signed)
+    cairn("release", "yank", made.set_id, "--reason", "right", "--undo", "--who", "ann", *signed)
+    cairn(*check)
+    with (
+        acting_as(tmp_path, PROMOTER),
+        pytest.raises(StoreError, match="release is signed at generation 1, and nothing") as refused,
+    ):
+        move(store, read_set(store, made.set_id))
+    assert "restore release from a copy" in (refused.value.tip or "")
+    cairn(*check)
+    for name in [name for name in made.objects if name.startswith("release/")]:
+        store.write(name, made.objects[name])
+    cairn("index", "repair", *signed)
+    cairn(*check)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from cairn.errors import StoreError, UsageError
 from cairn.release import gc, records, wholes
 from cairn.release.audit.audit import audit
 from cairn.release.history.rollback import rollback
-from cairn.release.history.yank import yank
+from cairn.release.history.yank import lift, yank
 from cairn.release.index import keys, restore
 from cairn.release.index.generation import who
 from cairn.release.index.snapshot import Index
@@ -98,6 +99,38 @@ def test_neither_repair_nor_garbage_collection_hides_that_a_whole_is_gone(
     assert main.main(["index", "check", *place]) == 0
     assert main.main(["index", *accept, *place]) == 2
     assert f"{name} is not missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rooted_store", [False, True])
+@pytest.mark.parametrize("lost", ["release", "staging"])
+def test_a_yank_names_an_index_that_is_gone_and_holds(
+    noted: MemoryStore, sets: Sets, lost: str, tmp_path: Path, *, rooted_store: bool
+) -> None:
+    if rooted_store:
+        trusted = rooted(noted)
+        with acting_as(tmp_path, PROMOTER):
+            root.sign_all(noted, trusted, {})
+    left, banned = removed(noted, f"{lost}/"), sets["2.9.0"]
+    with acting_as(tmp_path, PROMOTER):
+        for act in (
+            lambda: yank(left, banned.id, reason="wrong", dry_run=True),
+            lambda: yank(left, banned.id, reason="wrong"),
+            lambda: lift(left, banned.id, by="ann", reason="right"),
+            lambda: yank(left, banned.id, reason="wrong"),
+        ):
+            with pytest.raises(StoreError, match=rf"not yet on all pages of {lost}: .*lost"):
+                act()
+        assert Ledger(left).ban(banned.id) is not None
+        for key, data in noted.objects.items():
+            if key.startswith(f"{lost}/"):
+                left.write(key, data)
+        yank(left, banned.id, reason="wrong")
+        assert {Index(left, name).load().set(banned.id).yanked for name in ("release", "staging")} == {
+            "wrong"
+        }
+        left = removed(left, f"{lost}/")
+        restore.accept_loss(left, lost, "the disk died")
+        yank(left, banned.id, reason="wrong")
 
 
 def test_an_index_that_begins_again_is_missed_again(store: MemoryStore, tmp_path: Path) -> None:
@@ -211,6 +244,20 @@ def test_a_yank_that_was_cut_off_the_ledger_is_undone_by_nobody(
     assert main.main(["index", "check", *place]) == 9  # for the failed record alone
     assert [problem.said for problem in audit(folder).problems if "failed" not in problem.said] == []
     assert main.main([*back, *place]) == 0
+
+
+def test_nights_that_are_gone_are_missed_until_somebody_accepts_that(noted: MemoryStore) -> None:
+    past = {"night": "2026-11-01-1", "started": "2026-11-01T00:00:00Z", "manifest_sha256": "ab" * 32}
+    unfrozen = past | {"night": "2026-11-02-1", "manifest_sha256": ""}
+    noted.write("release/nights.json", json.dumps({"nights": [past, unfrozen]}).encode())
+    (text,) = (text for text in said(noted) if "nights/" in text)
+    assert text.startswith(
+        "nights/2026-11-01-1/night.json is missing, which release/nights.json shows: restore"
+    )
+    restore.accept_loss(noted, wholes.NIGHTS, "the disk died")
+    assert not [text for text in said(noted) if "nights/" in text]
+    noted.write("release/nights.json", b"{")
+    assert [text for text in said(noted) if text.startswith("release/nights.json cannot be read")]
 
 
 def test_who_has_no_promoters_key_accepts_no_loss(noted: MemoryStore, tmp_path: Path) -> None:
