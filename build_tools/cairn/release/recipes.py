@@ -15,7 +15,7 @@ from cairn.output.wording import short_id
 from cairn.release.index import keys
 from cairn.stack import Stack, recipe
 from cairn.stack.recipe import Recipe
-from cairn.store.protocol import Reader, Store, keep_young, write_once
+from cairn.store.protocol import Reader, Store, write_young
 from cairn.wheels import build_statement
 
 _SHOWN = 8  # files that differ
@@ -25,9 +25,7 @@ def put(store: Store, stack: Stack | None) -> None:
     """Put the recipe of a stack into a store."""
     if stack is not None and stack.file:
         current = recipe.of(stack)
-        key = keys.recipe_key(current.digest)
-        keep_young(store, key)  # a manifest is about to name it
-        write_once(store, key, current.canonical())
+        write_young(store, keys.recipe_key(current.digest), current.canonical())
 
 
 def keep(store: Store, stack: Stack | None) -> None:

@@ -267,15 +267,24 @@ def write_once(store: Store, key: str, data: bytes) -> bool:
     return True
 
 
-def keep_young(store: Store, key: str) -> None:
-    """Make an object count as just written, unless it was written lately or is not there.
+def keep_young(store: Store, key: str) -> bool:
+    """Make an object count as just written, unless it was written lately; return whether it is there.
 
     An object that no generation names is collected once it is old. Whoever finds bytes that it would have
     written, and is about to name them, calls this first: else they may go between its look and its commit.
     """
     info = store.stat(key)
-    if info is not None and info.modified < datetime.now(UTC) - _YOUNG:
-        store.renew(key)
+    if info is None or info.modified >= datetime.now(UTC) - _YOUNG:
+        return info is not None
+    store.renew(key)
+    return store.exists(key)
+
+
+def write_young(store: Store, key: str, data: bytes) -> None:
+    """Put `data` as `write_once` does, and have it count as just written, also where it was there already."""
+    while not write_once(store, key, data):
+        if keep_young(store, key):  # else it was collected just now
+            return
 
 
 def read_or_none(store: Store, key: str) -> StoredObject | None:

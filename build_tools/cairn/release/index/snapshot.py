@@ -36,7 +36,7 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.names import Bin, FlatGeneration, Names
 from cairn.release.index.names import Part as StoredPart
-from cairn.store.protocol import MissingKeyError, Store, keep_young, write_once
+from cairn.store.protocol import MissingKeyError, Store, write_young
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 
@@ -336,9 +336,7 @@ class Index:
         data = generation.encode(value)
         digest = digest_of(data)
         # The key has the digest of the bytes: what is there is the same, unless it was damaged.
-        key = keys.part_key(self.name, digest)
-        if not write_once(self.store, key, data):
-            keep_young(self.store, key)
+        write_young(self.store, keys.part_key(self.name, digest), data)
         self._keep(digest, value)
         return digest
 

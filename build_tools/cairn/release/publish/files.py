@@ -40,7 +40,7 @@ from cairn.release.ledger import Ledger, NameTakenError
 from cairn.release.publish import distribution, rules
 from cairn.release.publish.distribution import Dist
 from cairn.store import transfer
-from cairn.store.protocol import Store, keep_young, write_once
+from cairn.store.protocol import Store, keep_young, write_young
 from cairn.wheels.metadata import variants as variant_files
 from cairn.wheels.metadata.variants import Variants
 
@@ -167,7 +167,7 @@ class Offer:
             store, sources, sha256s=sha256s, on_progress=lambda progress: on_step(str(progress))
         )
         sidecars = {keys.sidecar_key(item.sha256, item.path.name): item.metadata for item in self.dists}
-        side_by_side(lambda item: _put_once(store, *item), sidecars.items())
+        side_by_side(lambda item: write_young(store, *item), sidecars.items())
 
     def commit(
         self, index: Index, action: Action, *, attested: Mapping[str, Attested] | None = None
@@ -185,7 +185,7 @@ class Offer:
         for attempt in attempts(index):
             change, published, objects = self._proposed(attempt.before, attested or {})
             for key, data in objects.items():
-                _put_once(index.store, key, data)
+                write_young(index.store, key, data)
             if attempt.commit(change, action):
                 break
         return published
@@ -340,11 +340,6 @@ def _entry(item: Dist, taken: str, build: str) -> FileEntry:
         # An sdist that decides late must be built to be known: its PKG-INFO would mislead a resolver.
         metadata_sha256=hashlib.sha256(item.metadata).hexdigest() if item.needs.reliable else None,
     )
-
-
-def _put_once(store: Store, key: str, data: bytes) -> None:
-    if not write_once(store, key, data):
-        keep_young(store, key)
 
 
 def _list_variants(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -23,15 +23,46 @@ from cairn.release.index import generation, keys
 from cairn.release.index.commit import render_all
 from cairn.release.index.generation import Generation, IndexSet, digest_of
 from cairn.release.index.marks import finish_interrupted
-from cairn.release.index.names import FlatGeneration, Names, differing
+from cairn.release.index.names import Bin, FlatGeneration, Names, differing
 from cairn.release.index.snapshot import Index, Snapshot, existing
 from cairn.store.memory import MemoryStore
+from cairn.store.protocol import ObjectInfo
 from cairn.wheels.wheelset import WheelSet
 from helpers.faults import EVERY_MOMENT
 from helpers.moments import dying
 from helpers.release import move
 
 Sets = dict[str, WheelSet]
+
+
+class Collected(MemoryStore):
+    """A store of old objects, from which a part is collected just before or after it is looked at."""
+
+    def __init__(self, before: MemoryStore, when: str) -> None:
+        super().__init__(before.objects)
+        self.modified = dict.fromkeys(self.objects, datetime(2026, 1, 1, tzinfo=UTC))
+        self.when = when
+
+    def stat(self, key: str) -> ObjectInfo | None:
+        when, self.when = self.when, ""
+        if when == "before":
+            del self.objects[key]
+        info = super().stat(key)
+        if when == "after":
+            del self.objects[key]
+        return info
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_part_that_is_collected_once_it_was_found_is_written_again(
+    released: MemoryStore, when: str
+) -> None:
+    index, store = Index(released, "release"), Collected(released, when)
+    digest = next(digest for digest in index.load().generation.projects if digest)
+    assert Index(store, "release").put_part(index.part(digest, Bin)) == digest
+    assert keys.part_key("release", digest) in store.objects
+    assert store.when == ""
+
 
 COMMANDS: dict[str, Callable[[MemoryStore, Sets], object]] = {
     "promote": lambda store, sets: move(store, sets["2.10.0"]),
