@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cairn import isolation
 from cairn.errors import SourceError
 from helpers.patches import HIPIFY, UPSTREAM, outcomes
 from helpers.sources import Bench
@@ -75,7 +77,9 @@ def test_killed_while_it_moves_it_loses_nothing_and_can_be_done_again(
         shutil.rmtree(bench.path)
         shutil.copytree(before, bench.path, symlinks=True)
         command = [sys.executable, "-c", CHILD, str(bench.path), str(patches), str(nth)]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        # The child looks at the checkout's notes where it starts git, in a thread that is confined as git is.
+        env = {**os.environ, isolation.VARIABLE: str(bench.path)}
+        done = subprocess.run(command, env=env, check=False, capture_output=True, text=True)
         if done.returncode == 0:
             break
         assert done.returncode == -signal.SIGKILL, done.stderr

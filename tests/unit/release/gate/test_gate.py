@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cairn import interpreters
+from cairn import interpreters, isolation
 from cairn.errors import CairnError, UsageError
 from cairn.release import recipes
 from cairn.release.gate import gate, installation
@@ -99,6 +99,7 @@ def test_an_interpreter_of_another_system_is_not_looked_for(
     store: MemoryStore, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv(isolation.VARIABLE, str(tmp_path))  # where this interpreter takes a note
     python = tmp_path / "python3.99"
     python.write_text(f"#!/bin/sh\n: > {tmp_path}/asked\n", encoding="utf-8")
     python.chmod(0o755)
