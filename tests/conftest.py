@@ -30,9 +30,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 OPEN = (
     *("e2e/", "unit/release/", "integration/ci/test_linters"),
-    *("integration/release/test_killed", "integration/sources/test_as_of"),
+    *("integration/release/test_killed", "integration/sources/test_outlived"),
     *("integration/sources/test_kept_by_force", "integration/sources/test_killed"),
-    *("integration/sources/test_lost_line", "integration/sources/test_outlived"),
     *("integration/sources/test_processes", "integration/sources/test_unfinished"),
 )
 """Where foreign code still reaches all but keys, instead of what it does for users."""
