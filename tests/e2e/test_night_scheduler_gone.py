@@ -59,6 +59,6 @@ def test_each_round_is_a_run_of_its_own(tmp_path: Path) -> None:
         freeze_options=FreezeOptions(release="release", work_dir=tmp_path / "work"),
         settings=Settings(stack=folder, store=str(store.path), work_dir=tmp_path / "work", cores=1),
     )
-    assert driver.drive(request, executor).code != 0
+    assert driver.drive(request, executor)[0] != 0
     first, second = (dict(job.variables) for job in executor.jobs)
     assert first["GITHUB_RUN_ID"] != second["GITHUB_RUN_ID"]

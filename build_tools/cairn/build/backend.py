@@ -125,14 +125,6 @@ def context_of(
     return Context(step=step, request=request, built=built, env=env, values=values, stage=stage, log=log)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackendResult:
-    """The wheel that a backend made, and the statistics of the compiler cache."""
-
-    wheel: Path
-    compiler_cache: CacheStatistics | None
-
-
 @dataclass(kw_only=True)
 class BuildRunner:
     """Runs the programs of one build.
@@ -147,8 +139,11 @@ class BuildRunner:
     compiler_cache: CacheStatistics | None = None
 
 
-def call(context: Context, output_dir: Path) -> BackendResult:
+def call(context: Context, output_dir: Path) -> tuple[Path, CacheStatistics | None]:
     """Call `build_wheel` of the project's backend (PEP 517) in its environment.
+
+    Returns:
+        The wheel, and the statistics of the compiler cache.
 
     Raises:
         BuildError: it failed, or CMake has found other settings than the stack asks for.
@@ -168,7 +163,7 @@ def call(context: Context, output_dir: Path) -> BackendResult:
             wheel = Path(builder.build("wheel", output_dir, dict(settings)))
         except (pypa_build.BuildException, pypa_build.BuildBackendException) as error:
             raise failure(context, error) from error
-    return BackendResult(wheel=wheel, compiler_cache=ready.compiler_cache)
+    return wheel, ready.compiler_cache
 
 
 @contextlib.contextmanager

@@ -82,11 +82,11 @@ def build(
             path = compile_jobs.without_old_make(context.values["PATH"], work / "make")
             values = {**context.values, "makeflags": makeflags, "PATH": path}
             context = dataclasses.replace(context, values=values)
-        raw, sources, edited = _build_in_tree(context, folder / "raw")
+        raw, statistics, sources, edited = _build_in_tree(context, folder / "raw")
         stage.update("repairing and verifying the wheel")
-        wheel = postprocess.finish(raw.wheel, context, folder / "finished", sources=sources)
+        wheel = postprocess.finish(raw, context, folder / "finished", sources=sources)
         hit = _keep(wheel, context, seconds=time.monotonic() - started, changed=edited)
-    return hit, raw.compiler_cache, edited
+    return hit, statistics, edited
 
 
 def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> cache.Hit:
@@ -146,11 +146,12 @@ def _scratch(work: Path) -> Iterator[Path]:
 
 def _build_in_tree(
     context: Context, output_dir: Path
-) -> tuple[backend.BackendResult, tuple[Source, ...], bool]:
+) -> tuple[Path, CacheStatistics | None, tuple[Source, ...], bool]:
     """Call the build backend in a tree that must not change meanwhile.
 
     Returns:
-        The wheel, the commits that the tree stood on, and whether it was edited since the build was planned.
+        The wheel, the statistics of the compiler cache, the commits that the tree stood on, and whether it
+        was edited since the build was planned.
 
     Raises:
         SourceError: it is not what the manifest froze, or did not stay so.
@@ -175,8 +176,7 @@ def _build_in_tree(
             _remove_stale(root, folder / "build", leftover.ours)
         recorded = build_step.recorded(step.checkout, step.project.hipify, gpu=request.sdk is not None)
         with source_tree.restore_egg_info(step.checkout), recorded:
-            result = backend.call(context, output_dir)
-        raw = result.wheel
+            raw, statistics = backend.call(context, output_dir)
         leftover.wheel, leftover.source_dir = raw, step.source_dir().relative_to(step.checkout).as_posix()
         leftover.hipified = build_step.generated(step.checkout, step.project.hipify)
     with zipfile.ZipFile(raw) as archive:  # no key covers these (cairn.sources.worktree.contents)
@@ -194,7 +194,7 @@ def _build_in_tree(
             f"{step.checkout} was edited while it was built: it is not what the manifest froze any more",
             tip="run it again, in a work folder of its own",
         )
-    return result, commits, edited or step.key not in keys.in_lookup_order()
+    return raw, statistics, commits, edited or step.key not in keys.in_lookup_order()
 
 
 @contextlib.contextmanager

@@ -157,13 +157,13 @@ def _report(request: Report) -> Answer:
 def _export(request: Export) -> Answer:
     from cairn.sources.patches import apply
 
-    exported = apply.export(request.checkout, request.output_dir)
+    patches, edits = apply.export(request.checkout, request.output_dir)
     screen = console.current()
-    if exported.edits:
-        screen.warn(f"{wording.count(exported.edits, 'edited or new file')} in no commit, so in no patch")
-    if not exported.patches:
+    if edits:
+        screen.warn(f"{wording.count(edits, 'edited or new file')} in no commit, so in no patch")
+    if not patches:
         screen.info("there are no commits above the diff base")
-    return Answer(exported.patches, (str(request.output_dir / patch.file) for patch in exported.patches))
+    return Answer(patches, (str(request.output_dir / patch.file) for patch in patches))
 
 
 def _apply(request: Apply) -> Answer:

@@ -88,14 +88,14 @@ def test_exact_ids_patterns_and_whole_files_are_left_out(tmp_path: Path) -> None
         "test_torch.py::test_print",
     ]
     found = select.read_excluded([tmp_path / "journal"], entries)
-    assert [(test, item.number) for test, item in found.tests] == [
+    assert [(test, item.number) for test, item in found[0]] == [
         ("nn/test_hangs.py", 1),
         ("test_nn.py::TestNN::test_out_add_cuda", 2),
         ("test_nn.py::TestNN::test_print", 1),
         ("test_nn.py::test_both[cpu]", 2),
         ("test_nn.py::test_both[cuda]", 2),
     ]
-    assert found.unmatched == ()
+    assert found[1] == ()
 
 
 @pytest.mark.usefixtures("suite")
@@ -104,7 +104,7 @@ def test_only_runs_what_is_left_out_otherwise(tmp_path: Path) -> None:
     code, said, tests = collect(tmp_path, entries, "test_nn.py", "test_torch.py", only=True)
     assert code == 0, said
     assert tests == ["test_nn.py::TestNN::test_print", "test_torch.py::test_print"]
-    assert select.read_excluded([tmp_path / "journal"], entries).unmatched == ()
+    assert select.read_excluded([tmp_path / "journal"], entries)[1] == ()
 
 
 @pytest.mark.usefixtures("suite")
@@ -112,7 +112,7 @@ def test_ids_count_from_the_tests_wherever_pytest_starts(tmp_path: Path) -> None
     entries = (listed(1, "test_torch.py::test_print"),)
     code, said, tests = collect(tmp_path, entries, "tests/test_torch.py", cwd=".")
     assert (code, tests) == (5, []), said  # 5: nothing was collected
-    assert len(select.read_excluded([tmp_path / "journal"], entries).tests) == 1
+    assert len(select.read_excluded([tmp_path / "journal"], entries)[0]) == 1
 
 
 @pytest.mark.usefixtures("suite")
@@ -123,8 +123,8 @@ def test_a_pattern_of_a_folder_is_of_the_files_below_it_and_is_not_said_to_match
     _, _, tests = collect(tmp_path, entries, "deep", "test_torch.py")
     assert tests == ["deep/er/test_a.py::TestA::test_a", "test_torch.py::test_print"]
     excluded = select.read_excluded([tmp_path / "journal"], entries, tests=tmp_path / "tests")
-    assert [test for test, _ in excluded.tests] == ["deep/er/test_a.py::TestA::test_b"]
-    assert excluded.unmatched == ()
+    assert [test for test, _ in excluded[0]] == ["deep/er/test_a.py::TestA::test_b"]
+    assert excluded[1] == ()
 
 
 def test_what_matched_nothing_is_named_where_its_file_was_collected_or_is_gone(
@@ -139,20 +139,20 @@ def test_what_matched_nothing_is_named_where_its_file_was_collected_or_is_gone(
     code, _, _ = collect(tmp_path, entries, "test_nn.py", "test_broken.py", "--continue-on-collection-errors")
     assert code != 0
     found = select.read_excluded([tmp_path / "journal"], entries)
-    named = [(item.listed.number, item.names) for item in found.unmatched]
+    named = [(listed.number, names) for listed, names in found[1]]
     assert named == [(1, ("test_nn.py::TestNN::test_prin",)), (4, ("test_nn.py::TestNN::test_prin_*",))]
     found = select.read_excluded([tmp_path / "journal"], entries, tests=suite)
-    assert found.unmatched[1].names == ("test_gone.py::test_a", "test_nn.py::TestNN::test_prin_*")
+    assert found[1][1][1] == ("test_gone.py::test_a", "test_nn.py::TestNN::test_prin_*")
 
 
 @pytest.mark.usefixtures("suite")
 def test_tests_that_were_chosen_by_their_ids_say_nothing_of_the_others(tmp_path: Path) -> None:
     entries = (listed(1, "test_nn.py::TestNN::test_prin"),)
     collect(tmp_path, entries, "test_nn.py::TestNN::test_outer")
-    assert select.read_excluded([tmp_path / "journal"], entries).unmatched == ()
+    assert select.read_excluded([tmp_path / "journal"], entries)[1] == ()
     # Another shard collects the file as a whole, and appends.
     collect(tmp_path, entries, "test_nn.py", "-k", "outer")
-    assert len(select.read_excluded([tmp_path / "journal"], entries).unmatched) == 1
+    assert len(select.read_excluded([tmp_path / "journal"], entries)[1]) == 1
 
 
 def test_a_journal_that_is_missing_or_cut_short_is_an_error(tmp_path: Path) -> None:

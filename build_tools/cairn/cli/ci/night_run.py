@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from cairn.output import console
 from cairn.pipeline.pipeline_options import FreezeOptions
 
 if TYPE_CHECKING:
-    from cairn.pipeline.night.driver import Driven, DriveRequest, Executor
+    from cairn.pipeline.night.driver import DriveRequest, Executor
     from cairn.pipeline.night.steps import NightStep
 
 
@@ -107,7 +107,7 @@ def _run(request: Run) -> Answer:
         if request.dry_run:
             return _planned(drive_request, driver.planned(drive_request))
         try:
-            return _ended(driver.drive(drive_request, executor))
+            return _ended(*driver.drive(drive_request, executor))
         except KeyboardInterrupt:
             night = drive_request.night
             console.current().info(
@@ -237,8 +237,8 @@ def _planned(request: DriveRequest, due: tuple[NightStep, ...]) -> Answer:
     return Answer({"night": request.night, "steps": plain}, text)
 
 
-def _ended(driven: Driven) -> Answer:
-    legs = driven.report["legs"]
+def _ended(code: int, report: Mapping[str, object]) -> Answer:
+    legs = report["legs"]
     rows = [
         (
             f"{leg['line']} {leg['family']} Python {leg['python']} {leg['platform']}",
@@ -250,10 +250,10 @@ def _ended(driven: Driven) -> Answer:
     ]
     text = (
         Table(("leg", "outcome", "ended in", "why"), rows),
-        *map(Note, driven.report["hanging"]),  # type: ignore[call-overload] # likewise
-        Note(f"night {driven.report['night']}: {driven.report['counts']}"),
+        *map(Note, report["hanging"]),  # type: ignore[call-overload] # likewise
+        Note(f"night {report['night']}: {report['counts']}"),
     )
-    return Answer(driven.report, text, exit_code=driven.code)
+    return Answer(report, text, exit_code=code)
 
 
 # A night has one line, and workflows alone run builds in an image.

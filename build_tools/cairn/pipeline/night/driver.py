@@ -125,21 +125,6 @@ class DriveRequest:
     settings: Settings
 
 
-@dataclass(frozen=True, kw_only=True)
-class Driven:
-    """How a night ended.
-
-    Attributes:
-        code: the exit code, as of `cairn ci night report`.
-        report: what that prints, as JSON.
-        failed: the steps that failed, and why.
-    """
-
-    code: int
-    report: Mapping[str, object]
-    failed: Mapping[str, CairnError]
-
-
 def planned(request: DriveRequest) -> tuple[NightStep, ...]:
     """Return the steps that a night needs, as far as the store knows it, and begin nothing."""
     night = plan.find(request.store, request.night)
@@ -159,8 +144,11 @@ def planned(request: DriveRequest) -> tuple[NightStep, ...]:
     return _due(request, night)
 
 
-def drive(request: DriveRequest, executor: Executor) -> Driven:
+def drive(request: DriveRequest, executor: Executor) -> tuple[int, Mapping[str, object]]:
     """Run a night to its end, or what an earlier run has left of it.
+
+    Returns:
+        The exit code and the JSON of `cairn ci night report`.
 
     Raises:
         CairnError: it could not be frozen, or not be reported.
@@ -168,12 +156,12 @@ def drive(request: DriveRequest, executor: Executor) -> Driven:
     variables = _run_variables()
     # By the name that freezing gives it: whoever changes it from then on is noticed.
     request = replace(request, night=_freeze(request, variables))
-    outcome, night = None, plan.read(request.store, request.night)
+    night = plan.read(request.store, request.night)
     if anchor.anchor(request.store) is not None:
         console.current().info(f"to go on with it later: --night {night.named}")
     while due := _due(request, night):
         try:
-            outcome = _Drive(request, executor, due, variables).carry_out()
+            _Drive(request, executor, due, variables).carry_out()
             break
         except ExecutorGoneError as error:
             if not executor.renew():
@@ -182,8 +170,7 @@ def drive(request: DriveRequest, executor: Executor) -> Driven:
                     tip=f"finished steps are kept: start it again, and go on with --night {request.night}",
                 ) from error
             variables = _run_variables()  # of two notes of one run, the first counts
-    failed = outcome.failures if outcome else {}
-    return _report(request, variables, failed)
+    return _report(request, variables)
 
 
 def _run_variables() -> dict[str, str]:
@@ -390,8 +377,8 @@ def _tests(outputs: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _report(request: DriveRequest, variables: Mapping[str, str], failed: Mapping[str, CairnError]) -> Driven:
+def _report(request: DriveRequest, variables: Mapping[str, str]) -> tuple[int, Mapping[str, object]]:
     run = _run_of(request, plan.read(request.store, request.night))
     with github.running_as(variables), console.current().stage(f"report the night {request.night}"):
         report, _, error = reporting.reported(run, notify=request.notify)
-    return Driven(code=error.exit_code if error else 0, report=report, failed=failed)
+    return error.exit_code if error else 0, report

@@ -7,6 +7,7 @@ submodule. Files that Cairn itself wrote are recognised: by the journal where a 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -93,7 +94,7 @@ def parts_to_move(
         plan: the submodules that are wanted.
     """
     parts = [MovingPart(path="", repository=root, is_moving=True, commit=commit, mirror=mirror)]
-    for module, its_mirror in ((c.module, c.source) for level in plan for c in level):
+    for module, its_mirror in itertools.chain.from_iterable(plan):
         part = MovingPart(path=module.path, repository=module.repository, is_moving=True)
         parts.append(replace(part, commit=module.commit, mirror=its_mirror))
     repositories = {part.repository for part in parts}

@@ -9,8 +9,9 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from cairn.concurrency import side_by_side
 from cairn.output import Progress
@@ -89,11 +90,7 @@ def _side_by_side(requests: Sequence[CheckoutRequest], *, say: Progress) -> tupl
 _JOBS = 8  # each sends and receives little, and waits for its server
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Claim:
-    name: str
-    origin: str
-    commit: str
+_Claim: TypeAlias = tuple[str, str, str]  # what it is of, origin, commit
 
 
 def missing_at_origins(
@@ -108,15 +105,15 @@ def missing_at_origins(
         SourceError: there is no origin, or we may not read it.
     """
     claims = [claim for checkout in checkouts for claim in _claims(checkout)]
-    say(f"asking {len({claim.origin for claim in claims})} origins for {len(claims)} commits")
+    say(f"asking {len({origin for _, origin, _ in claims})} origins for {len(claims)} commits")
 
     def has(claim: _Claim) -> bool:
-        return claim.origin != "" and _has(claim, retry=retry or RetryPolicy(), say=say)
+        return claim[1] != "" and _has(*claim[1:], retry=retry or RetryPolicy(), say=say)
 
     results = side_by_side(has, claims, jobs=_JOBS)
     return tuple(
-        f"{claim.name}: {claim.origin or 'no origin'} does not have {claim.commit}"
-        for claim, exists in zip(claims, results, strict=True)
+        f"{name}: {origin or 'no origin'} does not have {commit}"
+        for (name, origin, commit), exists in zip(claims, results, strict=True)
         if not exists
     )
 
@@ -146,20 +143,19 @@ def local_work(checkouts: Sequence[Checkout]) -> tuple[str, ...]:
 def _claims(checkout: Checkout) -> Iterator[_Claim]:
     # A repository without a remote goes by its own path: it would vouch for itself.
     origin = "" if Path(checkout.origin) == checkout.path else checkout.origin
-    yield _Claim(name=checkout.project.name, origin=origin, commit=checkout.commit)
+    yield checkout.project.name, origin, checkout.commit
     for module in checkout.submodules:
-        name = f"{checkout.project.name}, submodule {module.path}"
-        yield _Claim(name=name, origin=module.origin, commit=module.commit)
+        yield f"{checkout.project.name}, submodule {module.path}", module.origin, module.commit
 
 
-def _has(claim: _Claim, *, retry: RetryPolicy, say: Progress) -> bool:
+def _has(origin: str, commit: str, *, retry: RetryPolicy, say: Progress) -> bool:
     with tempfile.TemporaryDirectory(prefix="cairn-ask-") as temporary:
         path = Path(temporary)
         command.run(path, "init", "--quiet", "--bare", ".")
         # The commit alone, without its files (git-rev-list(1), `--filter=tree:0`) and its history.
-        ask = Mirror(origin=claim.origin, path=path, depth=1, only="tree:0", retry=retry)
+        ask = Mirror(origin=origin, path=path, depth=1, only="tree:0", retry=retry)
         try:
-            mirror.fetch(ask, claim.commit, say=say)
+            mirror.fetch(ask, commit, say=say)
         except command.UnknownRefError as error:
             # A server that does not have a commit says "not our ref"; "unadvertised object" means that it
             # will not say (git's upload-pack.c and fetch-pack.c).
@@ -169,4 +165,4 @@ def _has(claim: _Claim, *, retry: RetryPolicy, say: Progress) -> bool:
             # uploadpack.allowReachableSHA1InWant): look through the history of all of them.
             everything = dataclasses.replace(ask, depth=None)
             mirror.fetch(everything, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
-        return command.succeeds(path, "cat-file", "-e", claim.commit)
+        return command.succeeds(path, "cat-file", "-e", commit)

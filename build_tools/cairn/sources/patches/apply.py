@@ -59,20 +59,7 @@ class ExportedPatch:
     subject: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Exported:
-    """The result of an export.
-
-    Attributes:
-        patches: in the order in which they apply.
-        edits: edited or new files that are in no commit, and so in no patch.
-    """
-
-    patches: tuple[ExportedPatch, ...]
-    edits: tuple[str, ...]
-
-
-def export(checkout: Path, output_dir: Path) -> Exported:
+def export(checkout: Path, output_dir: Path) -> tuple[tuple[ExportedPatch, ...], tuple[str, ...]]:
     """Write every commit above the diff base as a patch; those of a submodule go into a folder of its path.
 
     Patches that hipify was run on go into a folder `base` there; see `patch_files.find` for the layout.
@@ -83,6 +70,10 @@ def export(checkout: Path, output_dir: Path) -> Exported:
         checkout: the working tree.
         output_dir: where they go; those that an earlier export left there are replaced.
 
+    Returns:
+        The patches in the order in which they apply; then edited or new files that are in no commit, and so
+        in no patch.
+
     Raises:
         SourceError: it is not a checkout, or a commit is a merge.
         UsageError: the folder has files other than patches.
@@ -92,8 +83,7 @@ def export(checkout: Path, output_dir: Path) -> Exported:
     with tempfile.TemporaryDirectory(prefix="cairn-export-") as temporary:
         patches = [patch for part in walk_commit(root, "HEAD") for patch in _export(part, Path(temporary))]
         owned.replace_files(output_dir, Path(temporary))
-    edits = local_work.of(root).edits
-    return Exported(patches=tuple(patches), edits=edits)
+    return tuple(patches), local_work.of(root).edits
 
 
 def base_of(repo: Repository) -> str:
@@ -261,10 +251,10 @@ def apply(request: ApplyRequest, *, say: Progress) -> tuple[Applied, ...]:
         work = [
             _PartPatches(
                 part=parts[path],
-                base=tuple(patch_files.read(root, file) for file in series.base),
-                hipified=tuple(patch_files.read(root, file) for file in series.hipified),
+                base=tuple(patch_files.read(root, file) for file in base),
+                hipified=tuple(patch_files.read(root, file) for file in hipified),
             )
-            for path, series in patches.items()
+            for path, (base, hipified) in patches.items()
         ]
         if is_hipified:
             return _on_hipified(root, tuple(parts.values()), work, request, say)

@@ -41,19 +41,6 @@ _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
-    """The patch files for one repository, in the order in which they apply.
-
-    Attributes:
-        base: for upstream's own files: they go beneath hipify's commit.
-        hipified: for what hipify made of them.
-    """
-
-    base: tuple[Path, ...] = ()
-    hipified: tuple[Path, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Hunk:
     """One hunk.
 
@@ -102,7 +89,7 @@ class PatchFile:
 
 def find(
     folder: Path, *, parts: Collection[str], root_names: Collection[str], is_hipified: bool
-) -> Mapping[str, Series]:
+) -> Mapping[str, tuple[tuple[Path, ...], tuple[Path, ...]]]:
     """Find every `*.patch` below a folder, by the path of its repository (empty for the root).
 
     Two layouts are read. That of `cairn patches export`: the root's patches in the folder itself, those of a
@@ -115,6 +102,10 @@ def find(
         parts: the paths of the repositories in the checkout.
         root_names: what the root's repository may be called.
         is_hipified: patches that do not say when they apply are for a hipified tree.
+
+    Returns:
+        For each repository, in the order in which they apply, the patches for upstream's own files, which go
+        beneath hipify's commit, and those for what hipify made of them.
 
     Raises:
         UsageError: there are no patches.
@@ -137,10 +128,7 @@ def find(
     owners = sorted({owner for owner, _ in by_owner})
     if unknown := [owner for owner in owners if owner not in parts]:
         raise _unknown(folder, unknown[0], root_names)
-    return {
-        owner: Series(base=tuple(by_owner[owner, "base"]), hipified=tuple(by_owner[owner, "hipified"]))
-        for owner in owners
-    }
+    return {owner: (tuple(by_owner[owner, "base"]), tuple(by_owner[owner, "hipified"])) for owner in owners}
 
 
 def _unknown(folder: Path, owner: str, root_names: Collection[str]) -> SourceError:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, SourceError
@@ -22,16 +23,8 @@ from cairn.sources.worktree import journal
 from cairn.sources.worktree.journal import Journal, Move
 from cairn.sources.worktree.parts import Module, of_commit, walk_submodules
 
-
-@dataclass(frozen=True, kw_only=True)
-class Coming:
-    """A submodule to be checked out from a mirror that has its commit."""
-
-    module: Module
-    source: Path
-
-
-Plan = tuple[tuple[Coming, ...], ...]
+Coming: TypeAlias = tuple[Module, Path]  # a submodule, and the mirror that has its commit
+Plan: TypeAlias = tuple[tuple[Coming, ...], ...]
 """Submodules by their depth, the root's own first."""
 
 
@@ -64,9 +57,13 @@ def fetch_all(root: Repository, commit: str, source: Path, *, origin: str, how: 
         levels.append(fetched)
         modules = tuple(
             inner
-            for module, objects in ((coming.module, repository.bare(coming.source)) for coming in fetched)
+            for module, mirror in fetched
             for inner in of_commit(
-                module.repository, module.commit, origin=module.origin, within=module, objects=objects
+                module.repository,
+                module.commit,
+                origin=module.origin,
+                within=module,
+                objects=repository.bare(mirror),
             )
         )
     return tuple(levels)
@@ -83,17 +80,17 @@ def place_all(root: Repository, plan: Plan, *, moves: Mapping[str, Move], how: F
     """
 
     def place(coming: Coming, *, alone: bool) -> None:
-        move = moves[journal.key(root, coming.module.repository)]
+        move = moves[journal.key(root, coming[0].repository)]
         _place(coming, untouched=move.before == move.after, how=how, alone=alone)
 
     for level in plan:
-        for coming in level:
-            _refuse_detour(coming.module)
+        for module, _ in level:
+            _refuse_detour(module)
         alone = len(level) < how.jobs
         side_by_side(functools.partial(place, alone=alone), level, jobs=how.jobs)
-    parents = [root, *(coming.module.repository for level in plan for coming in level)]
+    parents = [root, *(module.repository for level in plan for module, _ in level)]
     for parent in parents:
-        if modules := [c.module for level in plan for c in level if c.module.parent == parent]:
+        if modules := [module for level in plan for module, _ in level if module.parent == parent]:
             mark_ignored(parent, modules)
 
 
@@ -144,15 +141,16 @@ def _fetch(module: Module, *, how: Fetching) -> Coming:
         source.find(module.commit, say=how.say)
     except (SourceError, NetworkError) as error:
         raise type(error)(f"submodule {module.path}: {error}", tip=error.tip) from error
-    return Coming(module=module, source=source.path)
+    return module, source.path
 
 
 def _place(coming: Coming, *, untouched: bool, how: Fetching, alone: bool) -> None:
-    module, repo = coming.module, coming.module.repository
+    module, mirror = coming
+    repo = module.repository
     if not untouched:
         how.say(f"submodule {module.path}")
         repository.create(repo, origin=git_url.without_credentials(module.origin), parent=module.parent)
-        repository.borrow_objects(repo, coming.source)
+        repository.borrow_objects(repo, mirror)
         repository.place(repo, module.commit, alone=alone)
     tags = {f"refs/tags/{UPSTREAM_TAG}": module.commit, f"refs/tags/{repository.HIPIFY_TAG}": None}
     repository.move_refs(repo, tags)

@@ -75,32 +75,6 @@ class _Collected(datafile.Value):
     matched: tuple[_Match, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unmatched:
-    """The names of an entry that matched no test.
-
-    Attributes:
-        listed: the entry.
-        names: its ids and patterns that named no test of a file that was collected.
-    """
-
-    listed: Listed
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Excluded:
-    """The tests that a run excluded.
-
-    Attributes:
-        tests: each test, or file, and its entry.
-        unmatched: entries with names that matched nothing.
-    """
-
-    tests: tuple[tuple[str, Listed], ...]
-    unmatched: tuple[Unmatched, ...]
-
-
 def select(entries: Sequence[Listed], facts: RunFacts, *, today: date) -> Selection:
     """Select the entries that apply to a run, or may apply where its facts are unknown."""
     chosen = tuple(listed for listed in entries if conditions.applies(listed.entry.when, facts))
@@ -146,12 +120,15 @@ def plan_of(listed: Listed) -> dict[str, Any]:
 
 def read_excluded(
     journals: Iterable[Path], entries: Sequence[Listed], *, tests: Path | None = None
-) -> Excluded:
+) -> tuple[tuple[tuple[str, Listed], ...], tuple[tuple[Listed, tuple[str, ...]], ...]]:
     """Read the plugin's journals of one or several shards.
 
     Names in a file that no process collected as a whole are not reported: it was not part of the run, its
     tests were selected by id, or it could not be imported; nor are those of a folder, of which no run knows
     that it had all files. But a file that is not in `tests`, their folder, can never match.
+
+    Returns:
+        Each excluded test, or file, with its entry; then entries with the names that matched no test.
 
     Raises:
         TestsFailedError: a journal is missing, cut short, or of other entries.
@@ -179,11 +156,8 @@ def read_excluded(
     for number, listed in enumerate(entries):
         of_run = [name for name in listed.entry.names if _module(name) in collected]
         if missing := tuple(name for name in of_run if (number, name) not in named):
-            unmatched.append(Unmatched(listed=listed, names=missing))
-    return Excluded(
-        tests=tuple((test, entries[number]) for test, number in sorted(by_test.items())),
-        unmatched=tuple(unmatched),
-    )
+            unmatched.append((listed, missing))
+    return tuple((test, entries[number]) for test, number in sorted(by_test.items())), tuple(unmatched)
 
 
 def _module(name: str) -> str:

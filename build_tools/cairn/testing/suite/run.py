@@ -10,7 +10,7 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ from cairn.testing.install_set import Tested
 from cairn.testing.record import TestPolicy
 from cairn.testing.skips import select
 from cairn.testing.skips.conditions import RunFacts
-from cairn.testing.skips.select import Excluded, Selection
+from cairn.testing.skips.select import Selection
 from cairn.testing.skips.skip_files import Listed
 from cairn.testing.suite import modules, shards, sources, suite_results, suite_toml, worker
 from cairn.testing.suite.attempt import Setup
@@ -159,9 +159,9 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
     hooks = tuple(sorted({hook for _, run in runs for hook in run.hooks}))
     problems += _undecided(hooks, request.suite)
     try:
-        excluded = select.read_excluded([work_dir / SKIPS], entries, tests=prepared.setup.tests)
+        excluded, unmatched = select.read_excluded([work_dir / SKIPS], entries, tests=prepared.setup.tests)
     except TestsFailedError as error:
-        problems, excluded = [*problems, str(error)], Excluded(tests=(), unmatched=())
+        problems, excluded, unmatched = [*problems, str(error)], (), ()
     result = ShardResult(
         config=request.config,
         shard=request.shard,
@@ -179,7 +179,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         problems=tuple(problems),
         excluded=_excluded(entries, excluded),
         outdated=(
-            *(f"{one.listed} matches no test: {wording.some(one.names)}" for one in excluded.unmatched),
+            *(f"{listed} matches no test: {wording.some(names)}" for listed, names in unmatched),
             *(f"{one} has expired: {one.entry.expires}" for one in prepared.selection.expired),
         ),
         started=records.time_of(started),
@@ -340,11 +340,11 @@ def _check(request: SuiteRequest, say: Progress) -> tuple[WheelVersion, str]:
     return wheel, problem or ""
 
 
-def _excluded(entries: Sequence[Listed], excluded: Excluded) -> tuple[ExcludedTest, ...]:
+def _excluded(entries: Sequence[Listed], excluded: Iterable[tuple[str, Listed]]) -> tuple[ExcludedTest, ...]:
     modules = ((test, listed) for listed in entries for test in listed.entry.tests if "::" not in test)
     return tuple(
         ExcludedTest(test=test, reason=item.entry.reason, owner=item.entry.owner, issue=item.entry.issue)
-        for test, item in dict([*modules, *excluded.tests]).items()
+        for test, item in dict([*modules, *excluded]).items()
     )
 
 
