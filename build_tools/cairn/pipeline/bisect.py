@@ -39,7 +39,7 @@ from cairn.sources.manifest import changelog
 from cairn.sources.manifest.changelog import Changelog
 from cairn.sources.manifest.manifest import Manifest
 from cairn.store.protocol import Store
-from cairn.wheels.interface.delta import Delta, change
+from cairn.wheels.interface.changes import Delta, change
 from cairn.wheels.wheelset import WheelSet
 
 LOG = "bisect.json"

@@ -23,7 +23,7 @@ from cairn.sources.manifest.manifest import Manifest
 from cairn.store.protocol import Store, read_or_none
 from cairn.wheels import wheelset
 from cairn.wheels.interface import difference
-from cairn.wheels.interface.delta import Delta, change
+from cairn.wheels.interface.changes import Delta, change
 from cairn.wheels.interface.difference import Difference
 from cairn.wheels.wheelset import SetWheel, WheelSet
 

@@ -13,7 +13,7 @@ from cairn.release.index.listing import index_set
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Change, Index
 from cairn.store.memory import MemoryStore
 from cairn.wheels import wheelset
-from cairn.wheels.interface.delta import Delta
+from cairn.wheels.interface.changes import Delta
 from helpers.release import commit, make_set, manifest_of
 from helpers.wheels import build_wheel
 

@@ -18,11 +18,9 @@ from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.requirements import neutral as neutral_requirement
 from cairn.requirements import specifiers
 from cairn.wheels.contents import code_archives
-from cairn.wheels.interface import kernel_changes, python_changes
-from cairn.wheels.interface.delta import Delta, change
-from cairn.wheels.interface.kernel_changes import TargetChange
+from cairn.wheels.interface import changes
+from cairn.wheels.interface.changes import Delta, PythonChange, TargetChange, change
 from cairn.wheels.interface.model import FileState, Interface, Library
-from cairn.wheels.interface.python_changes import PythonChange
 from cairn.wheels.interface.read import read_interface
 
 __all__ = ["Delta", "Difference", "between", "diff"]
@@ -199,9 +197,9 @@ def between(one: Interface, other: Interface) -> Difference:
         exports=_exports(one.libraries, other.libraries),
         operators=change(_operators(one), _operators(other)),
         targets=change(one.targets, other.targets),
-        kernels=kernel_changes.between(one.kernels, other.kernels),
+        kernels=changes.kernels(one.kernels, other.kernels),
         compilers=change(_compilers(one), _compilers(other)),
-        python=python_changes.between(one.python, other.python) if one.python and other.python else None,
+        python=changes.python(one.python, other.python) if one.python and other.python else None,
         archives=() if is_listing else tuple(_archive_changes(one, other, changed)),
         order=[(path, state.stamp) for path, state in old.items()]
         != [(path, state.stamp) for path, state in new.items()],

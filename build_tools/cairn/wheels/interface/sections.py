@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cairn.output.console import size
-from cairn.wheels.interface.delta import Delta
+from cairn.wheels.interface.changes import Delta, KernelChange, TargetChange
 from cairn.wheels.interface.difference import Difference, LibraryChange
-from cairn.wheels.interface.kernel_changes import KernelChange, TargetChange
 
 Sign = Literal["-", "+", "~", ">", ""]
 """What happened: gone, new, changed, renamed, or no more than a figure."""

@@ -8,8 +8,8 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+from cairn.wheels.interface.changes import PythonChange
 from cairn.wheels.interface.difference import diff
-from cairn.wheels.interface.python_changes import PythonChange
 from helpers.wheels import MakeWheel
 
 BASES = (

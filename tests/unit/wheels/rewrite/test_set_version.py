@@ -16,8 +16,7 @@ from packaging.utils import canonicalize_name
 from cairn.errors import WheelError
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.rocm_version import with_rocm
-from cairn.wheels.rewrite.repin import RenamedWheel, RocmChange, repinned
-from cairn.wheels.rewrite.set_version import set_versions
+from cairn.wheels.rewrite.set_version import RenamedWheel, RocmChange, repinned, set_versions
 from cairn.wheels.rewrite.version_options import NewVersion
 from cairn.wheels.verify import Expectation, verify
 from helpers.wheels import MakeWheel, altered, cairn_wheel, members_of, rocm_versions, validated

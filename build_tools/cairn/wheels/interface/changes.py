@@ -1,14 +1,134 @@
-"""What changed among the public Python names of two wheels, and which of it breaks those who use them.
+"""What changed between two wheels: texts, kernels target by target, and public Python names.
 
-Source: griffe's documentation, "Checking for API breakages": what counts as one.
+Source: griffe's documentation, "Checking for API breakages": which changes of names break their users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from cairn.formats.offload.kernels import Kernel
+from cairn.targets import in_order
 from cairn.wheels.interface.python_api import Parameter, PythonApi, PythonName
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delta:
+    """The items removed and the items added between two wheels.
+
+    Attributes:
+        removed: only in the first.
+        added: only in the second.
+    """
+
+    removed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added)
+
+
+def change(one: Iterable[str], other: Iterable[str]) -> Delta:
+    """The change from one collection to another, sorted."""
+    a, b = set(one), set(other)
+    return Delta(removed=tuple(sorted(a - b)), added=tuple(sorted(b - a)))
+
+
+# clang names what is local to a source file with a hash of that file (clang/lib/CodeGen, `-fgpu-rdc`).
+_OF_FILE = re.compile(r"\.(?:static|intern|anon)\.[0-9a-f]+$|__(?:static|intern)__[0-9a-f]+$")
+_MEASURES = ("vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills", "lds", "scratch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelChange:
+    """A kernel that takes other resources.
+
+    Attributes:
+        name: its name.
+        measures: which, with the values before and after.
+        size: bytes of its code before and after.
+    """
+
+    name: str
+    measures: dict[str, tuple[int, int]]
+    size: tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetChange:
+    """The kernels of one target.
+
+    Attributes:
+        target: the target.
+        count: how many kernels there are before and after.
+        size: bytes of their code.
+        spilling: how many spill registers.
+        removed: names of kernels that are gone.
+        added: names of new ones.
+        changed: those that take other resources.
+    """
+
+    target: str
+    count: tuple[int, int]
+    size: tuple[int, int]
+    spilling: tuple[int, int]
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    changed: tuple[KernelChange, ...]
+
+
+def kernels(one: Iterable[Kernel], other: Iterable[Kernel]) -> tuple[TargetChange, ...]:
+    """Compare the kernels of two wheels, for each target where any changed."""
+    old, new = _by_target(one), _by_target(other)
+    changes = []
+    for target in in_order({*old, *new}):
+        a, b = old.get(target, {}), new.get(target, {})
+        pairs = {name: (a[name], b[name]) for name in a.keys() & b.keys() if a[name] != b[name]}
+        if a.keys() == b.keys() and not pairs:
+            continue
+        changes.append(
+            TargetChange(
+                target=target,
+                count=(len(a), len(b)),
+                size=(_size(a.values()), _size(b.values())),
+                spilling=(_spilling(a.values()), _spilling(b.values())),
+                removed=tuple(sorted(a.keys() - b.keys())),
+                added=tuple(sorted(b.keys() - a.keys())),
+                changed=tuple(
+                    KernelChange(
+                        name=name,
+                        measures={
+                            measure: (getattr(x, measure), getattr(y, measure))
+                            for measure in _MEASURES
+                            if getattr(x, measure) != getattr(y, measure)
+                        },
+                        size=(x.size, y.size),
+                    )
+                    for name, (x, y) in sorted(pairs.items())
+                ),
+            )
+        )
+    return tuple(changes)
+
+
+def _by_target(kernels: Iterable[Kernel]) -> dict[str, dict[str, Kernel]]:
+    """The kernels by target and name; of several of one name that which takes most, in a fixed order."""
+    by_target: dict[str, dict[str, Kernel]] = {}
+    for kernel in sorted(kernels):
+        plain = kernel._replace(name=_OF_FILE.sub("", kernel.name))
+        by_target.setdefault(kernel.target, {})[plain.name] = plain
+    return by_target
+
+
+def _size(kernels: Iterable[Kernel]) -> int:
+    return sum(kernel.size for kernel in kernels)
+
+
+def _spilling(kernels: Iterable[Kernel]) -> int:
+    return sum(bool(kernel.vgpr_spills or kernel.sgpr_spills) for kernel in kernels)
+
 
 _POSITIONAL = ("positional-only", "positional or keyword")
 _BY_KEYWORD = ("positional or keyword", "keyword-only")
@@ -38,8 +158,8 @@ class PythonChange:
         return bool(self.removed or self.perhaps or self.added or self.breaking or self.other)
 
 
-def between(one: PythonApi, other: PythonApi) -> PythonChange:
-    """Compare two wheels."""
+def python(one: PythonApi, other: PythonApi) -> PythonChange:
+    """Compare the public Python names of two wheels."""
     old, new = one.names, other.names
     gone = {path for path in old.keys() - new.keys() if not _inherited(path, new)}
     come = {path for path in new.keys() - old.keys() if not _inherited(path, old)}
