@@ -248,6 +248,7 @@ _CI_NIGHT = Group(
 _CI = Group(
     about="run a stack end to end, set a repository up for nights, or run their jobs",
     example="cairn ci run --stack sample --line release/2.9 --targets gfx942,gfx1100",
+    modules={"ci.init": ("init", "check")},
     commands={
         "init": "have a repository of one's own on GitHub run nights: its workflows, stack and policies",
         "check": "say what a repository lacks to run nights, and what to do about each",
