@@ -77,7 +77,7 @@ def test_a_path_that_is_declared_twice_is_one_submodule_for_every_command(
 
     bench.git("-C", PATH, "commit", "--quiet", "--allow-empty", "-m", "Mine")
     folder = tmp_path / "patches"
-    assert [p.path for p in patches.export(bench.path, folder).patches] == [PATH]
+    assert [p.path for p in patches.export(bench.path, folder)[0]] == [PATH]
     bench.git("-C", PATH, "reset", "--quiet", "--hard", "HEAD~1")
     assert [(a.path, a.commit is not None) for a in apply(bench, folder)] == [(PATH, True)]
     assert audit(bench).parts == 4
