@@ -28,8 +28,8 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
     bench.commit("x", "", "Nothing in it")
     bench.commit("deep.h", "deep\n", "Deep", part="third_party/plain/deps/inner")
     folder = tmp_path / "patches ü"
-    exported = patches.export(bench.path, folder)
-    assert [p.path for p in exported.patches] == ["", "", "", "third_party/plain/deps/inner"]
+    exported, _ = patches.export(bench.path, folder)
+    assert [p.path for p in exported] == ["", "", "", "third_party/plain/deps/inner"]
     first = {p: p.read_bytes() for p in folder.rglob("*.patch")}
     patches.export(bench.path, folder)
     assert {p: p.read_bytes() for p in folder.rglob("*.patch")} == first
@@ -48,7 +48,7 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
     again = apply(other, folder)
     assert [applied.commit for applied in again] == [None] * 4
     assert other.git("rev-parse", "HEAD") == heads
-    assert patches.export(other.path, tmp_path / "back").patches != ()
+    assert patches.export(other.path, tmp_path / "back")[0] != ()
     assert {p.name: p.read_bytes() for p in (tmp_path / "back").rglob("*.patch")} == {
         p.name: data for p, data in first.items()
     }
