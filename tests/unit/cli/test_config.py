@@ -77,10 +77,10 @@ def test_the_projects_file_is_the_one_that_holds(here: Path, monkeypatch: pytest
     assert (here / "below" / "cairn.toml").read_text() == 'line = "nightly"\n'
     (here / "below" / "cairn.toml").unlink()
     (here / "pyproject.toml").write_text("[project]\nname = 'x'\n\n[tool.cairn]\n")
-    assert config("set", "--local", "release.log.limit", "3") == 0
+    assert config("set", "--local", "release.log.json", "true") == 0
     table = tomllib.loads((here / "pyproject.toml").read_text())
-    assert table["tool"] == {"cairn": {"command": {"release log": {"limit": "3"}}}}
-    assert main.make_parser().parse_args(["release", "log", "--store", "s"]).limit == 3
+    assert table["tool"] == {"cairn": {"command": {"release log": {"json": True}}}}
+    assert main.make_parser().parse_args(["release", "log", "--store", "s"]).json is True
 
 
 def test_dry_run_writes_nothing(here: Path) -> None:
