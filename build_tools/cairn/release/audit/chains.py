@@ -19,9 +19,8 @@ from cairn.errors import CairnError, StoreError
 from cairn.output.wording import short_id
 from cairn.release import records, wholes
 from cairn.release.audit.inventory import Inventory, Problem
-from cairn.release.audit.offered import readable_projects
 from cairn.release.index import keys, marks
-from cairn.release.index.generation import RECENT, digest_of, encode
+from cairn.release.index.generation import RECENT, FileRef, digest_of, encode
 from cairn.release.index.names import FlatGeneration
 from cairn.release.index.reach import Reach, change_since, with_every_name
 from cairn.release.index.snapshot import Index, Snapshot, empty
@@ -204,7 +203,7 @@ def check_ledger(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
         except (CairnError, OSError):
             continue  # that it cannot be read is said of it already
         if entries:  # none in a store that is older than its ledger, and that nobody has written to since
-            yield from _names(snapshot, published[keys.scope_of(name)])
+            yield from _names(name, inventory, published[keys.scope_of(name)])
         yield from _marks(snapshot)
 
 
@@ -351,16 +350,12 @@ def _records(entries: Sequence[Entry], inventory: Inventory) -> Iterator[Problem
             yield Problem(code="evidence", index=None, where=key, said=text)
 
 
-def _names(snapshot: Snapshot, published: dict[str, str]) -> Iterator[Problem]:
+def _names(name: str, inventory: Inventory, published: dict[str, str]) -> Iterator[Problem]:
     """The files of an index that the ledger lacks, or has with other bytes."""
-    name = snapshot.index.name
-    for project in readable_projects(snapshot):
-        for file in project.files:
-            if published.get(file.filename) != file.sha256:
-                text = (
-                    f"{name} offers {file.filename}, and the ledger does not have these bytes under that name"
-                )
-                yield Problem(code="ledger", index=name, where=file.filename, said=text)
+    for file, hashed in sorted(inventory.offered.get(name, {}).values()):
+        if hash(FileRef(filename=file, sha256=published.get(file, ""))) != hashed:
+            text = f"{name} offers {file}, and the ledger does not have these bytes under that name"
+            yield Problem(code="ledger", index=name, where=file, said=text)
 
 
 def _marks(snapshot: Snapshot) -> Iterator[Problem]:

@@ -113,6 +113,8 @@ class Inventory:
         named: the hashes of the keys that a generation names, or that are made from one: as numbers they
             take a fifth of the memory.
         pages_left: pages of projects that are gone; they say nothing, and `gc` removes them.
+        offered: what each index offers, as far as its projects can be read: by a hash of all that a set says
+            of a file, its name and the hash of its `FileRef`.
         checked: the results for objects that several indexes share, by the hash of the key, so that each is
             read once.
     """
@@ -124,6 +126,7 @@ class Inventory:
         self.problems: list[Problem] = []
         self.named: set[int] = set()
         self.pages_left: set[str] = set()
+        self.offered: dict[str, dict[int, tuple[str, int]]] = {}
         self.checked: dict[int, tuple[Problem, ...]] = {}
         self._sizes, self._written = array.array("q"), array.array("d")  # of each key
         try:

@@ -10,17 +10,18 @@ from cairn.errors import CairnError
 from cairn.output import Progress
 from cairn.release.audit.inventory import Inventory, Problem
 from cairn.release.index import keys, people, render, write
-from cairn.release.index.generation import FileEntry, ProjectState, project_of
+from cairn.release.index.generation import FileEntry, FileRef, ProjectState, project_of
 from cairn.release.index.reach import objects_of
 from cairn.release.index.snapshot import Index, Snapshot
 from cairn.store.protocol import MissingKeyError, Store, sha256_of
+from cairn.wheels.wheelset import ClosureFile, SetWheel
 
 _AT_ONCE = 16  # requests side by side
 _PROJECTS_AT_ONCE = 2  # each may have thousands of files
 
 
 def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Progress) -> Iterator[Problem]:
-    """The problems of the pages of an index and of the files of its generation."""
+    """The problems of the pages of an index and of the files of its generation, noted in the inventory."""
     name, store, moments = snapshot.index.name, snapshot.index.store, _moments(snapshot)
     prefix = keys.simple_prefix(name)
     inventory.name(
@@ -28,6 +29,8 @@ def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Pr
         for where in ("", *(f"{name}/" for name in snapshot.project_names))
         for kind in ("json", "html")
     )
+
+    inventory.offered[name] = offered = {}
 
     def of_project(project: str) -> tuple[Problem, ...]:
         read = [_project(moment, project) for moment in moments if project in moment.project_parts]
@@ -37,6 +40,7 @@ def check(snapshot: Snapshot, inventory: Inventory, *, hashes: bool, on_step: Pr
             return (Problem(code="generation", index=name, where=project, said=current),)
         texts = tuple(_strange_names(name, current)) if current else ()
         files = current.files if current else ()
+        offered.update({description_of(file.ref, file): (file.filename, hash(file.ref)) for file in files})
         # Several in one piece of work, which weighs more than an entry.
         of_files = side_by_side(
             lambda start: [
@@ -70,6 +74,11 @@ def readable_projects(snapshot: Snapshot) -> Iterator[ProjectState]:
         project = _project(snapshot, name)
         if not isinstance(project, str):
             yield project
+
+
+def description_of(ref: FileRef, file: FileEntry | SetWheel | ClosureFile) -> int:
+    """The hash of all that a set says of a file: as a number it takes little memory."""
+    return hash((ref, file.size, file.metadata_sha256))
 
 
 def _project(snapshot: Snapshot, name: str) -> ProjectState | str:

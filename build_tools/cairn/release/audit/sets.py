@@ -13,15 +13,15 @@ from cairn.errors import CairnError
 from cairn.output import Progress
 from cairn.output.wording import short_id
 from cairn.release.audit.inventory import Code, Inventory, Problem
-from cairn.release.audit.offered import differences, readable_projects
+from cairn.release.audit.offered import description_of, differences
 from cairn.release.index import keys, write
-from cairn.release.index.generation import FileEntry, FileRef, IndexSet
+from cairn.release.index.generation import FileRef, IndexSet
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot, read_set
 from cairn.release.provenance import chain, evidence, judged
 from cairn.release.publish import locks
 from cairn.release.trust.signers import Trust
 from cairn.store.protocol import MissingKeyError
-from cairn.wheels.wheelset import BUILDER_FILE, ClosureFile, SetWheel, WheelSet
+from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
 _AT_ONCE = 8  # sets looked at side by side
 _EVIDENCE = ("records", "answers", "judgements", "results")
@@ -35,14 +35,12 @@ def check(
     """The problems of the sets of an index."""
     name = snapshot.index.name
     ids = snapshot.set_ids
-    # By hash, since a set may have files of any project: not all states are in memory at once.
-    offered = {_hash(file.ref, file) for project in readable_projects(snapshot) for file in project.files}
 
     def one(set_id: str) -> list[Problem]:
         short = f"set {short_id(set_id)}"
         return [
             Problem(code=code, index=name, where=set_id, said=f"{short}: {text}")
-            for code, text in _problems(snapshot, inventory, set_id, trust, offered)
+            for code, text in _problems(snapshot, inventory, set_id, trust)
         ]
 
     for number, problems in enumerate(side_by_side(one, ids, jobs=_AT_ONCE), start=1):
@@ -56,8 +54,7 @@ def check(
 
 def _of_no_set(snapshot: Snapshot, inventory: Inventory) -> Iterator[str]:
     """The files of an index that belong to none of its sets, except those that `retain` may have left."""
-    projects = readable_projects(snapshot)
-    left = {hash(file.ref): file.filename for project in projects for file in project.files}
+    left = {hashed: name for name, hashed in inventory.offered[snapshot.index.name].values()}
     of_index = set(snapshot.set_ids)
     others = {key.split("/")[1] for key in inventory.below("sets/") if key.endswith(f"/{SET_FILE}")}
     for set_id in (*sorted(of_index), *sorted(others - of_index)):
@@ -71,11 +68,11 @@ def _of_no_set(snapshot: Snapshot, inventory: Inventory) -> Iterator[str]:
         files = wheel_set.files if set_id in of_index else wheel_set.closure
         for file in files:
             left.pop(hash(FileRef(filename=file.file_name, sha256=file.sha256)), None)
-    yield from left.values()
+    yield from sorted(left.values())
 
 
 def _problems(
-    snapshot: Snapshot, inventory: Inventory, set_id: str, trust: Trust | None, offered: Collection[int]
+    snapshot: Snapshot, inventory: Inventory, set_id: str, trust: Trust | None
 ) -> Iterator[tuple[Code, str]]:
     store = snapshot.index.store
     yield from (("evidence", text) for text in _evidence(inventory, set_id))
@@ -88,6 +85,7 @@ def _problems(
     except (CairnError, OSError) as error:
         yield "set", str(error)
         return
+    offered = inventory.offered[snapshot.index.name]
     yield from (("set", text) for text in _entry(snapshot, entry, wheel_set, offered))
     yield from (("evidence", text) for text in _named_evidence(inventory, entry))
     if keys.is_gated(snapshot.index.name):
@@ -105,10 +103,6 @@ def _problems(
         yield "set", str(error)
     if trust is not None:
         yield from (("signature", text) for text in _signatures(snapshot, wheel_set, trust))
-
-
-def _hash(ref: FileRef, file: FileEntry | SetWheel | ClosureFile) -> int:
-    return hash((ref, file.size, file.metadata_sha256))
 
 
 def _entry(
@@ -129,7 +123,7 @@ def _offers(snapshot: Snapshot, wheel_set: WheelSet, offered: Collection[int]) -
     """The files of a set that the index lacks, or describes in another way."""
     for file in wheel_set.files:
         ref = FileRef(filename=file.file_name, sha256=file.sha256)
-        if _hash(ref, file) in offered:
+        if description_of(ref, file) in offered:
             continue
         try:
             snapshot.entry(ref)

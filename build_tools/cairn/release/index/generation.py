@@ -219,6 +219,13 @@ class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-chang
     status_reason: str | None = None
     serial: int = 0
 
+    def followed_by(self, later: ProjectChange, over: tuple[str, ...]) -> ProjectChange:
+        """This change and a later one as one; `over` are the parts below this one."""
+        gone = {*later.gone}
+        files = {file.filename: file for file in (*self.files, *later.files) if file.filename not in gone}
+        left = tuple(name for name in dict.fromkeys((*self.gone, *later.gone)) if name not in files)
+        return msgspec.structs.replace(later, files=tuple(files.values()), gone=left, over=over)
+
     def applied(self, before: ProjectState) -> ProjectState:
         """Apply the change to the state that it is based on."""
         new = before.without(frozenset(self.gone)).with_files(self.files)
@@ -311,7 +318,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     @property
     def lead(self) -> str:
         """The project that a set is known by: torch, where it has one."""
-        return self.packages[0] if self.packages else ""
+        return next((name for name in PACKAGES if name in self.projects), min(self.projects, default=""))
 
     @property
     def packages(self) -> tuple[str, ...]:

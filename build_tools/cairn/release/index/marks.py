@@ -245,7 +245,7 @@ def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking
     sets = {set_id: marked} if marked != current.set(set_id) else {}
     after = current.with_change(Change(sets=sets))
     old = {name: current.project(name) for name in sorted({project_of(name) for name in own})}
-    new = {name: with_marks(after, project) for name, project in old.items()}
+    new = {name: with_marks(after, project, own) for name, project in old.items()}
     before = {file.filename: file for project in old.values() for file in project.files}
     files = {file.filename: file for project in new.values() for file in project.files}
     plain = (name for name in own if name in files and files[name].yanked is None)
@@ -258,21 +258,20 @@ def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking
     )
 
 
-def with_marks(snapshot: Snapshot, project: ProjectState) -> ProjectState:
-    """A project whose files have the marks that all their sets in the index share."""
-    sets: dict[str, IndexSet] = {}
+def with_marks(
+    snapshot: Snapshot, project: ProjectState, names: Collection[str] | None = None
+) -> ProjectState:
+    """A project whose files, or those of these names, have the marks that all their sets there share."""
 
     def marked(file: FileEntry) -> FileEntry:
-        here = [set_id for set_id in file.sets if snapshot.has_set(set_id)]
-        for set_id in here:
-            if set_id not in sets:
-                sets[set_id] = snapshot.set(set_id)
+        here = [snapshot.set(set_id) for set_id in file.sets if snapshot.has_set(set_id)]
         if not here:  # it came by itself or from a mirror, and keeps the mark it came with
             return file
-        yanks, failures = ([getattr(sets[i], field) for i in here] for field in ("yanked", "failed"))
+        yanks, failures = ([getattr(entry, field) for entry in here] for field in ("yanked", "failed"))
         yanked, failed = (None if None in texts else texts[0] for texts in (yanks, failures))
         if (file.yanked, file.failed) == (yanked, failed):
             return file
         return msgspec.structs.replace(file, yanked=yanked, failed=failed)
 
-    return msgspec.structs.replace(project, files=tuple(map(marked, project.files)))
+    files = (marked(file) if names is None or file.filename in names else file for file in project.files)
+    return msgspec.structs.replace(project, files=tuple(files))

@@ -20,7 +20,7 @@ import functools
 import html
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,8 +59,7 @@ class Page:
 
 def project_page(project: ProjectState, *, prefix: str) -> Page:
     """Render the page of a project in the index at `prefix`."""
-    plain = _json(_project_json(project, prefix))
-    return Page(html=html_of_project(project, prefix=prefix), json=plain)
+    return Page(html=html_of_project(project, prefix=prefix), json=_json(_project_json(project, prefix)))
 
 
 def root_page(names: Iterable[str], *, serial: int = 0) -> Page:
@@ -102,17 +101,14 @@ def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
         "versions": list(project.versions),
         "files": [
             *(_file_json(file, prefix) for file in project.files),
-            *(_variants_json(file, prefix) for file in variants_of(project.files)),
+            *(_described(file, prefix) for file in variants_of(project.files)),
         ],
     }
 
 
 def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
     plain: dict[str, Any] = {
-        "filename": file.filename,
-        "url": file_url(file, prefix),
-        "hashes": {"sha256": file.sha256},
-        "size": file.size,
+        **_described(file, prefix),
         "core-metadata": {"sha256": file.metadata_sha256} if file.metadata_sha256 else False,
         # PEP 691: the reason, or true where none was given.
         "yanked": file.yanked or file.yanked is not None,
@@ -132,7 +128,7 @@ def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
     return plain
 
 
-def _variants_json(file: VariantsFile, prefix: str) -> dict[str, Any]:
+def _described(file: FileEntry | VariantsFile, prefix: str) -> dict[str, Any]:
     return {
         "filename": file.filename,
         "url": file_url(file, prefix),
@@ -212,48 +208,53 @@ def _ways_up(prefix: str) -> str:
 
 def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *, is_open: bool) -> str:
     """Render a version: what all its files have in common, then each file."""
-    marks, notes = "", ""
-    untested, yanked = {file.untested for file in files}, {file.yanked for file in files}
-    failed = {file.failed for file in files}
-    if untested != {None}:
-        marks += " <b class=plain>! untested</b>"
-    if yanked != {None}:
-        marks += " <b class=bad>✗ yanked</b>" if None not in yanked else " <b class=bad>✗ partly yanked</b>"
-    if failed != {None}:
-        marks += " <b class=bad>✗ failed a test</b>"
-    if len(untested) == 1:
-        notes += _note(files[0].untested)
-    if len(failed) == 1:
-        notes += _note(files[0].failed)
-    if len(yanked) == 1:
-        notes += _yank_note(files[0].yanked)
-    alone = (len(untested) > 1, len(yanked) > 1, len(failed) > 1)
+    marks, notes, alone = "", "", (False, False, False)
+    if any((file.untested, file.failed, file.yanked) != (None, None, None) for file in files):
+        marks, notes, alone = _marks(files)
     items = "".join(_file_item(file, prefix, alone=alone) for file in files)
     items += "".join(_variants_item(file, prefix) for file in variants_of(files))
     day = max((file.upload_time or "" for file in files), default="")[:10]
     requirement = f"{name}=={version}"
-    summary = f"<summary><b>{_text(version)}</b>{marks} <i>{_text(day)}</i></summary>"
+    text = str if _PLAIN(f"{requirement}{day}") else _text
+    summary = f"<summary><b>{text(version)}</b>{marks} <i>{text(day)}</i></summary>"
     return (
         f"<details{' open' * is_open}>{summary}\n"
-        f"<p class=copy><code>{_text(requirement)}</code></p>\n{notes}<ul>\n{items}</ul></details>\n"
+        f"<p class=copy><code>{text(requirement)}</code></p>\n{notes}<ul>\n{items}</ul></details>\n"
     )
+
+
+def _marks(files: Sequence[FileEntry]) -> tuple[str, str, tuple[bool, bool, bool]]:
+    """The marks of a version, the notes that all its files share, and which of them only some have."""
+    untested, yanked = {file.untested for file in files}, {file.yanked for file in files}
+    failed = {file.failed for file in files}
+    marks = " <b class=plain>! untested</b>" if untested != {None} else ""
+    if yanked != {None}:
+        marks += " <b class=bad>✗ yanked</b>" if None not in yanked else " <b class=bad>✗ partly yanked</b>"
+    marks += " <b class=bad>✗ failed a test</b>" if failed != {None} else ""
+    notes = _note(files[0].untested) if len(untested) == 1 else ""
+    notes += _note(files[0].failed) if len(failed) == 1 else ""
+    notes += _yank_note(files[0].yanked) if len(yanked) == 1 else ""
+    return marks, notes, (len(untested) > 1, len(yanked) > 1, len(failed) > 1)
 
 
 def _file_item(file: FileEntry, prefix: str, *, alone: tuple[bool, bool, bool]) -> str:
     """Render one file; `alone` says which marks (untested, yanked, failed) not all of its version have."""
-    facts = [_repeated_text(tag_words.of_file(file.filename)), readable_size(file.size)]
+    # Of thousands of names and digests hardly any needs an escape: to look once is faster than each time.
+    unique = f"{file.filename}{file.sha256}{file.metadata_sha256}{file.upload_time}"
+    text, attribute = (str, str) if _PLAIN(unique) else (_text, _attribute)
+    facts = f"{_words(file.filename.split('-', 2)[-1])} · {_readable_size(file.size)}"
     if file.requires_python:
-        facts.append(f"Python {_repeated_text(file.requires_python)}")
+        facts += f" · Python {_repeated_text(file.requires_python)}"
     if file.upload_time:
-        facts.append(_text(file.upload_time[:16].replace("T", " ")))
+        facts += f" · {text(file.upload_time[:16].replace('T', ' '))}"
     if file.provenance is not None:
-        facts.append("signed by a workflow" if file.provenance_kind == "pep740" else "signed by a local key")
+        facts += f" · signed by a {'workflow' if file.provenance_kind == 'pep740' else 'local key'}"
     notes = _note(file.untested) if alone[0] else ""
     notes += _yank_note(file.yanked) if alone[1] else ""
     notes += _note(file.failed) if alone[2] else ""
     return (
-        f"<li><a {_attributes(file, prefix)}>{_text(file.filename)}</a>\n<p>{' · '.join(facts)}</p>"
-        f"<p class=copy>sha256 <code>{_text(file.sha256)}</code></p>{notes}</li>\n"
+        f"<li><a {_attributes(file, prefix, attribute)}>{text(file.filename)}</a>\n<p>{facts}</p>"
+        f"<p class=copy>sha256 <code>{text(file.sha256)}</code></p>{notes}</li>\n"
     )
 
 
@@ -266,15 +267,15 @@ def _variants_item(file: VariantsFile, prefix: str) -> str:
     )
 
 
-def _attributes(file: FileEntry, prefix: str) -> str:
+def _attributes(file: FileEntry, prefix: str, attribute: Callable[[str], str]) -> str:
     """The attributes that installers read: those that the JSON page has, and no more."""
     # A URL of ours has none of HTML's characters: it is encoded down to letters, digits and "%./-_~".
-    attributes = f'href="{file_url(file, prefix)}#sha256={_attribute(file.sha256)}"'
+    attributes = f'href="{file_url(file, prefix)}#sha256={attribute(file.sha256)}"'
     if file.requires_python is not None:
-        attributes += f' data-requires-python="{_attribute(file.requires_python)}"'
+        attributes += f' data-requires-python="{_repeated_attribute(file.requires_python)}"'
     if file.metadata_sha256:
         # PEP 714 has the new name, and for HTML allows the old one of PEP 658 beside it, with the same value.
-        digest = _attribute(file.metadata_sha256)
+        digest = attribute(file.metadata_sha256)
         attributes += f' data-core-metadata="sha256={digest}" data-dist-info-metadata="sha256={digest}"'
     if file.provenance is not None:
         # Clients of PEP 740 read what this leads to; what a key of one's own signed is not for them.
@@ -284,7 +285,7 @@ def _attributes(file: FileEntry, prefix: str) -> str:
         attributes += f' data-yanked="{_attribute(file.yanked)}"'
     attributes += f' data-size="{file.size}"'
     if file.upload_time is not None:
-        attributes += f' data-upload-time="{_attribute(file.upload_time)}"'
+        attributes += f' data-upload-time="{attribute(file.upload_time)}"'
     if file.untested is not None:
         attributes += f' data-untested="{_attribute(file.untested)}"'
     if file.failed is not None:
@@ -326,7 +327,6 @@ def _meta(name: str, content: str) -> str:
 
 def _attribute(value: str) -> str:
     """Escape a value for a quoted attribute, exactly, since installers read it."""
-    # Of thousands of names and digests hardly any needs an escape: to look is faster than to replace.
     return value if _PLAIN(value) else html.escape(value)
 
 
@@ -335,8 +335,14 @@ def _text(value: str) -> str:
     return value if _PLAIN(value) else html.escape(safe_text.visible(value))
 
 
+# The same for values that many files share.
 _repeated_text = functools.lru_cache(maxsize=1024)(_text)
-"""The same for values that many files share."""
+_repeated_attribute = functools.lru_cache(maxsize=1024)(_attribute)
+_readable_size = functools.lru_cache(maxsize=1024)(readable_size)
+
+
+# What a file installs on, by all of its name after the version.
+_words = functools.lru_cache(maxsize=1024)(lambda tags: _text(tag_words.of_file(f"x-0-{tags}")))
 
 
 @functools.cache

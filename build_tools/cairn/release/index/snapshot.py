@@ -274,9 +274,10 @@ class Index:
                 where = f"{self.store.url}/{keys.part_key(self.name, digest)}"
                 raise DamagedIndexError(f"{where} is not a state of {name}", tip=_RESTORE)
         assert isinstance(state, ProjectState)  # noqa: S101 - the loop has looked
-        for change in reversed(changes):
-            assert isinstance(change, ProjectChange)  # noqa: S101 - likewise
-            state = change.applied(state)
+        above = [part for part in changes if isinstance(part, ProjectChange)]  # all: the loop has looked
+        if above:
+            whole = functools.reduce(lambda later, part: part.followed_by(later, part.over), above)
+            state = whole.applied(state)
         self._states[digest] = state
         return state
 
@@ -316,19 +317,24 @@ class Index:
 
         What is written is what differs from an earlier part that says at least twice as much, so that a
         state is never spread over more parts than its size has binary digits, and what a hundred changes
-        write grows with what they change.
+        write grows with what they change. The states below the newest are not read for it: changes add up.
 
         Args:
             new: the state.
             over: digest of the part that the index has of it now; None for a new project.
         """
-        chain = self.parts_of(over) if over is not None else ()
+        if over is None:
+            return self.put_part(new)
+        chain = self.parts_of(over)
+        change = change_of(self.project(over, new.name), new, chain)
         for place, digest in enumerate(chain):
-            change = change_of(self.project(digest, new.name), new, chain[place:])
-            if weight_of(self.project_part(digest)) >= 2 * weight_of(change):
+            part = self.project_part(digest)
+            if weight_of(part) >= 2 * weight_of(change):
                 put = self.put_part(change)
                 self._states[put] = new
                 return put
+            if isinstance(part, ProjectChange):
+                change = part.followed_by(change, chain[place + 1 :])
         return self.put_part(new)
 
     def put_part(self, value: StoredPart) -> str:

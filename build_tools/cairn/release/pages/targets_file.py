@@ -141,13 +141,12 @@ def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
         taken = _taken(live)
         seen: set[tuple[str, str, str, str]] = set()
         for one in live:
-            pinned = taken[one.python, one.platform, one.lead] != one.projects.get(one.lead)
-            versions = dict(sorted(one.projects.items()))
             for target in one.processors:
                 key = (target, one.line, one.python, one.platform)
                 if key in seen or not _has_code(one, target):
                     continue
                 seen.add(key)
+                pinned = taken[one.python, one.platform, one.lead] != one.projects.get(one.lead)
                 offer = Offer(
                     index=view.name,
                     index_url=url,
@@ -156,7 +155,7 @@ def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
                     python=one.python,
                     platform=one.platform,
                     packages=_packages(one, target, pinned=pinned),
-                    versions=versions,
+                    versions=dict(sorted(one.projects.items())),
                     set_id=one.set_id,
                     added=one.added,
                     untested=one.untested_on(target),
@@ -175,8 +174,8 @@ def _taken(live: Sequence[IndexSet]) -> dict[tuple[str, str, str], str]:
     """The version of a project that installers take if none is pinned, by Python and platform."""
     versions: dict[tuple[str, str, str], str] = {}
     for one in live:
-        key = (one.python, one.platform, one.lead)
-        version = one.projects.get(one.lead, "")
+        lead = one.lead
+        key, version = (one.python, one.platform, lead), one.projects.get(lead, "")
         if key not in versions or _preference(version) > _preference(versions[key]):
             versions[key] = version
     return versions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -175,7 +176,7 @@ def troubles(nights: Iterable[Night], *, every: bool = False) -> tuple[Trouble, 
     return tuple(Trouble(nights=tuple(group)) for group in ordered)
 
 
-class IndexView(datafile.Value):
+class IndexView(datafile.Value, dict=True):
     """An index at one moment.
 
     Attributes:
@@ -203,7 +204,7 @@ class IndexView(datafile.Value):
         """The key of the folder with its simple pages."""
         return keys.simple_prefix(self.name)
 
-    @property
+    @functools.cached_property  # each page asks for it
     def live(self) -> tuple[IndexSet, ...]:
         """The sets that are not yanked, newest first."""
         return tuple(sorted((s for s in self.sets if s.yanked is None), key=lambda s: s.order, reverse=True))

@@ -444,6 +444,15 @@ def test_a_file_that_two_indexes_offer_is_said_of_both_and_read_once_where_that_
     assert len(opened) == len(set(opened)) > 0
 
 
+def test_a_part_is_read_once_for_its_keys_and_once_for_what_it_offers(released: MemoryStore) -> None:
+    store = FaultyStore(released, Plan())
+    assert audit(store).good
+    current = Index(released, "release").load()
+    reads = [key for kind, key in store.plan.requests if kind == "read"]
+    parts = [keys.part_key("release", digest) for digest in current.project_parts.values()]
+    assert {reads.count(key) for key in parts} == {2}  # it was 5
+
+
 def test_what_nobody_names_is_pending_while_it_is_young(released: MemoryStore) -> None:
     data = b"a wheel"
     key = keys.file_key(hashlib.sha256(data).hexdigest(), "a-1.0-py3-none-any.whl")
