@@ -139,7 +139,7 @@ def test_what_export_and_apply_refuse(bench: Bench, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="has no submodule nowhere"):
         apply(bench, folder)
     (bench.path / "src/device.cpp").write_text("edited")
-    assert patches.export(bench.path, tmp_path / "other").edits == ("src/device.cpp",)
+    assert patches.export(bench.path, tmp_path / "other")[1] == ("src/device.cpp",)
     bench.git("stash", "--quiet")
     bench.git("switch", "--quiet", "-c", "side")
     bench.commit("side.txt", "1", "Side")
@@ -156,9 +156,9 @@ def test_a_patch_that_no_export_made_is_left_where_it_is(bench: Bench, tmp_path:
     folder = tmp_path / "patches of mine"
     folder.mkdir()
     (folder / "by-hand.patch").write_text("precious")
-    first = patches.export(bench.path, folder)
-    (folder / first.patches[0].file).write_text("edited")
+    first, _ = patches.export(bench.path, folder)
+    (folder / first[0].file).write_text("edited")
     with pytest.raises(UsageError, match=r"0001-Mine\.patch, which Cairn did not make"):
         patches.export(bench.path, folder)
     assert (folder / "by-hand.patch").read_text() == "precious"
-    assert (folder / first.patches[0].file).read_text() == "edited"
+    assert (folder / first[0].file).read_text() == "edited"
