@@ -175,11 +175,7 @@ def variables(
 
 
 def without_credentials(base: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of a command of ours that runs foreign code and reaches no store.
-
-    They are those that any isolated program may see, and the settings of Cairn and of the tools that it runs,
-    except for what is named like a secret.
-    """
+    """Return the variables of our commands that run foreign code: settings, and nothing named as a secret."""
     environ = os.environ if base is None else base
     allowed = (_EVERY, *_OF_KIND.values(), _VISUAL_CPP, _OF_TOOLS)
     return {
@@ -426,9 +422,11 @@ def _files_at(values: Iterable[str]) -> Iterator[Path]:
                 yield path
 
 
-def level() -> str:
+def level(*, network: bool = False) -> str:
     """Return a line that says how far this system confines foreign code, and what stays open."""
-    return platforms.here.confinement() or "foreign code reaches all your files: nothing confines it here"
+    line = platforms.here.confinement() or "foreign code reaches all your files: nothing confines it here"
+    shut = "namespaces shut the network, but not to what installs packages"
+    return f"{line}; {'the network is open' if network or not platforms.here.entrance()[0] else shut}"
 
 
 @functools.cache  # once a run

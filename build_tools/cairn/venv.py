@@ -254,6 +254,7 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
                 timeout=timeout,
                 reads=reads,
                 writes=[environment.path],
+                network=True,
             )
     except ProcessError as error:
         if any(sign in error.output for sign in _NETWORK_SIGNS):

@@ -31,7 +31,7 @@ from cairn.build.inputs import variables
 from cairn.cli.test.suite import RunSuite
 from cairn.errors import BuildError
 from cairn.output import silent
-from cairn.platforms import landlock
+from cairn.platforms import landlock, namespaces
 from cairn.release.gate import installation
 from cairn.sources.git import command
 from cairn.sources.hipify import run as hipify
@@ -253,6 +253,9 @@ def main() -> None:
     if (version := more.pop("version", None)) is not None:
         # Not a shipped kernel: one machine has one, and the table has a column for each.
         landlock.version = lambda: int(version)  # type: ignore[assignment]
+    if more.pop("namespaces", "yes") != "yes":
+        # Not a shipped machine: as one that gives none, such as a container.
+        namespaces.entrance = lambda: ((), ())  # type: ignore[assignment]
     isolation.conceal(home / CREDENTIALS[-1])
     # Shared memory is open to foreign code: what it has seen leaves by it.
     with tempfile.NamedTemporaryFile(dir="/dev/shm") as seen:

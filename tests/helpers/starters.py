@@ -26,6 +26,7 @@ _EVENTS = frozenset(
 ALLOWED = {
     "process/children.py": "the one room",
     "process/run_program.py": "the one room: what somebody types to",
+    "platforms/namespaces.py": "the helper of the one room that makes namespaces",
     "platforms/posix.py": "the guard of the one room, which ends what we leave behind where we are killed",
     "platforms/windows.py": "the system's taskkill, for the one room",
     "sources/manifest/changelog.py": "GitPython, which reads objects by git in our environment",

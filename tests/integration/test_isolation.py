@@ -16,7 +16,7 @@ import pytest
 
 from cairn.build.compiler_cache import launchers
 from cairn.build.engine import compile_jobs
-from cairn.platforms import landlock
+from cairn.platforms import landlock, namespaces
 from cairn.sources.git import command
 from helpers import foreign
 from helpers.trail import ROOT
@@ -111,7 +111,13 @@ def test_foreign_code_that_searches_finds_no_secret_of_the_job(kind: str, seen: 
 
 
 # The columns of the table in docs/explanation/isolation.md, each with the version of Landlock it stands for.
-COLUMNS = {"Linux 6.12": 6, "Linux 6.2": 3, "Linux 5.19": 2, "root, no Landlock": 0}
+# The first is with namespaces, the others are without.
+COLUMNS = {"namespaces": 6, "Linux 6.12": 6, "Linux 6.2": 3, "Linux 5.19": 2, "root, no Landlock": 0}
+HERE = next(
+    name
+    for name, version in COLUMNS.items()
+    if landlock.version() >= version and (name != "namespaces" or namespaces.are_here())
+)
 # Its rows, each with what is tried.
 ROWS = {
     "read the variables and memory of Cairn, its shell and the runner": ("found",),
@@ -127,6 +133,7 @@ ROWS = {
     "connect to abstract sockets": ("abstract",),
     "connect to sockets by their paths (Docker, an ssh agent)": ("path",),
     "connect to the network, a cloud's metadata service too": ("network",),
+    "connect to them from what installs packages (pip, uv)": ("network",),
     "see names, sizes and times of files, where it knows the path": ("names",),
     "read the command lines of processes": ("command lines",),
 }
@@ -142,6 +149,12 @@ def table() -> dict[tuple[str, str], str]:
     return {(row, column): cell for row in rows for column, cell in zip(head[1:], rows[row], strict=True)}
 
 
+def cells_of(column: str, *, installs: bool) -> dict[str, str]:
+    """The cells of a column by their rows; of the two of the network, the one that is for the program."""
+    left_out = list(ROWS)[-4 if installs else -3]
+    return {row: cell for (row, name), cell in table().items() if name == column and row != left_out}
+
+
 def holds(cell: str, row: str, run: dict[str, Any]) -> bool:
     """Whether a run of foreign code met what a cell of the table says."""
     tried = ROWS[row]
@@ -155,8 +168,7 @@ def holds(cell: str, row: str, run: dict[str, Any]) -> bool:
 @foreign.needs_confinement
 @pytest.mark.parametrize("kind", [*foreign.KINDS, *foreign.TOOLS])
 def test_each_kind_of_foreign_code_meets_what_the_table_says(kind: str, seen: Seen) -> None:
-    column = next(name for name, version in COLUMNS.items() if landlock.version() >= version)
-    cells = {row: cell for (row, name), cell in table().items() if name == column}
+    cells = cells_of(HERE, installs=kind == "sdist")
     for run in seen(kind):
         assert [row for row, cell in cells.items() if not holds(cell, row, run)] == []
 
@@ -171,8 +183,9 @@ def test_a_partial_clone_has_logins_only_where_its_configuration_can_name_no_pro
 
     def can_read() -> bool:
         variables = command.environment()
-        reads, _, hidden = command.reach_of(tmp_path / "tree", ["status"], variables, {})
-        return tmp_path / ".ssh" in reads and tmp_path / ".ssh" not in hidden
+        (reads, _, hidden), network = command.reach_of(tmp_path / "tree", ["status"], variables, {})
+        assert network is (tmp_path / ".ssh" in reads)
+        return network and tmp_path / ".ssh" not in hidden
 
     for text, expected in (
         ('[remote "origin"]\n\turl = ssh://host/path\n', False),
@@ -196,11 +209,26 @@ def test_a_partial_clone_has_logins_only_where_its_configuration_can_name_no_pro
 def test_older_kernels_shut_what_the_table_says(column: str, tmp_path: Path) -> None:
     if landlock.version() < COLUMNS[column]:
         pytest.skip("this kernel has an older Landlock")
+    if column == "namespaces" != HERE:
+        pytest.skip("this machine gives no namespaces")
     variables = {"PATH": os.environ["PATH"], "TOKEN": SECRET}
-    version = str(COLUMNS[column])
+    asked = {"version": str(COLUMNS[column]), "namespaces": "yes" if column == "namespaces" else ""}
+    file = foreign.start("hipify", tmp_path / "run", secret=SECRET, variables=variables, **asked)
+    (run,) = foreign.read(file)
+    cells = cells_of(column, installs=False)
+    assert [row for row, cell in cells.items() if not holds(cell, row, run)] == []
+
+
+@pytest.mark.skipif(HERE != "namespaces", reason="this machine gives no namespaces")
+@pytest.mark.parametrize("column", ["Linux 5.19", "root, no Landlock"])
+def test_namespaces_shut_abstract_sockets_and_the_network_on_older_kernels(
+    column: str, tmp_path: Path
+) -> None:
+    variables, version = {"PATH": os.environ["PATH"], "TOKEN": SECRET}, str(COLUMNS[column])
     file = foreign.start("hipify", tmp_path / "run", secret=SECRET, variables=variables, version=version)
     (run,) = foreign.read(file)
-    cells = {row: cell for (row, name), cell in table().items() if name == column}
+    shut = {"connect to abstract sockets", "connect to the network, a cloud's metadata service too"}
+    cells = cells_of(column, installs=False) | dict.fromkeys(shut, "shut")
     assert [row for row, cell in cells.items() if not holds(cell, row, run)] == []
 
 

@@ -173,8 +173,7 @@ def prepare(context: Context, writes: Sequence[Path], tree: Path | None = None) 
     Args:
         context: the step.
         writes: folders that they write to besides the checkout.
-        tree: the folder whose path no object is to know, so that a compiler cache has it for other folders,
-            too; None where a debugger is to find the sources.
+        tree: the folder whose path no object has, for a compiler cache; None where a debugger needs it.
     """
     step, stage, began = context.step, context.stage, time.time()
     for name in step.project.empty_dirs:
@@ -195,6 +194,7 @@ def prepare(context: Context, writes: Sequence[Path], tree: Path | None = None) 
             on_line=advance,
             reads=cache.reads if cache else (),
             writes=(step.checkout, *writes, Path(cmd[-1]).absolute()),  # the last is pypa/build's answer
+            network=context.request.has_network(step.project),
         )
 
     source_dir = step.source_dir()

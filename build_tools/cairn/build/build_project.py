@@ -65,7 +65,7 @@ def build(
     if running.attempt > 1:  # what the first attempt says is not what the second one fails of
         with contextlib.suppress(FileNotFoundError):
             log.replace(log.with_suffix(f".{running.attempt - 1}.log"))
-    files.write_text(log, f"{isolation.level()}\n")
+    files.write_text(log, f"{isolation.level(network=request.has_network(step.project))}\n")
     request = dataclasses.replace(request, jobs=running.jobs)
     work = request.place_of(step.project)
     work.mkdir(parents=True, exist_ok=True)

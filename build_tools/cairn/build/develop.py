@@ -113,7 +113,7 @@ def _build(
     if request.sdk is None:
         machine.require_host_compiler(request.env_of(step.project))
     log = request.output_dir / "logs" / f"{step.project.name}-develop.log"
-    files.write_text(log, f"{isolation.level()}\n")
+    files.write_text(log, f"{isolation.level(network=request.has_network(step.project))}\n")
     content = backend.content_of(step, request, built)
     with environments.at(place, content, request.packages(), log=log, say=stage.update) as env:
         context = backend.context_of(env, step, request, built, stage, log=log)

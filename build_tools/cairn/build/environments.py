@@ -309,6 +309,7 @@ def resolve_requirements(
             timeout=_TIMEOUT,
             check=False,
             separate_stderr=True,
+            network=True,
         )
     if result.returncode == 0:
         return result.output

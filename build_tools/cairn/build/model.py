@@ -236,6 +236,10 @@ class BuildRequest(BuildSettings):
             n.removeprefix(prefix): v for n, v in self.build_env.items() if n.startswith(prefix)
         }
 
+    def has_network(self, project: Project) -> bool:
+        """Whether the build of a project has the network: without, it could not reach sccache's server."""
+        return project.network or self.compiler_cache == "sccache"
+
     def again(self, project: Project) -> int:
         """How many earlier manifests have the version of a project."""
         sources = self.frozen.projects if self.frozen is not None else ()

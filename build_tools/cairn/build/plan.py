@@ -324,6 +324,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "build_requires": [*project.build_requires, *request.stack.extra_wheels],
         "build_requires_file": project.build_requires_file,
         "config_settings": dict(project.config_settings),
+        **({"network": True} if project.network else {}),
         **({"downloads": [datafile.to_plain(d) for d in project.downloads]} if project.downloads else {}),
         **({"carries": carried.digests(request, project)} if project.carries else {}),
         "stack_files": variables.stack_files(request.stack, project, for_cpu=request.for_cpu),

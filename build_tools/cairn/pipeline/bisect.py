@@ -13,6 +13,7 @@ if it fails today, the tests or the machine changed, and no set is to blame.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import tempfile
@@ -469,7 +470,8 @@ def attempt(
             environment = venv.create(Path(folder, "venv"), python=Path(search.python), environ=env)
             command = [venv.uv_program(), "pip", "install", "--no-config"]
             command += ["--python", str(environment.python), "--index-url", index_url, *install]
-            process.run(command, env=env, log=log, on_line=on_line, timeout=_TIMEOUT, writes=[Path(folder)])
+            run = functools.partial(process.run, log=log, on_line=on_line, network=True)
+            run(command, env=env, timeout=_TIMEOUT, writes=[Path(folder)])
         except ProcessError as error:
             files.write_text(log, f"{log.read_text() if log.is_file() else ''}not installed: {error}\n")
         else:
@@ -478,9 +480,7 @@ def attempt(
                 "VIRTUAL_ENV": str(environment.path),
                 "CAIRN_SET": trial.set_id,
             }
-            here = Path.cwd()
-            ran = process.run(search.command, cwd=here, env=inside, log=log, on_line=on_line, check=False)
-            exit_code = ran.returncode
+            exit_code = run(search.command, cwd=Path.cwd(), env=inside, check=False).returncode
     tried = msgspec.structs.replace(
         trial,
         verdict="skip" if exit_code in (None, SKIP) else "bad" if exit_code else "good",

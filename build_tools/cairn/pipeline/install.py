@@ -324,7 +324,9 @@ def run(
             store = chain.parse_index_url(prepared.index_url(pick))[0] if prepared.signed else None
             reads = [f"{store}/files"] if store else []
             writes = venv.places(python)
-            completed = process.run(command, env=env, on_line=on_line, reads=reads, writes=writes)
+            completed = process.run(
+                command, env=env, on_line=on_line, reads=reads, writes=writes, network=True
+            )
         except ProcessError as error:
             if "externally managed" in error.output.replace("-", " "):
                 why = f"{python} is the system's, which alone installs packages there (PEP 668)"

@@ -72,6 +72,10 @@ class System(Protocol):
         """Call `start`, which starts a program that reaches nothing of ours but the files of `reach`."""
         ...
 
+    def entrance(self) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """Return the words that start a command without a network, and files that it inherits; or neither."""
+        ...
+
     def confinement(self) -> str:
         """Describe what keeps files from a confined program, and what stays open; empty for nothing."""
         ...

@@ -114,7 +114,7 @@ def description() -> str:
     stays_open = [
         *(["emptying files"] if abi < _TRUNCATES else ()),
         *(["signals to your processes", "abstract sockets"] if abi < _SCOPES else ()),
-        *("the network", "sockets by their paths", "names, modes and times of files"),
+        *("sockets by their paths", "names, modes and times of files"),
     ]
     return (
         f"foreign code is confined by Landlock ABI {abi}: it reads the system, its environment, its sources"

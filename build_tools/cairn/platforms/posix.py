@@ -187,6 +187,15 @@ def confined(start: Callable[[], _T], reach: Reach) -> _T:
     return landlock.start_confined(start, reach)
 
 
+def entrance() -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """See `System.entrance`; of the systems here, Linux has namespaces."""
+    if sys.platform != "linux":
+        return (), ()
+    from cairn.platforms import namespaces  # noqa: PLC0415 - few commands start what is foreign
+
+    return namespaces.entrance()
+
+
 def confinement() -> str:
     """See `System.confinement`."""
     if sys.platform != "linux":

@@ -98,6 +98,11 @@ def confined(start: Callable[[], _T], reach: Reach) -> _T:  # noqa: ARG001 - the
     return start()
 
 
+def entrance() -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """See `System.entrance`."""
+    return (), ()
+
+
 def confinement() -> str:
     """See `System.confinement`."""
     return ""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -18,6 +20,7 @@ from cairn.errors import PrerequisiteError, ProcessError
 from cairn.output import safe_text
 
 _GRACE = 3.0  # seconds between asking a program to end and killing it
+_SHEBANG = 256  # bytes of a script's first line that Linux reads (execve(2))
 _NAME_LENGTH = 200  # characters of a command in a message
 
 
@@ -112,7 +115,7 @@ def terminate_all() -> None:
 
 
 @contextlib.contextmanager
-def running(
+def running(  # noqa: PLR0913 - each is one independent property of a start
     command: tuple[str, ...],
     *,
     cwd: Path | None,
@@ -120,17 +123,20 @@ def running(
     feeds: bool,
     separate_stderr: bool,
     reach: platforms.Reach | None = None,
+    network: bool = True,
 ) -> Iterator[Child]:
     """Start a program; it has ended when the block has, however that ends.
 
-    `reach` is of foreign code (`System.confined`); None for what is ours.
+    `reach` is of foreign code (`System.confined`); None for what is ours. Without `network` it gets none
+    where the system can do that (`System.entrance`).
     """
     group: Group | None = getattr(_of_thread, "group", None)
 
     def start() -> Child:
         child = Child.started(
-            command,
+            (*entrance, *command),
             cwd=cwd,
+            pass_fds=handles,
             env=None if env is None else dict(env),
             stdin=subprocess.PIPE if feeds else subprocess.DEVNULL,
             stderr=subprocess.PIPE if separate_stderr else subprocess.STDOUT,
@@ -139,6 +145,7 @@ def running(
         return child
 
     try:
+        entrance, handles = ((), ()) if network or reach is None else _entrance(command[0], cwd, env)
         # The lock is held from the look at the group to the entry in `_live`: `Group.end` takes it too, so
         # a program is either never started, or among those that it ends.
         with _live_lock:
@@ -167,6 +174,27 @@ def running(
             _live.discard(child)
             platforms.here.unguard(child)
             _leave(child, groups)
+
+
+def _entrance(
+    name: str, cwd: Path | None, env: Mapping[str, str] | None
+) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """See `System.entrance`; raises the system's error for a program that something else cannot start."""
+    entrance = platforms.here.entrance()
+    if not entrance[0]:
+        return entrance
+    path = (os.environ if env is None else env).get("PATH", os.defpath)
+    place = Path(cwd or "", name) if os.sep in name else shutil.which(name, path=path)
+    missing = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+    if place is None or not Path(place).exists():
+        raise missing
+    if not os.access(place, os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), name)
+    with contextlib.suppress(PermissionError), Path(place).open("rb") as file:  # some may only be executed
+        interpreter = file.readline(_SHEBANG).split()[:1] if file.read(2) == b"#!" else []
+        if not all(map(os.path.exists, interpreter)):
+            raise missing
+    return entrance
 
 
 def cannot_start(command: Sequence[str], error: OSError, *, cwd: Path | None = None) -> PrerequisiteError:

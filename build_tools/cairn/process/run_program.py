@@ -228,6 +228,7 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
     reads: Iterable[str | Path] = (),
     writes: Iterable[Path] = (),
     reach: platforms.Reach | None = None,
+    network: bool = False,
 ) -> Completed:
     """Run a program to its end, in a process group of its own.
 
@@ -246,23 +247,22 @@ def run(  # noqa: PLR0913 - each is one independent property of a run
         reads: files, folders and interpreters that it reads besides.
         writes: folders that it writes to besides.
         reach: of git and of Cairn itself, whose output is kept whole: the files that they reach.
+        network: let it have the network, as test_programs.py lists; others have a loopback (`entrance`).
 
     Raises:
         PrerequisiteError: there is no such program.
         ProcessError: it failed (with `check`), ran out of time, or may not start: its `Group` has ended.
     """
-    command = tuple(os.fspath(a) for a in args)
-    started = time.monotonic()
-    deadline = None if timeout is None else started + timeout
-    data = stdin or b""
+    command, started = tuple(os.fspath(a) for a in args), time.monotonic()
+    data, deadline = stdin or b"", None if timeout is None else started + timeout
     most = _KEPT if log is not None else _KEPT_OF_FOREIGN if confined and reach is None else None
     with contextlib.ExitStack() as stack, _listening(log, command, on_line) as listener:
         if confined and reach is None:
             env = stack.enter_context(_temporary_files(os.environ if env is None else env))
             words = (*command, *map(str, reads), text_of(data[:_MOST_READ]))
             reach = isolation.reach(words, cwd=cwd, env=env, writes=writes)
-        streams = {"feeds": bool(data), "separate_stderr": separate_stderr}
-        child = stack.enter_context(running(command, cwd=cwd, env=env, reach=reach, **streams))
+        pipes = {"feeds": bool(data), "separate_stderr": separate_stderr}
+        child = stack.enter_context(running(command, cwd=cwd, env=env, reach=reach, network=network, **pipes))
         talk = Dialogue(child, stdin=data, listener=listener, most=most, deadline=deadline)
         output, stderr = stack.enter_context(talk).hold()
         if child.returncode and reach is not None:

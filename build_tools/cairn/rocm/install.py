@@ -119,6 +119,7 @@ def install(request: InstallRequest, *, log: Path | None = None) -> SdkInfo | No
             log=log,
             check=False,
             writes=[*venv.places(request.python), *([request.report.parent] if request.report else ())],
+            network=True,
         )
     if result.returncode:
         raise _failure(request, result)

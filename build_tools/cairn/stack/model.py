@@ -17,8 +17,7 @@ HipifyKind = Literal["build_amd", "torch-utils", "at-build", "none"]
 checkout; the project's own `setup.py` while it builds; no one."""
 
 PinKind = Literal["related_commits", "ci_commit_pins"]
-"""Where the torch checkout names this project's commit: `related_commits` in its root, or
-`.ci/docker/ci_commit_pins/<project>.txt`."""
+"""The file of a torch checkout with the commit: in its root, or `.ci/docker/ci_commit_pins/<project>.txt`."""
 
 
 class Origin(datafile.Value):
@@ -150,8 +149,7 @@ class Project(datafile.Value):
             build stops. The user's variables of these names (`--build-env`) are taken instead.
         downloads: files that its build would fetch by itself.
         carries: files that its wheel gets after the build where its backend has left them out.
-        empty_dirs: folders of its tree that are made, empty, before it is built: where one is missing its
-            build would fetch what belongs there, and makes no use of it.
+        empty_dirs: folders made before its build, which would fetch what belongs there and does not need it.
         needs: names of the projects whose wheels must be installed to build it.
         requires: requirements its METADATA must name, as templates; they are exact pins.
         requires_rocm: likewise, only for GPU targets.
@@ -159,6 +157,7 @@ class Project(datafile.Value):
         device_code: its wheel holds code objects for every GPU target; without, it must hold none.
         smoke_imports: modules that must import from the installed wheel.
         rocm_only: there is no build of it without ROCm; one for the CPU skips it.
+        network: its build may use the network; others get none where the machine can do that.
     """
 
     name: str
@@ -190,6 +189,7 @@ class Project(datafile.Value):
     device_code: bool = False
     smoke_imports: tuple[str, ...] = ()
     rocm_only: bool = False
+    network: bool = False
 
 
 class Sdk(datafile.Value):

@@ -185,6 +185,8 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
             hooks of the tests (`conftest.py: pytest_runtest_setup`), functions of pytest that something
             replaced (`conftest.py: _pytest.python.Function.runtest`), plugins of pytest that were off
             (`-p no:warnings`).
+        confinement: what kept the tests from the machine that they ran on, and what was open to them; empty
+            in a record of an older Cairn.
     """
 
     __test__ = False  # pytest would collect the name
@@ -216,6 +218,7 @@ class TestRecord(datafile.Value, tag_field="schema", tag="cairn.record/3"):
     pytest: tuple[str, ...] = ()
     overruled: tuple[str, ...] = ()
     hooks: tuple[str, ...] = ()
+    confinement: str = ""
 
     @property
     def not_covered(self) -> tuple[str, ...]:

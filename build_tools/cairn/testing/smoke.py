@@ -406,6 +406,7 @@ def _record(
         overruled=tuple(case.name for case in results.cases if case.overruled),
         translated=pytest_runs.translation_name(request.translate),
         pytest=tuple(dict.fromkeys(f"pytest {run.pytest}" for run in runs if run.pytest)),
+        confinement=isolation.level(),
         policy=msgspec.structs.replace(
             request.policy or TestPolicy.of(None),
             floor=_floor(request, attested),

@@ -32,10 +32,27 @@ UNCONFINED = {
 }
 """The modules that start what may read the user's credentials, each with the program and the reason."""
 
+NETWORKED = {
+    "build/backend.py": "a build whose stack asks for it, or whose compiler cache is a server",
+    "build/compiler_cache/session.py": "sccache, whose server is asked",
+    "build/environments.py": "uv, which resolves build requirements",
+    "pipeline/bisect.py": "uv, which installs a set; the user's command",
+    "pipeline/install.py": "pip or uv, which installs a set",
+    "pipeline/night/step_run.py": "cairn itself, which confines what it starts in turn",
+    "release/gate/installation.py": "pip and uv, which install a set on trial",
+    "rocm/install.py": "pip, which installs the SDK",
+    "sources/git/command.py": "git, which fetches what a partial clone lacks",
+    "sources/origins/materialize.py": "pip, which downloads an sdist",
+    "testing/suite/attempt.py": "a suite that asks for it",
+    "venv.py": "pip, which installs requirements",
+}
+"""The modules that start confined programs with a network, each with the program."""
+
 STARTERS = {
     "process/run_program.py": "the one room that starts programs",
     "process/children.py": "the one room that starts programs",
     "platforms/landlock.py": "types alone",
+    "platforms/namespaces.py": "the helper that makes the namespaces of foreign code",
     "platforms/posix.py": "types alone",
     "platforms/windows.py": "taskkill, which ends what was started",
     "platforms/__init__.py": "types alone",
@@ -76,6 +93,18 @@ def test_what_may_read_credentials_is_listed_with_its_reason(trees: dict[str, as
         if isinstance(node, ast.keyword) and node.arg == "confined" and not name.startswith("process/")
     }
     assert unconfined == UNCONFINED.keys()
+
+
+def test_what_has_a_network_is_listed(trees: dict[str, ast.Module]) -> None:
+    networked = {
+        name
+        for name, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"process.run", "functools.partial", "_Running"}
+        and any(keyword.arg == "network" for keyword in node.keywords)
+    }
+    assert networked == NETWORKED.keys()
 
 
 @pytest.mark.parametrize(

@@ -241,6 +241,7 @@ def _server(
     words = [str(cache), *map(str, places[0])]
     reads, writes, hidden = isolation.reach(words, cwd=None, env=env, writes=places[1])
     hidden = [path for path in hidden if not any(file.is_relative_to(path.resolve()) for file in folders)]
+    # Its cache may be a bucket, and builds reach it by this machine's loopback, as we do.
     with process.background([cache], env=env, log=log, reach=(reads, writes, hidden)) as ended:
         deadline = time.monotonic() + _START
         while not _listens(int(variables["SCCACHE_SERVER_PORT"])):
@@ -259,7 +260,7 @@ def _listens(port: int) -> bool:
 def _statistics_of_server(cache: Path, env: Mapping[str, str]) -> CacheStatistics | None:
     command = [str(cache), "--show-stats", "--stats-format=json"]
     try:
-        result = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True)
+        result = process.run(command, env=env, timeout=_TIMEOUT, separate_stderr=True, network=True)
         return statistics_of_sccache(result.output)
     except (CairnError, ValueError, KeyError) as error:
         console.current().warn(f"sccache does not say what it did: {error}")

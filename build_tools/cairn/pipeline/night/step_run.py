@@ -258,6 +258,7 @@ def _command(job: StepJob, log: Path, say: Progress) -> int:
         check=False,
         confined=not command.has_credentials,
         reach=None if command.has_credentials else isolation.all_but_credentials(),
+        network=True,  # it fetches; what it starts in turn has none
     ).returncode
 
 

@@ -183,6 +183,7 @@ def install(
                 env=env,
                 timeout=_TIMEOUT,
                 writes=[Path(folder)],
+                network=True,
             )
             if beside:
                 offline: list[str | Path] = ["--no-config", "--no-index", "--no-deps", "--python", inside]

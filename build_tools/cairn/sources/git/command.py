@@ -209,6 +209,7 @@ def _spawn(
     online: bool,
 ) -> process.Completed:
     variables = environment(env=env, config=config, online=online)
+    reach, network = (None, True) if online else reach_of(folder, args, variables, env or {})
     return process.run(
         ["git", *args],
         cwd=folder,
@@ -217,16 +218,18 @@ def _spawn(
         check=False,
         separate_stderr=True,
         confined=not online,
-        reach=None if online else reach_of(folder, args, variables, env or {}),
+        reach=reach,
+        network=network,
     )
 
 
 def reach_of(
     folder: Path, args: Sequence[str], variables: Mapping[str, str], places: Mapping[str, str]
-) -> platforms.Reach:
-    """Return the files of a git in a tree: the tree, its repository, what arguments and `places` name.
+) -> tuple[platforms.Reach, bool]:
+    """Return the files of a git in a tree, and whether it has a network.
 
-    A partial clone of the user's may fetch what it lacks by ssh, so it has their logins; but not where its
+    The files are the tree, its repository, and what arguments and `places` name. A partial clone of the
+    user's may fetch what it lacks by ssh, so it has their logins and the network; but not where its
     configuration may name programs, since these would have them too.
     """
     parts, top = isolation.repository_of(folder), folder
@@ -251,10 +254,11 @@ def reach_of(
         for part in parts
         if (part / "config").is_file()
     )
-    if "promisor" in text and all(map(_PLAIN.fullmatch, text.splitlines())):
+    fetches = "promisor" in text and all(map(_PLAIN.fullmatch, text.splitlines()))
+    if fetches:
         reads = (*reads, *isolation.logins(), *isolation.places_in(text))
         hidden = isolation.key_files()
-    return reads, written, hidden
+    return (reads, written, hidden), fetches
 
 
 def _as_variables(settings: Iterable[Setting]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def fetch(requirement: str, sha256: str, folder: Path) -> Path:
         env |= {"PYTHONPATH": _shim(Path(shim)), "SETUPTOOLS_USE_DISTUTILS": "stdlib"}
         words = [*command, *choice, *backend]
         try:
-            process.run(words, cwd=folder, env=env, timeout=_TIMEOUT)
+            process.run(words, cwd=folder, env=env, timeout=_TIMEOUT, network=True)
         except ProcessError as error:
             raise _refused(requirement, error) from error
     downloads = list(target.iterdir())

@@ -132,6 +132,7 @@ def write_record(
         skips=outcome.skips,
         pytest_args=chosen,
         translated=report.translated,
+        confinement=installed.confinement,
         compat_sha256=files.sha256_of(folder / REPORT),
         # Probes of the report, not files of tests.
         policy=installed.policy

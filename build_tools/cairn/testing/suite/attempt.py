@@ -221,6 +221,7 @@ class Setup:
         plugin_names: further plugins of pytest, by their modules in `plugins` or their entry points.
         variables: the whole environment.
         arguments: the user's, for pytest.
+        network: whether they have it.
         limits: of time.
         deadline: when the whole must be over, as `time.monotonic` counts; None for never.
         log: receives what the processes write.
@@ -237,6 +238,7 @@ class Setup:
     arguments: tuple[str, ...] = ()
     off: Mapping[str, str] = field(default_factory=dict)
     uncollected: tuple[str, ...] = ()
+    network: bool = False
     limits: Limits = field(default_factory=Limits)
     deadline: float | None = None
     log: Path
@@ -325,7 +327,8 @@ def run(
         *("-o", "junit_family=xunit1", f"--junit-xml={junit}", setup.tests / module),
     ]
     variables = {**setup.variables, worker.VARIABLE: str(folder / "worker.json")}
-    running = _Running(command, cwd=setup.tests, env=variables, log=setup.log, writes=[setup.work_dir.parent])
+    settings = {"cwd": setup.tests, "env": variables, "log": setup.log, "writes": [setup.work_dir.parent]}
+    running = _Running(command, network=setup.network, **settings)
     try:
         killed = _watch(setup, module, running, journal)
     finally:

@@ -315,6 +315,7 @@ def _record(
         hanging=tuple(dict.fromkeys(gpu for result in results for gpu in result.hanging)),
         pytest=tuple(dict.fromkeys(name for result in results for name in result.pytest)),
         hooks=_hooks(results),
+        confinement="\n".join(filter(None, dict.fromkeys(result.confinement for result in results))),
     )
 
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 import msgspec
 from packaging.utils import canonicalize_name
 
-from cairn import datafile, files, owned, platforms
+from cairn import datafile, files, isolation, owned, platforms
 from cairn.errors import PrerequisiteError, TestsFailedError, UsageError
 from cairn.output import Progress, silent, wording
 from cairn.stack import recipe
@@ -141,8 +141,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
     started, began = datetime.now(UTC), time.monotonic()
     prepared = _prepare(request, began, held, say, on_line)
     work_dir, tested, entries = request.work_dir, request.tested, prepared.selection.entries
-    folders = (work_dir / "tests", work_dir / "plugins")
-    code = sources.hash_code(folders)
+    code = sources.hash_code(folders := (work_dir / "tests", work_dir / "plugins"))
     runs, hanging = _run_pieces(request, prepared)
     # Once more as a whole: a test that cleared a folder too many may have emptied or removed what was there.
     suite_results.write_outcomes(
@@ -194,6 +193,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         hooks=hooks,
         settings=_settings(request),
         run=request.run,
+        confinement=isolation.level(network=request.suite.network),
     )
     datafile.write(work_dir / suite_results.SHARD, result)
     return work_dir
@@ -274,8 +274,7 @@ def _prepare(
     tests, pytest_ini = _bring_tests(request, wheel, edited=bool(unlike))
     not_begun = () if request.only_skipped else selection.modules
     environments = suite_toml.choose(config, tests, request.choice, without=not_begun)
-    plugins = work_dir / "plugins"
-    shutil.copyfile(worker.__file__, plugins / "worker.py")
+    shutil.copyfile(worker.__file__, (plugins := work_dir / "plugins") / "worker.py")
     pytest_runs.copy_counter(plugins)
     placed, digests = suite_toml.placed(request.suite, request.lists, tests, plugins, tested.variables, say)
     setup = Setup(
@@ -288,6 +287,7 @@ def _prepare(
         variables=_variables(request, visible, selection, tests) | placed,
         arguments=request.pytest_args,
         uncollected=request.suite.uncollected,
+        network=request.suite.network,
         off=off,
         limits=request.limits,
         deadline=None if request.limits.all is None else began + request.limits.all,

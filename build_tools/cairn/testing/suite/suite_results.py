@@ -145,6 +145,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         hooks: what else decided which tests ran and how they ended; see `TestRecord.hooks`.
         settings: the digest of the suite.toml as it was read, and of what was set for the tests besides.
         run: the night, or GitHub's id of the run; empty where there is neither.
+        confinement: see `TestRecord.confinement`.
     """
 
     config: str
@@ -175,6 +176,7 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
     hooks: tuple[str, ...] = ()
     settings: str = ""
     run: str = ""
+    confinement: str = ""
 
     @property
     def hardware(self) -> tuple[str, ...]:
