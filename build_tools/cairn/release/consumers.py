@@ -130,13 +130,13 @@ def _last_set(store: Store, consumer: Consumer, place: Platform, family: str | N
     if not snapshot.exists:
         raise missing(store, index)
     sets = [
-        one
-        for one in snapshot.sets()
-        if (one.stack, one.python, one.yanked) == (consumer.name, place.python, None)
-        and place.is_same_machine(Platform(python=one.python, tag=one.platform))
+        wheel_set
+        for wheel_set in snapshot.sets()
+        if (wheel_set.stack, wheel_set.python, wheel_set.yanked) == (consumer.name, place.python, None)
+        and place.is_same_machine(Platform(python=wheel_set.python, tag=wheel_set.platform))
     ]
     if not sets:
         raise StoreError(f"{index} has no set of {consumer.name} for {place}")
-    last = max(sets, key=lambda one: (one.family == family, one.added, one.set_id))
+    last = max(sets, key=lambda wheel_set: (wheel_set.family == family, wheel_set.added, wheel_set.set_id))
     wheels = read_set(store, last.set_id).wheels
     return tuple(keys.file_key(wheel.sha256, wheel.file_name) for wheel in wheels)

@@ -98,8 +98,8 @@ def collect(
     if dry_run:
         old += replaced
     return Collected(
-        keys=tuple(one.key for one in old),
-        size=sum(one.size for one in old),
+        keys=tuple(item.key for item in old),
+        size=sum(item.size for item in old),
         temporaries=tuple(s.name.encode("utf-8", "backslashreplace").decode() for s in temporaries),
         kept=count - len(old),
     )
@@ -130,16 +130,16 @@ def _needless(
         return kind in ("file", "part") and hash(key) not in named
 
     of_indexes, young_sets, old, count = set[str | None](), set[str](), list[ListedObject](), 0
-    for count, one in enumerate(listed, start=1):  # noqa: B007 - the last one is the answer
-        of_indexes.add(keys.index_of(one.key))
-        if one.modified >= since:
-            young_sets.add(_set_of(one.key))
-        elif may_go(one.key):
-            old.append(one)
+    for count, item in enumerate(listed, start=1):  # noqa: B007 - the last one is the answer
+        of_indexes.add(keys.index_of(item.key))
+        if item.modified >= since:
+            young_sets.add(_set_of(item.key))
+        elif may_go(item.key):
+            old.append(item)
     _require_pointers(of_indexes, current)
     young_sets.discard("")
     # A set is collected as one, so that none is ever there in part.
-    return [one for one in old if _set_of(one.key) not in young_sets], count
+    return [item for item in old if _set_of(item.key) not in young_sets], count
 
 
 def _require_pointers(of_indexes: Collection[str | None], current: Collection[str]) -> None:
@@ -158,18 +158,18 @@ def _name(snapshot: Snapshot, since: datetime, named: set[int]) -> None:
     """
     index, pointer = snapshot.index, snapshot.pointer
     listed = index.store.list(keys.generations_prefix(index.name))
-    young = [of for one in listed if one.modified >= since and (of := keys.generation_of(one.key))]
+    young = [of for item in listed if item.modified >= since and (of := keys.generation_of(item.key))]
     reach = Reach(index, named)
     reach.add(snapshot.generation, required=True)
     if pointer is not None:
         reach.add(index.generation(pointer.rendered, pointer.rendered_digest), required=True)
     for of in young:
         reach.add(index.generation(*of))
-    for digest, one in index.chain(snapshot):
-        reach.add(one)
+    for digest, item in index.chain(snapshot):
+        reach.add(item)
         # The one before it was current until this one was made: by the clock of its writer, or by that of the
         # store if that says later. A writer whose clock is slow must not make what it took away look old.
-        if datetime.fromisoformat(one.when) < since and (one.number, digest) not in young:
+        if datetime.fromisoformat(item.when) < since and (item.number, digest) not in young:
             break
     reach.close()
 
@@ -183,10 +183,10 @@ def _replaced(store: Store, since: datetime) -> list[ListedObject]:
 
     current = SignedMetadata(store, trusted).current(late=True).versions
     of_role: dict[str, dict[int, ListedObject]] = defaultdict(dict)
-    for one in store.list("metadata/"):
-        number, _, role = one.key.removeprefix("metadata/").partition(".")
-        if keys.kind_of(one.key) == "metadata" and number.isdigit():
-            of_role[role][int(number)] = one
+    for item in store.list("metadata/"):
+        number, _, role = item.key.removeprefix("metadata/").partition(".")
+        if keys.kind_of(item.key) == "metadata" and number.isdigit():
+            of_role[role][int(number)] = item
     return [
         versions[number]
         for role, versions in of_role.items()
@@ -207,29 +207,29 @@ def _remove(store: Store, objects: Iterable[ListedObject], since: datetime) -> l
     a publisher knows whether the set is there, goes first.
     """
     groups: dict[str, list[ListedObject]] = defaultdict(list)
-    for one in objects:
-        groups[_set_of(one.key) or one.key].append(one)
+    for item in objects:
+        groups[_set_of(item.key) or item.key].append(item)
 
     def remove(group: list[ListedObject]) -> list[ListedObject]:
         of_set = _set_of(group[0].key)
         first = [keys.set_key(of_set, SET_FILE)] if of_set else []
-        whole = list(dict.fromkeys([*first, *(one.key for one in group)]))
+        whole = list(dict.fromkeys([*first, *(item.key for item in group)]))
         if any(info is not None and info.modified >= since for info in map(store.stat, whole)):
             return []
         for key in whole:
             store.delete(key)
         return group
 
-    return [one for group in side_by_side(remove, groups.values(), jobs=_AT_ONCE) for one in group]
+    return [item for group in side_by_side(remove, groups.values(), jobs=_AT_ONCE) for item in group]
 
 
 def _write_pages_again(store: Store, removed: Iterable[ListedObject]) -> None:
     """Rewrite the pages of projects that came back while their empty pages were removed."""
     projects: dict[str, set[str]] = {}
-    for one in removed:
-        name = keys.index_of(one.key)
-        if name is not None and keys.kind_of(one.key) == "page":
-            project = one.key.removeprefix(keys.simple_prefix(name)).partition("/")[0]
+    for item in removed:
+        name = keys.index_of(item.key)
+        if name is not None and keys.kind_of(item.key) == "page":
+            project = item.key.removeprefix(keys.simple_prefix(name)).partition("/")[0]
             projects.setdefault(name, set()).add(project)
     for name, names in projects.items():
         for attempt in attempts(Index(store, name)):

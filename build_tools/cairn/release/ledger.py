@@ -114,18 +114,19 @@ class Ledger:
     def ban(self, *subjects: str) -> Event | None:
         """The ban of a set, or of its manifest; None if there is none, or it was lifted."""
         tail = self._tail()
-        return next((ban for one in subjects if (ban := ban_of(self._history(one, tail))) is not None), None)
+        bans = (ban_of(self._history(subject, tail)) for subject in subjects)
+        return next((ban for ban in bans if ban is not None), None)
 
-    def ban_of_set(self, one: WheelSet) -> Event | None:
+    def ban_of_set(self, wheel_set: WheelSet) -> Event | None:
         """The ban of a set, of its night, of its ancestors, or of a set that is the same by its wheels.
 
         The same in the sense of `refuse_banned_files`.
         """
-        if ban := self.ban(one.id, one.manifest_sha256, *ancestors(self.store, one)):
+        if ban := self.ban(wheel_set.id, wheel_set.manifest_sha256, *ancestors(self.store, wheel_set)):
             return ban
         tail = self._tail()
-        by_wheel = [_bans_of_wheel(self._history(wheel.sha256, tail)) for wheel in one.wheels]
-        return next(_from_equal_sets(one.id, by_wheel), None)
+        by_wheel = [_bans_of_wheel(self._history(wheel.sha256, tail)) for wheel in wheel_set.wheels]
+        return next(_from_equal_sets(wheel_set.id, by_wheel), None)
 
     def refuse_banned(self, sets: Iterable[IndexSet | WheelSet]) -> None:
         """Refuse sets that were yanked.
@@ -133,12 +134,12 @@ class Ledger:
         Raises:
             GateError: one was, or its night was, and that was not lifted; the message says by whom and why.
         """
-        for one in sets:
-            set_id = one.set_id or ""
+        for wheel_set in sets:
+            set_id = wheel_set.set_id or ""
             # What it comes from has the same wheels under other versions.
-            comes_from = ancestors(self.store, one) if isinstance(one, WheelSet) else ()
-            if ban := self.ban(*filter(None, (set_id, one.manifest_sha256, *comes_from))):
-                of_night = ban.set_id == one.manifest_sha256
+            comes_from = ancestors(self.store, wheel_set) if isinstance(wheel_set, WheelSet) else ()
+            if ban := self.ban(*filter(None, (set_id, wheel_set.manifest_sha256, *comes_from))):
+                of_night = ban.set_id == wheel_set.manifest_sha256
                 which = f"--night {short_id(ban.set_id)}" if of_night else short_id(ban.set_id)
                 _refuse_ban(f"the set {short_id(set_id or ban.set_id)} was yanked", which, ban)
 
@@ -316,7 +317,7 @@ class Ledger:
         stored = side_by_side(
             lambda place: self._lookup(keys.ledger_names_key(*place), Names, tail), grouped, jobs=_AT_ONCE
         )
-        known = {place: one.names if one else {} for place, one in zip(grouped, stored, strict=True)}
+        known = {place: part.names if part else {} for place, part in zip(grouped, stored, strict=True)}
         for entry in tail.entries:
             for place, names in by_place(entry.names).items():
                 if place in known:
@@ -347,7 +348,8 @@ class Ledger:
     def _signed_alone(self, set_ids: Collection[str], tail: _Tail) -> Iterator[Event]:
         """What promoters have signed of sets, and no entry has: the writer died in between."""
         signed = [event for event in self._decisions.read() or () if event.set_id in set_ids]
-        noted = {one: self._noted(one, tail) for one in dict.fromkeys(event.set_id for event in signed)}
+        ids = dict.fromkeys(event.set_id for event in signed)
+        noted = {set_id: self._noted(set_id, tail) for set_id in ids}
         return (event for event in signed if event not in noted[event.set_id])
 
     def news(self, events: Iterable[Event]) -> tuple[Event, ...]:

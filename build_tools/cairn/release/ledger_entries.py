@@ -72,9 +72,9 @@ def with_wheels(event: Event, sets: Iterable[WheelSet]) -> tuple[Event, ...]:
     return (
         event,
         *(
-            msgspec.structs.replace(event, set_id=wheel.sha256, of=one.id, wheels=len(one.wheels))
-            for one in sets
-            for wheel in one.wheels
+            msgspec.structs.replace(event, set_id=wheel.sha256, of=wheel_set.id, wheels=len(wheel_set.wheels))
+            for wheel_set in sets
+            for wheel in wheel_set.wheels
         ),
     )
 
@@ -184,7 +184,7 @@ def first_entry(store: Store) -> Entry:
                 if entry.set_id not in marked and entry.yanked is not None:
                     events.setdefault(entry.set_id, _ban(entry, generation, name))
                 marked.add(entry.set_id)
-    bans = [one for event in events.values() for one in with_wheels(event, _whole(store, event.set_id))]
+    bans = [ban for event in events.values() for ban in with_wheels(event, _whole(store, event.set_id))]
     # Nobody knows any more in which order they came.
     records = sorted(_records(store), key=lambda event: datetime.fromisoformat(event.when))
     return Entry(
@@ -200,10 +200,10 @@ def first_entry(store: Store) -> Entry:
 def _generations(index: Index) -> Iterator[Generation]:
     """Every state that an index had, newest first; for a damaged index, all that may have been one."""
     try:
-        chain = [one for _, one in index.chain(index.load())]
+        chain = [generation for _, generation in index.chain(index.load())]
     except CairnError:
         listed = index.store.list(keys.generations_prefix(index.name))
-        named = sorted(filter(None, (keys.generation_of(one.key) for one in listed)), reverse=True)
+        named = sorted(filter(None, (keys.generation_of(item.key) for item in listed)), reverse=True)
         for number, digest in named:
             with contextlib.suppress(CairnError):
                 yield index.generation(number, digest)
@@ -302,4 +302,4 @@ def is_news(event: Event, history: tuple[Event, ...]) -> bool:
     if event.kind == "stand":
         return event.why != standing_of(history, event.of)
     what = (event.kind, event.record, event.why)
-    return what not in {(one.kind, one.record, one.why) for one in history}
+    return what not in {(entry.kind, entry.record, entry.why) for entry in history}

@@ -190,7 +190,7 @@ def _put_records(
     given = test_records.add_all(store, records, set_id=set_id, signer=signer, dry_run=dry_run)
     # In a dry run the store has none of them, and these are judged in their place.
     doubt = "it is not signed" if trust is not None and signer is None else None
-    return [msgspec.structs.replace(one, doubt=doubt) for one in given]
+    return [msgspec.structs.replace(bypass, doubt=doubt) for bypass in given]
 
 
 def _through_the_gate(
@@ -294,7 +294,9 @@ def _how_to_test(case: Case) -> str:
 def _index_entry(case: Case, report: GateReport) -> IndexSet:
     """The set's entry in the target, with the evidence that let it in."""
     # What was made of other files has no part in it.
-    of_set = (one.digest for one in case.set_records.records if not disagreement(one.record, case.wheel_set))
+    of_set = (
+        entry.digest for entry in case.set_records.records if not disagreement(entry.record, case.wheel_set)
+    )
     entry, listed = index_set(case.wheel_set), _listed(case)
     return msgspec.structs.replace(
         entry,

@@ -183,9 +183,10 @@ def _read(read: in_toto.TestResultStatement) -> tuple[Rebuild, PublicKey]:
         manifest_sha256=configuration[_MANIFEST].digest["sha256"],
         wheels=tuple(
             datafile.convert(
-                {**one.annotations, "file_name": one.name, "sha256": one.digest["sha256"]}, RebuiltWheel
+                {**resource.annotations, "file_name": resource.name, "sha256": resource.digest["sha256"]},
+                RebuiltWheel,
             )
-            for one in read.subject
+            for resource in read.subject
         ),
         rebuilder=datafile.convert(about["rebuilder"], str),
         finished=datafile.convert(about["finished"], str),
@@ -232,7 +233,9 @@ def read(store: Store, wheel_set: WheelSet) -> tuple[tuple[StoredRebuild, ...], 
             verdicts.append(_verified(store.read(listed.key).data, digest, wheel_set, name=name))
         except CairnError as error:
             problems.append(str(error))
-    ordered = sorted(verdicts, key=lambda one: (datetime.fromisoformat(one.rebuild.finished), one.digest))
+    ordered = sorted(
+        verdicts, key=lambda entry: (datetime.fromisoformat(entry.rebuild.finished), entry.digest)
+    )
     return tuple(ordered), tuple(problems)
 
 
@@ -259,7 +262,7 @@ def sentences(rebuild: Rebuild) -> Iterator[str]:
         if wheel.rebuilt is None:
             yield f"{wheel.file_name} did not come out"
             continue
-        causes = dict.fromkeys(cause for one in wheel.differences for cause in one.causes)
+        causes = dict.fromkeys(cause for difference in wheel.differences for cause in difference.causes)
         yield f"{wheel.file_name} differs ({', '.join(causes) or 'unexplained'})"
 
 
@@ -272,14 +275,14 @@ def agreeing(store: Store, wheel_set: WheelSet, rebuilders: Mapping[str, str]) -
         rebuilders: whose verdicts count: name to the id of the key.
     """
     verdicts, _ = read(store, wheel_set)
-    last = {one.key_id: one.rebuild for one in verdicts}
+    last = {verdict.key_id: verdict.rebuild for verdict in verdicts}
     return tuple(sorted(n for n, key in rebuilders.items() if key in last and last[key].is_identical))
 
 
 def disagreeing(store: Store, wheel_set: WheelSet, rebuilders: Mapping[str, str]) -> Iterator[str]:
     """What else there is to know of the rebuilds of a set: other bytes, and verdicts that do not count."""
     verdicts, problems = read(store, wheel_set)
-    last = {one.key_id: one.rebuild for one in verdicts}
+    last = {verdict.key_id: verdict.rebuild for verdict in verdicts}
     for name, key in sorted(rebuilders.items()):
         if key in last and not last[key].is_identical:
             yield f"{name} got other wheels: {'; '.join(sentences(last[key]))}"

@@ -87,18 +87,18 @@ def add_all(
     Raises:
         StoreError, UsageError: as `add` says.
     """
-    ordered = sorted(records, key=lambda one: test_record.loads(one.data, name=one.name).began)
+    ordered = sorted(records, key=lambda item: test_record.loads(item.data, name=item.name).began)
     return tuple(
         add(
             store,
-            one.data,
-            name=one.name,
-            results=one.results,
+            item.data,
+            name=item.name,
+            results=item.results,
             set_id=set_id,
             signer=signer,
             dry_run=dry_run,
         )
-        for one in ordered
+        for item in ordered
     )
 
 

@@ -333,7 +333,7 @@ class Counter:
             return 0
         paths = path.rglob("*.py") if path.is_dir() else [path]
         patterns = self._config.getini("python_files")
-        return sum(any(fnmatch.fnmatch(one.name, pattern) for pattern in patterns) for one in paths)
+        return sum(any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns) for path in paths)
 
     def _by(self, plugin: Any) -> _By:  # noqa: ANN401
         """Return a plugin's name and origin."""

@@ -270,7 +270,7 @@ def with_origins(
         is_strange = deselection.origin == "command line" and not arguments
         return "elsewhere" if is_strange else deselection.origin
 
-    return tuple(msgspec.structs.replace(one, origin=origin(one)) for one in deselected)
+    return tuple(msgspec.structs.replace(part, origin=origin(part)) for part in deselected)
 
 
 def write(path: Path, record: TestRecord) -> None:
@@ -345,7 +345,7 @@ def _contradiction(record: TestRecord) -> str | None:
         and any(target != CPU for target in record.targets)
         and not all(map(is_amd, record.hardware)),
         "a count is negative": any(count < 0 for count in datafile.to_plain(counts).values())
-        or any(one.tests < 0 for one in record.deselected),
+        or any(part.tests < 0 for part in record.deselected),
         "more tests passed on a device than passed": counts.device_passed > counts.passed,
         # Tests that call a GPU what it is not make a run invalid.
         "tests passed on a device, and there was none": record.verdict != "invalid"
@@ -358,7 +358,7 @@ def _contradiction(record: TestRecord) -> str | None:
         "it imported less than no module": record.host and any(n < 0 for n in record.host.imported.values()),
         "it passed with failures": record.verdict == "passed" and counts.failed + counts.errors,
         "it passed, and tests were deselected for no known reason": record.verdict == "passed"
-        and any(one.origin == "elsewhere" for one in record.deselected),
+        and any(part.origin == "elsewhere" for part in record.deselected),
         "it passed without a passed test": record.verdict == "passed" and not counts.passed,
     }
     problem = next((problem for problem, holds in impossible.items() if holds), None)

@@ -93,7 +93,7 @@ def _remarks(
     outcome: JUnit, deselected: Sequence[Deselected], without_tests: Sequence[str], hooks: Sequence[str]
 ) -> str:
     counts, cases = outcome.counts, outcome.cases
-    chosen = [one for one in deselected if one.origin != "ours"]
+    chosen = [part for part in deselected if part.origin != "ours"]
     overruled = [case.name for case in cases if case.overruled]
     called = " or ".join(sorted({case.outcome for case in cases if case.overruled}))
     flaky = sum(case.flaky for case in cases)
@@ -142,14 +142,14 @@ def _flakes(outcome: JUnit, ceiling: int | None) -> str | None:
 
 
 def _deselections(deselected: Sequence[Deselected]) -> str | None:
-    strange = [one for one in deselected if one.origin == "elsewhere"]
+    strange = [part for part in deselected if part.origin == "elsewhere"]
     if not strange:
         return None
     return f"tests were deselected by what neither came with them nor was asked for: {_listed(strange)}"
 
 
 def _listed(deselected: Sequence[Deselected]) -> str:
-    return ", ".join(f"{one.tests} by {one.by}" for one in deselected)
+    return ", ".join(f"{part.tests} by {part.by}" for part in deselected)
 
 
 def _absences(counts: Counts, floor: int, device_floor: int) -> str | None:

@@ -72,7 +72,7 @@ def _exact(wheel: Interface) -> dict[str, bool]:
     for text in wheel.requires_dist:
         requirement = wheel_info.requirement(text)
         if "extra" not in str(requirement.marker or ""):
-            is_exact = any(one.operator in ("==", "===") for one in requirement.specifier)
+            is_exact = any(specifier.operator in ("==", "===") for specifier in requirement.specifier)
             name = str(canonicalize_name(requirement.name))
             exact[name] = exact.get(name, False) or is_exact
     return exact

@@ -281,7 +281,7 @@ def encode(statement: BuildStatement) -> bytes:
                     internal_parameters=statement.inputs,
                     resolved_dependencies=(
                         *dependencies(statement.manifest_sha256, statement.sources),
-                        *(Resource(name=_DERIVED, digest={"sha256": one}) for one in earlier),
+                        *(Resource(name=_DERIVED, digest={"sha256": digest}) for digest in earlier),
                     ),
                 ),
                 details=details(
@@ -333,10 +333,12 @@ def _read(read: in_toto.Statement) -> BuildStatement:
 def dependencies(manifest_sha256: str, sources: Sequence[Source]) -> tuple[Resource, ...]:
     """Return a manifest and its commits as the dependencies of a build."""
     # As SPDX and pip write it. An `@` in the hashtag would be read as the one before it.
-    at = [(one, f"git+{one.origin}@{urllib.parse.quote(one.hashtag, safe='/+')}") for one in sources]
+    at = [
+        (source, f"git+{source.origin}@{urllib.parse.quote(source.hashtag, safe='/+')}") for source in sources
+    ]
     return (
         Resource(name=_MANIFEST, digest={"sha256": manifest_sha256}),
-        *(Resource(name=one.name, uri=uri, digest={"gitCommit": one.commit}) for one, uri in at),
+        *(Resource(name=source.name, uri=uri, digest={"gitCommit": source.commit}) for source, uri in at),
     )
 
 
@@ -399,7 +401,7 @@ def sources_in(data: bytes, *, sha256: str, name: str) -> tuple[Source, ...]:
 
 def _sources_of(manifest: _Manifest) -> tuple[Source, ...]:
     fields = Source.__struct_fields__
-    return tuple(Source(**{name: getattr(one, name) for name in fields}) for one in manifest.projects)
+    return tuple(Source(**{name: getattr(project, name) for name in fields}) for project in manifest.projects)
 
 
 def _bills_of(manifest: _Manifest) -> dict[str, dict[str, str]]:

@@ -176,7 +176,11 @@ class _Comparison:
         self._commits, self._needs = commits, needs
         self._markers = {**markers, "extra": ""}
         self._every = _always_required(needs)
-        self._required = {canonicalize_name(one.name): one for one in self._every if self._applies(one)}
+        self._required = {
+            canonicalize_name(requirement.name): requirement
+            for requirement in self._every
+            if self._applies(requirement)
+        }
 
     def breaks(self) -> Iterator[Break]:
         """Yield what breaks, some of it more than once."""
@@ -193,7 +197,7 @@ class _Comparison:
                     yield self._break("requirement", str(requirement), name)
                 # pip only warns of an extra that there is not, and installs nothing for it.
                 extras = set(map(canonicalize_name, requirement.extras))
-                had, has = (set(map(canonicalize_name, one.extras)) for one in (offer_old, offer_new))
+                had, has = (set(map(canonicalize_name, offer.extras)) for offer in (offer_old, offer_new))
                 for extra in sorted(extras & had - has):
                     yield self._break("requirement", f"{requirement.name}[{extra}]", name)
             # What the set pins, its consumers get too.
@@ -227,7 +231,7 @@ class _Comparison:
 
     def targets(self) -> Iterator[Break]:
         """GPUs that the consumer has code for, and the set no longer."""
-        new = {one for wheel in self._new.values() for name in wheel.targets for one in _that_run(name)}
+        new = {target for wheel in self._new.values() for name in wheel.targets for target in _that_run(name)}
         for target in self._needs.targets:
             providers = (
                 name
@@ -339,13 +343,15 @@ def python_of(wheels: Sequence[Path]) -> str | None:
 
 
 def _about(wheel: Interface, name: str) -> Iterator[Requirement]:
-    return (one for one in _always_required(wheel) if canonicalize_name(one.name) == name)
+    return (
+        requirement for requirement in _always_required(wheel) if canonicalize_name(requirement.name) == name
+    )
 
 
 def _always_required(wheel: Interface) -> tuple[Requirement, ...]:
     """The requirements that no extra brings."""
     every = [wheel_info.requirement(text) for text in wheel.requires_dist]
-    return tuple(one for one in every if "extra" not in str(one.marker or ""))
+    return tuple(requirement for requirement in every if "extra" not in str(requirement.marker or ""))
 
 
 def _meets(version: str, requirement: Requirement) -> bool:

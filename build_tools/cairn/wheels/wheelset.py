@@ -220,7 +220,7 @@ def check(wheel_set: WheelSet, name: str) -> None:
     if not wheel_set.wheels:
         raise WheelError("a set needs at least one wheel", tip="build something first")
     counts = collections.Counter(wheel.distribution for wheel in wheel_set.wheels)
-    if strange := next((one for one in counts if not requirements.is_project_name(one)), None):
+    if strange := next((count for count in counts if not requirements.is_project_name(count)), None):
         raise WheelError(f"{name}: {requirements.shown(strange)} cannot be the name of a project")
     double = next((name for name, count in counts.items() if count > 1), None)
     if double:

@@ -112,7 +112,7 @@ def lost(store: Store, indexes: Sequence[str] = ()) -> tuple[Problem, ...]:
             key = keys.set_key(set_id, SET_FILE)
             if inventory.size(key) is None:
                 problems.append(Problem(code="set", index=name, where=key, said=f"{key} is missing"))
-    return tuple({one.where: one for one in (*problems, *_wholes(inventory, indexes))}.values())
+    return tuple({problem.where: problem for problem in (*problems, *_wholes(inventory, indexes))}.values())
 
 
 def _index(
@@ -177,9 +177,7 @@ def _places(indexes: Sequence[str], inventory: Inventory) -> tuple[str, ...]:
     if not indexes:
         return ("",)
     snapshots = [_loaded(name, inventory)[0] for name in indexes]
-    of_sets = {
-        keys.set_key(one, "") for one_index in snapshots if one_index is not None for one in one_index.set_ids
-    }
+    of_sets = {keys.set_key(set_id, "") for state in filter(None, snapshots) for set_id in state.set_ids}
     return (*(f"{name}/" for name in indexes), *sorted(of_sets))
 
 
@@ -200,12 +198,16 @@ def _wholes(inventory: Inventory, names: Sequence[str]) -> Iterator[Problem]:
 def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem]:
     """Report pages of an index that was never published: whoever opens them would believe them."""
     published = {key.removesuffix("/state.json") for key in inventory.keys if keys.kind_of(key) == "pointer"}
-    for name in dict.fromkeys(f"{one.partition('/')[0]}/" if "/" not in one else f"{one}/" for one in names):
+    for name in dict.fromkeys(
+        f"{folder.partition('/')[0]}/" if "/" not in folder else f"{folder}/" for folder in names
+    ):
         for key in inventory.below(name):
             place = key.partition("/simple/")[0] if keys.kind_of(key) == "page" else _place_of(key)
             kind = keys.kind_of(key)
             is_page = kind == "page" or (kind == "for people" and key.endswith((".html", "/targets.json")))
-            known = any(f"{one}/".startswith(f"{place}/") for one in published) or inventory.is_named(key)
+            known = any(f"{folder}/".startswith(f"{place}/") for folder in published) or inventory.is_named(
+                key
+            )
             if is_page and not known and not inventory.store.exists(keys.state_key(place)):
                 text = f"{key} is of {place}, into which nothing was published"
                 yield Problem(code="page", index=place, where=key, said=text)

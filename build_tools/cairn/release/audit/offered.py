@@ -119,8 +119,8 @@ def file_problems(inventory: Inventory, file: FileEntry, *, index: str, hashes: 
             inventory.checked[hash(key)] = problem
         # What several indexes share is read once, and said of each.
         problems += (
-            Problem(code=one.code, index=index, where=one.where, said=one.said)
-            for one in inventory.checked[hash(key)]
+            Problem(code=problem.code, index=index, where=problem.where, said=problem.said)
+            for problem in inventory.checked[hash(key)]
         )
     return tuple(problems)
 

@@ -94,7 +94,7 @@ class Case:
             return (CPU,)
         if (processor := self.processor_of(wheel)) is not None:
             return tuple(t for t in self.wheel_set.targets if parse_target_id(t).processor == processor)
-        devices = (one for one in self.wheel_set.wheels if self.processor_of(one) is not None)
+        devices = (wheel for wheel in self.wheel_set.wheels if self.processor_of(wheel) is not None)
         split = any(self.project_of(device) == project for device in devices)
         return (CPU,) if split else self.wheel_set.targets
 

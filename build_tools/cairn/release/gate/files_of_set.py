@@ -305,8 +305,8 @@ def _differences(case: Case, file: SetWheel | ClosureFile, files: Files) -> Iter
 def _listed_otherwise(case: Case, file: SetWheel | ClosureFile) -> Iterator[str]:
     expected = (file.size, file.metadata_sha256, file.requires_python)
     for snapshot in (case.source, case.target):
-        one = snapshot.project(project_of(file.file_name)).file(file.file_name)
-        if one is not None and (one.size, one.metadata_sha256, one.requires_python) != expected:
+        entry = snapshot.project(project_of(file.file_name)).file(file.file_name)
+        if entry is not None and (entry.size, entry.metadata_sha256, entry.requires_python) != expected:
             yield f"{file.file_name}: set.json and {snapshot.index.name} say different things of it"
 
 
@@ -351,7 +351,9 @@ def over_budget_or_broken(case: Case, files: Files) -> Iterator[tuple[Path, Find
 
 def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[tuple[Path, Finding]]:
     users = [consumer.name for consumer in case.stack.consumers]
-    seconds = min((s for one in case.set_records.records if (s := one.record.import_seconds)), default=0.0)
+    seconds = min(
+        (s for entry in case.set_records.records if (s := entry.record.import_seconds)), default=0.0
+    )
     for wheel in case.wheel_set.wheels:
         project = case.project_of(wheel)
         budget = case.stack.budgets.get(project.name) if project else None
@@ -394,5 +396,8 @@ def _broken(case: Case, files: Files, old: Sequence[Path], last: WheelSet) -> It
     for name, why in judged.unknown.items():
         reason = f"whether {name} breaks is not known: {why}"
         yield first, Finding(code=code, member=name, reason=reason, fix=_MEND)
-    for one in judged.breaks:
-        yield own[one.provider], Finding(code=code, member=one.consumer, reason=str(one), fix=_MEND)
+    for breakage in judged.breaks:
+        yield (
+            own[breakage.provider],
+            Finding(code=code, member=breakage.consumer, reason=str(breakage), fix=_MEND),
+        )

@@ -93,7 +93,7 @@ def _report(
         untested=weighed.untested,
         replaced=in_order(replaced),
         answered=weighed.answered,
-        records=tuple(one.digest for one in case.set_records.records),
+        records=tuple(entry.digest for entry in case.set_records.records),
         answers=tuple(digest for digest, _ in case.set_records.answers),
         size=sum(file.size for file in case.wheel_set.files),
         policy=_policy(case),
@@ -323,10 +323,10 @@ def _always_installed(case: Case) -> dict[str, frozenset[str]]:
     waiting = [(wheel.distribution, frozenset[str]()) for wheel in case.wheel_set.wheels]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
-        project, extras = one = waiting.pop()
-        if one in seen or project not in by_project:
+        project, extras = pair = waiting.pop()
+        if pair in seen or project not in by_project:
             continue
-        seen.add(one)
+        seen.add(pair)
         waiting += [
             (str(canonicalize_name(requirement.name)), frozenset(requirement.extras))
             for requirement in _needs(case, min(by_project[project]))

@@ -71,9 +71,9 @@ def without_losses(before: Snapshot, change: Change) -> Change:
     )
 
 
-def same_but_serial(one: ProjectState, other: ProjectState) -> bool:
+def same_but_serial(old: ProjectState, other: ProjectState) -> bool:
     """Whether an index offers the same files of a project, whenever it was last changed."""
-    return msgspec.structs.replace(one, serial=0) == msgspec.structs.replace(other, serial=0)
+    return msgspec.structs.replace(old, serial=0) == msgspec.structs.replace(other, serial=0)
 
 
 def checked_reason(reason: str) -> str:

@@ -101,17 +101,19 @@ def retain(
 def _old(sets: Iterable[IndexSet], rule: Rule) -> list[str]:
     """The ids of the sets that a rule drops; of each kind, the newest that is not yanked always stays."""
     kinds: dict[tuple[str, ...], list[IndexSet]] = collections.defaultdict(list)
-    for one in sets:
-        kinds[one.stack, one.line, one.family, one.python, one.platform].append(one)
+    for wheel_set in sets:
+        kinds[wheel_set.stack, wheel_set.line, wheel_set.family, wheel_set.python, wheel_set.platform].append(
+            wheel_set
+        )
     since = None if rule.days is None else datetime.now(UTC) - timedelta(days=rule.days)
     old = []
     for group in kinds.values():
         good = 0
-        for one in sorted(group, key=lambda s: (s.added, s.set_id), reverse=True):
-            recent = since is not None and datetime.fromisoformat(one.added) >= since
+        for wheel_set in sorted(group, key=lambda s: (s.added, s.set_id), reverse=True):
+            recent = since is not None and datetime.fromisoformat(wheel_set.added) >= since
             if not (recent or good < (rule.last or 1)):
-                old.append(one.set_id)
-            good += one.yanked is None
+                old.append(wheel_set.set_id)
+            good += wheel_set.yanked is None
     return old
 
 
@@ -122,7 +124,7 @@ def _held(
     store, name = now.index.store, now.index.name
     keep = set(keep)
     bearers = collections.Counter(
-        sha for one in sets.values() for sha in {wheel.sha256 for wheel in one.wheels}
+        sha for wheel_set in sets.values() for sha in {wheel.sha256 for wheel in wheel_set.wheels}
     )
     held = dict.fromkeys((set_id for set_id in old if set_id in keep), "--keep")
     signs = {set_id: tuple(_signs(sets[set_id], bearers)) for set_id in old}

@@ -146,9 +146,9 @@ def _find(current: Snapshot, to: str) -> Snapshot:
             raise StoreError(f"{index.name} never had a set {to}", tip=_HOW_TO_NAME)
         return next(iter(brought.values()))
     before = _moment(to)
-    for digest, one in index.chain(current):
-        if datetime.fromisoformat(one.when) < before:
-            return index.at(one, digest)
+    for digest, generation in index.chain(current):
+        if datetime.fromisoformat(generation.when) < before:
+            return index.at(generation, digest)
     raise StoreError(f"{index.name} had nothing yet before {before.isoformat()}", tip=_HOW_TO_NAME)
 
 
@@ -165,7 +165,11 @@ def _numbered(current: Snapshot, to: str, brought: Iterable[str]) -> Snapshot:
             f"{index.name} has no generation {number}: {newest} is its newest",
             tip=f"see them: cairn release log --index {index.name}",
         )
-    states = (index.at(one, digest) for digest, one in index.chain(current) if one.number == number)
+    states = (
+        index.at(generation, digest)
+        for digest, generation in index.chain(current)
+        if generation.number == number
+    )
     return next(states, index.at(index.generation(0, ""), ""))
 
 
@@ -173,10 +177,10 @@ def _bringing(current: Snapshot, beginning: str) -> dict[str, Snapshot]:
     """The newest state that brought each set whose id starts with `beginning`."""
     index = current.index
     brought: dict[str, Snapshot] = {}
-    for digest, one, entry in difference.logged(current):
+    for digest, past, entry in difference.logged(current):
         for set_id in entry.brought:
             if set_id.startswith(beginning):
-                brought.setdefault(set_id, index.at(one, digest))
+                brought.setdefault(set_id, index.at(past, digest))
     return brought
 
 
@@ -197,7 +201,9 @@ def _change(now: Snapshot, past: Snapshot) -> Change:
     changed = sorted(differing(now.set_entries, past.set_entries))
     back = [set_id for set_id in changed if past.has_set(set_id)]
     sets = dict(side_by_side(lambda set_id: (set_id, mark(past.set(set_id))), back, jobs=_REQUESTS))
-    lifted = {i for i, one in sets.items() if one.yanked is None and past.set(i).yanked is not None}
+    lifted = {
+        i for i, wheel_set in sets.items() if wheel_set.yanked is None and past.set(i).yanked is not None
+    }
     if lifted:
         after = (sets.get(set_id) or past.set(set_id) for set_id in past.set_ids)
         marks.refuse_stepping_back(now.index.name, after, lifted)

@@ -124,8 +124,12 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
     kind: EventKind = "ban" if banned else "lift"
     event = Event(kind=kind, set_id=subject, who=by, when=now(), why=why)
     # A set stays yanked where its night is, when the ban of the set is lifted; and the other way round.
-    others = [{one.id, one.manifest_sha256} - {subject} for one in sets]
-    free = [one for one, other in zip(sets, others, strict=True) if banned or ledger.ban(*other) is None]
+    others = [{wheel_set.id, wheel_set.manifest_sha256} - {subject} for wheel_set in sets]
+    free = [
+        wheel_set
+        for wheel_set, other in zip(sets, others, strict=True)
+        if banned or ledger.ban(*other) is None
+    ]
     events = with_wheels(event, free)
     if not banned:
         _refuse_stepping_back(store, subject, sets, events)
@@ -153,7 +157,7 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
         reason=why if banned else None,
         who=by,
         indexes=places,
-        changed=changed or any(one.changed for one in places),
+        changed=changed or any(place.changed for place in places),
     )
 
 
@@ -182,11 +186,11 @@ def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[Whee
     Raises:
         UsageError: it is; the message says with which.
     """
-    for one in sets:
-        ban = ledger.ban_of_set(one)
-        if one.id != subject or ban is None or ban.set_id == subject:  # it was yanked itself just now
+    for wheel_set in sets:
+        ban = ledger.ban_of_set(wheel_set)
+        if wheel_set.id != subject or ban is None or ban.set_id == subject:  # it was yanked itself just now
             continue
-        if ban.set_id == one.manifest_sha256:
+        if ban.set_id == wheel_set.manifest_sha256:
             what, which = "its night", f"--night {short_id(ban.set_id)}"
         else:
             other = short_id(ban.of or ban.set_id)
@@ -210,7 +214,8 @@ def _refuse_stepping_back(
     for name in dict.fromkeys(place.index for place in places):
         lifted = {place.set_id for place in places if place.index == name and place.changed}
         after = (
-            mark(one) if one.set_id in lifted else one for one in read_current(Index(store, name)).sets()
+            mark(wheel_set) if wheel_set.set_id in lifted else wheel_set
+            for wheel_set in read_current(Index(store, name)).sets()
         )
         marks.refuse_stepping_back(name, after, lifted)
 
@@ -283,7 +288,7 @@ def manifest_of(store: Store, night: str) -> str:
     known = {whole.manifest_sha256 for whole in _sealed(store, {})}
     for snapshot in _readable(store):
         with contextlib.suppress(StoreError):  # what it says of a set is damaged
-            known |= {one.manifest_sha256 for one in snapshot.sets()}
+            known |= {wheel_set.manifest_sha256 for wheel_set in snapshot.sets()}
     return _only(store, night, known, "night")
 
 
@@ -309,7 +314,7 @@ def _readable(store: Store) -> Iterator[Snapshot]:
 
 
 def _only(store: Store, given: str, every: Iterable[str], what: str) -> str:
-    matches = sorted(one for one in every if one.startswith(given.lower()))
+    matches = sorted(set_id for set_id in every if set_id.startswith(given.lower()))
     if len(given) < _FEWEST or not matches:
         lists = "`cairn ci night list` lists nights" if what == "night" else "`cairn release log` lists sets"
         raise StoreError(

@@ -246,7 +246,7 @@ def note_events(store: Store, events: Sequence[Event]) -> None:
     if promoter is not None and promoter.can_sign:
         # Signed first: what is signed and not noted yet counts, and anybody can note it (`ledger.add`).
         of_sets = dict.fromkeys(event.set_id for event in events)
-        failures = [event for one in of_sets for event in ledger.history(one) if event.is_bad]
+        failures = [event for set_id in of_sets for event in ledger.history(set_id) if event.is_bad]
         news = [event for event in ledger.news(events) if event.is_bad or event.kind != "record"]
         promoter.decide([*failures, *news])
         ledger.add(events=events)
@@ -477,4 +477,4 @@ def _point(before: Snapshot, number: int, digest: str) -> bool:
 
 def _is_in_chain(index: Index, number: int, digest: str) -> bool:
     """Whether a generation is the current one or one of its ancestors."""
-    return next((d == digest for d, one in index.chain(index.load()) if one.number <= number), False)
+    return next((d == digest for d, past in index.chain(index.load()) if past.number <= number), False)

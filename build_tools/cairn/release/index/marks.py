@@ -125,14 +125,14 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
             if action in ("yank", "unyank") and not dry_run:
                 commit.recover(index)  # a promotion that died, before the pages of others show it
             now = read_current(index)
-            of_night = (one.set_id for one in now.sets() if one.manifest_sha256 == subject)
+            of_night = (wheel_set.set_id for wheel_set in now.sets() if wheel_set.manifest_sha256 == subject)
             own = (subject,) if now.has_set(subject) else tuple(of_night)
             # First, since nothing that any other set lacks is to keep these from being marked.
             marks += [_settle(index, it, action, why, marking, dry_run=dry_run) for it in own]
             for set_id in _alike(now, banned):
                 if set_id not in own:
-                    one = _settle(index, set_id, action, why, marking, dry_run=dry_run)
-                    marks += [one] if one.changed else []
+                    settled = _settle(index, set_id, action, why, marking, dry_run=dry_run)
+                    marks += [settled] if settled.changed else []
         except (CairnError, OSError) as error:
             problems.append(f"{name}: {error}")
     if problems:
@@ -156,7 +156,10 @@ def refuse_stepping_back(index: str, after: Iterable[IndexSet], lifted: Collecti
     """
     if not lifted or not keys.is_gated(index) or index.partition("/")[0] == keys.UNTESTED:
         return
-    offered = sorted((one for one in after if one.yanked is None), key=lambda one: (one.added, one.set_id))
+    offered = sorted(
+        (wheel_set for wheel_set in after if wheel_set.yanked is None),
+        key=lambda wheel_set: (wheel_set.added, wheel_set.set_id),
+    )
     for old, new in itertools.combinations(offered, 2):
         targets = new.tested_targets_replaced_in(old)
         if targets and not {old.set_id, new.set_id}.isdisjoint(lifted):
@@ -189,9 +192,9 @@ def finish_interrupted(store: Store) -> None:
 
 def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
     """The sets of an index that are derived from one of these sets, or share a wheel with one."""
-    store, ids = now.index.store, {one.id for one in sets}
-    digests = {wheel.sha256 for one in sets for wheel in one.wheels}
-    versions = {(wheel.distribution, wheel.version) for one in sets for wheel in one.wheels}
+    store, ids = now.index.store, {wheel_set.id for wheel_set in sets}
+    digests = {wheel.sha256 for wheel_set in sets for wheel in wheel_set.wheels}
+    versions = {(wheel.distribution, wheel.version) for wheel_set in sets for wheel in wheel_set.wheels}
 
     def is_alike(set_id: str) -> bool:
         whole = read_set(store, set_id)

@@ -53,9 +53,9 @@ def write_nights(store: Store, history: History) -> None:
     channel = history.channel
     known = keys.possible_indexes()
     nights_of: dict[str, list[Night]] = {}
-    for one in history.last:
-        index = f"{channel}/{one.family}" if f"{channel}/{one.family}" in known else channel
-        nights_of.setdefault(index, []).append(one)
+    for night in history.last:
+        index = f"{channel}/{night.family}" if f"{channel}/{night.family}" in known else channel
+        nights_of.setdefault(index, []).append(night)
 
     def view(name: str) -> IndexView:
         ended = tuple(nights_of.get(name, ()))
@@ -94,27 +94,27 @@ def objects(store: Store, name: str, shared: dict[str, dict[str, bytes]] | None 
 def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> dict[str, bytes]:
     """The pages of one folder, and the locks if it is the index's own; parts of `indexes` are read once."""
 
-    def view(one: str) -> IndexView:
+    def view(index_name: str) -> IndexView:
         try:
-            return view_of(indexes.setdefault(one, Index(store, one)).load())
+            return view_of(indexes.setdefault(index_name, Index(store, index_name)).load())
         except (DamagedIndexError, DamagedObjectError):
-            if one == name:
+            if index_name == name:
                 raise
             # It must not keep others from being shown; what is wrong with it is for the audit to say.
-            return IndexView(name=one, damaged=True)
+            return IndexView(name=index_name, damaged=True)
 
     published = traces(store)
     # Where nothing was ever good there is no index, and a night that says so.
     every = dict.fromkeys((*published, *with_status(store)))
-    below = [one for one in every if not folder or f"{one}/".startswith(f"{folder}/")]
-    views = {one: view(one) for one in below}
+    below = [name for name in every if not folder or f"{name}/".startswith(f"{folder}/")]
+    views = {name: view(name) for name in below}
     if not folder:
         every_view = tuple(views.values())
         return {keys.LANDING: landing.page(every_view, folder=""), keys.CHOOSER: chooser.page(every_view)}
     own = indexes.setdefault(name, Index(store, name)).load()
     locks = lock_keys(own) if folder == name else ()
     best = of_names(own.sets()) if locks else {}
-    offered = tuple(view for one, view in views.items() if one in published)
+    offered = tuple(view for name, view in views.items() if name in published)
     return {
         **{key: lock(own, key, best) for key in locks},
         f"{folder}/targets.json": datafile.dumps(targets_file.make(folder, offered)).encode(),
@@ -170,7 +170,9 @@ def of_names(sets: Iterable[IndexSet]) -> dict[str, IndexSet]:
     """The newest set of each name (`lock_name`) that is not yanked; a tested one where there is any."""
     best: dict[str, IndexSet] = {}
     # Where two were taken at the same time, the id decides, so that each writer chooses the same.
-    for entry in sorted(sets, key=lambda one: (one.untested is None, one.added, one.set_id)):
+    for entry in sorted(
+        sets, key=lambda wheel_set: (wheel_set.untested is None, wheel_set.added, wheel_set.set_id)
+    ):
         if entry.yanked is None:
             best[lock_name(entry)] = entry
     return dict(sorted(best.items()))

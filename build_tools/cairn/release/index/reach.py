@@ -148,9 +148,9 @@ class Reach:
             if isinstance(part := parts[digest], _Read):
                 self.named.update(*part.files.values())
                 chain = (digest, *part.over)
-                for place, one in enumerate(chain):
-                    if one not in digests:
-                        stacks[one].append(chain[:place])
+                for place, each_digest in enumerate(chain):
+                    if each_digest not in digests:
+                        stacks[each_digest].append(chain[:place])
         for digest, above in stacks.items():
             if isinstance(part := parts[digest], _Read):
                 self._name([keys.part_key(self._index.name, digest)])
@@ -191,8 +191,8 @@ class _Read(NamedTuple):
 def _require_whole(digest: str, parts: Mapping[str, _Read | StoreError]) -> None:
     """Refuse a state of which a part cannot be read."""
     part = parts[digest]
-    for one in (digest, *(part.over if isinstance(part, _Read) else ())):
-        if isinstance(error := parts[one], StoreError):
+    for each_digest in (digest, *(part.over if isinstance(part, _Read) else ())):
+        if isinstance(error := parts[each_digest], StoreError):
             raise error
 
 

@@ -52,19 +52,19 @@ class Candidate(GenerationOrigin):
 def candidates(index: Index) -> tuple[Candidate, ...]:
     """The generations of an index that have no children, newest first."""
     generations = dict(_true(index))
-    parents = {one.parent for one in generations.values()}
-    change_ids = {(one.change_id, one.number) for one in generations.values()}
-    leaves = [(digest, one) for digest, one in generations.items() if digest not in parents]
+    parents = {past.parent for past in generations.values()}
+    change_ids = {(past.change_id, past.number) for past in generations.values()}
+    leaves = [(digest, past) for digest, past in generations.items() if digest not in parents]
     listed = []
-    for digest, one in sorted(leaves, key=lambda item: (item[1].number, item[0]), reverse=True):
-        problem = _problem(index, one, digest)
-        shown, changed = (0, 0) if problem else _shown(index, one, digest)
+    for digest, past in sorted(leaves, key=lambda item: (item[1].number, item[0]), reverse=True):
+        problem = _problem(index, past, digest)
+        shown, changed = (0, 0) if problem else _shown(index, past, digest)
         listed.append(
             Candidate(
-                **origin_of(digest, one),
+                **origin_of(digest, past),
                 problem=problem,
                 lost_race=any(
-                    change_id == one.change_id and number > one.number for change_id, number in change_ids
+                    change_id == past.change_id and number > past.number for change_id, number in change_ids
                 ),
                 pages=shown,
                 changed=changed,
@@ -85,16 +85,16 @@ def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
         StoreError: there is no such generation, it is not whole, or a different one is current.
         UsageError: `chosen` is not written like that, or is that of several.
     """
-    digest, one = _chosen(index, chosen)
-    etag = _etag_of_broken(index, one, digest)
-    if problem := _problem(index, one, digest):
+    digest, past = _chosen(index, chosen)
+    etag = _etag_of_broken(index, past, digest)
+    if problem := _problem(index, past, digest):
         raise StoreError(f"generation {chosen} cannot be current: {problem}", tip="choose a different one")
     if dry_run:
-        return index.at(one, digest)
-    _point(index, one, digest, etag=etag)
+        return index.at(past, digest)
+    _point(index, past, digest, etag=etag)
     commit.render_all(index)
     # What the store has come to know of its sets since then still holds.
-    for set_id in index.at(one, digest).set_ids:
+    for set_id in index.at(past, digest).set_ids:
         marks.update_marks(index.store, set_id, "record", indexes=[index.name])
     return index.load()
 
@@ -128,19 +128,19 @@ def restore_signed(index: Index, *, dry_run: bool = False) -> str | None:
             return None
         made = current.generation
         problem = f"{key} led to generation {made.number} by {made.who or 'nobody'}, which no promoter signed"
-    one = index.generation(signed.number, signed.digest)
-    if lost := _problem(index, one, signed.digest):
+    past = index.generation(signed.number, signed.digest)
+    if lost := _problem(index, past, signed.digest):
         raise StoreError(f"generation {signed.number} of {index.name}, which is signed, is not whole: {lost}")
     if not dry_run:
-        _point(index, one, signed.digest, etag=stored.etag if stored else None)
+        _point(index, past, signed.digest, etag=stored.etag if stored else None)
     verb = "would be" if dry_run else "is"
     return f"{problem}; generation {signed.number}, which is signed, {verb} current again"
 
 
-def _point(index: Index, one: Generation, digest: str, *, etag: str | None) -> None:
+def _point(index: Index, past: Generation, digest: str, *, etag: str | None) -> None:
     """Have a generation be current, of which no page is known to be written."""
     zero = digest_of(generation.encode(empty(index.name)))
-    pointer = Pointer(generation=one.number, digest=digest, rendered=0, rendered_digest=zero)
+    pointer = Pointer(generation=past.number, digest=digest, rendered=0, rendered_digest=zero)
     if not index.store.write_if(keys.state_key(index.name), generation.encode(pointer), etag=etag):
         raise StoreError(f"somebody else has written {keys.state_key(index.name)}", tip="run it again")
 
@@ -198,9 +198,9 @@ def _chosen(index: Index, chosen: str) -> tuple[str, Generation]:
             f"{chosen!r} names no generation", tip="write it as the list has it: --generation 12-3f2a9c1b"
         )
     matches = [
-        (digest, one)
-        for digest, one in _true(index)
-        if one.number == int(number) and digest.startswith(beginning)
+        (digest, past)
+        for digest, past in _true(index)
+        if past.number == int(number) and digest.startswith(beginning)
     ]
     if not matches:
         tip = f"see which there are: cairn index repair --index {index.name}"
@@ -228,7 +228,7 @@ def _etag_of_broken(index: Index, chosen: Generation, digest: str) -> str | None
     except CairnError:
         return stored.etag
     pointer = decode_pointer(stored.data, name=key)
-    after = {one for one, _ in index.chain(index.at(chosen, digest))}
+    after = {newer for newer, _ in index.chain(index.at(chosen, digest))}
     if chosen.number > current.generation.number and (pointer.generation == 0 or pointer.digest in after):
         return stored.etag
     raise StoreError(
@@ -237,10 +237,10 @@ def _etag_of_broken(index: Index, chosen: Generation, digest: str) -> str | None
     )
 
 
-def _problem(index: Index, one: Generation, digest: str) -> str | None:
+def _problem(index: Index, past: Generation, digest: str) -> str | None:
     """Why a generation cannot be current: an ancestor or a part of it is lost or was changed."""
     try:
-        state = index.at(one, digest)
+        state = index.at(past, digest)
         for _ in index.chain(state):
             pass
         side_by_side(state.project, state.project_names, jobs=_AT_ONCE)
@@ -250,12 +250,12 @@ def _problem(index: Index, one: Generation, digest: str) -> str | None:
     return None
 
 
-def _shown(index: Index, one: Generation, digest: str) -> tuple[int, int]:
+def _shown(index: Index, past: Generation, digest: str) -> tuple[int, int]:
     """How many of the projects that a generation changed have their page from it, and how many it changed."""
-    before = index.generation(one.number - 1, one.parent) if one.parent else empty(index.name)
-    state = index.at(one, digest)
+    before = index.generation(past.number - 1, past.parent) if past.parent else empty(index.name)
+    state = index.at(past, digest)
     try:
-        changed = differing(index.at(before, one.parent or "").project_parts, state.project_parts)
+        changed = differing(index.at(before, past.parent or "").project_parts, state.project_parts)
     except StoreError:  # `gc` has collected what only the generation before it named
         changed = frozenset(state.project_names)
     prefix = keys.simple_prefix(index.name)

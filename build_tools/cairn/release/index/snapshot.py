@@ -226,12 +226,12 @@ class Index:
         if number == 0:
             return empty(self.name)
         key = keys.generation_key(self.name, number, digest)
-        one = self._object(key, digest, Generation, FlatGeneration)
-        if (one.index, one.number) != (self.name, number):
+        past = self._object(key, digest, Generation, FlatGeneration)
+        if (past.index, past.number) != (self.name, number):
             raise DamagedIndexError(
-                f"{self.store.url}/{key} is generation {one.number} of {one.index[:100]}", tip=_RESTORE
+                f"{self.store.url}/{key} is generation {past.number} of {past.index[:100]}", tip=_RESTORE
             )
-        return one
+        return past
 
     def at(self, past: Generation, digest: str) -> Snapshot:
         """The index as of one generation."""
@@ -243,12 +243,12 @@ class Index:
         Raises:
             StoreError: one of them is lost or was changed.
         """
-        one, digest = snapshot.generation, snapshot.digest
-        while digest is not None and one.number > 0:
-            yield digest, one
-            digest = one.parent
+        past, digest = snapshot.generation, snapshot.digest
+        while digest is not None and past.number > 0:
+            yield digest, past
+            digest = past.parent
             if digest is not None:
-                one = self.generation(one.number - 1, digest)
+                past = self.generation(past.number - 1, digest)
 
     def part(self, digest: str, cls: type[Part]) -> Part:
         """A part of a generation as it is stored: a set; or of a project, which `project` puts together.
@@ -291,11 +291,11 @@ class Index:
                 the file twice.
         """
         current = self.project_part(digest)
-        for one in self.parts_of(digest):
-            part = self.project_part(one)
+        for below in self.parts_of(digest):
+            part = self.project_part(below)
             entries = [file for file in part.files if file.filename == filename]
             if part.name != name or len(entries) > 1:
-                where = f"{self.store.url}/{keys.part_key(self.name, one)}"
+                where = f"{self.store.url}/{keys.part_key(self.name, below)}"
                 problem = f"has {filename} twice" if part.name == name else f"is not a state of {name}"
                 raise DamagedIndexError(f"{where} {problem}", tip=_RESTORE)
             if entries or (isinstance(part, ProjectChange) and filename in part.gone):
@@ -384,7 +384,7 @@ class Index:
         try:
             plain = datafile.parse_json(data, name=name)
             schema = plain.get("schema") if isinstance(plain, dict) else None
-            kind = next((one for one in kinds if one.__struct_config__.tag == schema), kinds[0])
+            kind = next((cls for cls in kinds if cls.__struct_config__.tag == schema), kinds[0])
             return datafile.from_plain(plain, kind, name=name)
         except UsageError as error:
             raise DamagedIndexError(str(error), tip=_RESTORE) from error

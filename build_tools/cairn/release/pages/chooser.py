@@ -125,7 +125,7 @@ def page(views: Sequence[IndexView]) -> bytes:
 def make(views: Sequence[IndexView]) -> Chooser:
     """Work out the answer to every choice."""
     table = _table(views)
-    sets = {one.set_id: one for view in views for one in view.sets}
+    sets = {wheel_set.set_id: wheel_set for view in views for wheel_set in view.sets}
     first = next(
         (t for c in table.channels for t in table.targets if t != gpu.CPU and table.offers(c, t)), gpu.CPU
     )
@@ -241,10 +241,10 @@ def _answers(
                     )
 
 
-def _line(offer: Offer, classes: tuple[str, ...], one: IndexSet) -> Answer:
+def _line(offer: Offer, classes: tuple[str, ...], wheel_set: IndexSet) -> Answer:
     lead = next((name for name in PACKAGES if name in offer.versions), next(iter(offer.versions), ""))
     rocm = _ROCM.search(offer.versions.get(lead, "")) if offer.platform.startswith("linux") else None
-    tested = [target for target in one.processors if not one.untested_on(target)]
+    tested = [target for target in wheel_set.processors if not wheel_set.untested_on(target)]
     return Answer(
         classes=classes,
         versions=f"{lead} {offer.versions.get(lead, '')}",
@@ -253,8 +253,8 @@ def _line(offer: Offer, classes: tuple[str, ...], one: IndexSet) -> Answer:
         url=offer.index_url,
         index=offer.index,
         set_id=offer.set_id,
-        download=one.download,
-        installed=one.installed,
+        download=wheel_set.download,
+        installed=wheel_set.installed,
         tested_on=", ".join(tested),
         driver=_DRIVERS.get(rocm[1], "") if rocm else "",
         commands=tuple(

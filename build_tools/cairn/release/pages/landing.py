@@ -43,10 +43,12 @@ def page(views: Sequence[IndexView], *, folder: str) -> bytes:
     name = folder or next((channel for channel in (*with_sets, *CHANNELS) if channel in channels), "")
     shown = views if folder else channels.get(name, ())
     offered = targets_file.make(folder, shown).targets
-    sets = {one.set_id: one for view in shown for one in view.sets}
+    sets = {wheel_set.set_id: wheel_set for view in shown for wheel_set in view.sets}
     changes = [(change, view.name) for view in shown for change in view.changes]
     changes.sort(key=lambda pair: (pair[0].when, pair[1], pair[0].number), reverse=True)
-    yanked = [(one, view.name) for view in shown for one in view.sets if one.yanked is not None]
+    yanked = [
+        (wheel_set, view.name) for view in shown for wheel_set in view.sets if wheel_set.yanked is not None
+    ]
     return templates.page(
         "landing",
         folder=folder,
@@ -78,7 +80,11 @@ def _links(name: str, views: Sequence[IndexView], folder: str) -> dict[str, str]
             channel = name.partition("/")[0]
             targets[f"All of {channel}"] = f"{channel}/index.html"
         if not folder:
-            targets |= {f"Channel {one}": f"{one}/index.html" for one in by_channel(views) if one != name}
+            targets |= {
+                f"Channel {channel}": f"{channel}/index.html"
+                for channel in by_channel(views)
+                if channel != name
+            }
     links = {text: relative(key, folder) for text, key in targets.items()}
     if folder:
         return links
@@ -157,7 +163,7 @@ class Box:
     @property
     def weak(self) -> tuple[str, ...]:
         """The points in which the policy asked less than it should of one of the sets."""
-        return tuple(dict.fromkeys(text for one in self.sets for text in one.weakened))
+        return tuple(dict.fromkeys(text for wheel_set in self.sets for text in wheel_set.weakened))
 
 
 def boxes_of(entries: Iterable[TargetEntry], sets: Mapping[str, IndexSet]) -> list[Box]:
@@ -193,8 +199,8 @@ def _box(entries: Sequence[TargetEntry], sets: Mapping[str, IndexSet]) -> Box:
         name="No GPU" if family == gpu.CPU else family if family in gpu.families() else index,
         index=index,
         targets=tuple(_served(entry, newest) for entry in entries),
-        newest=tuple(one for one in install if one.line == newest),
-        older=tuple(one for one in install if one.line != newest),
+        newest=tuple(wheel_set for wheel_set in install if wheel_set.line == newest),
+        older=tuple(wheel_set for wheel_set in install if wheel_set.line != newest),
         sets=tuple(sets[offer.set_id] for offer in offers),
     )
 

@@ -96,13 +96,13 @@ class History(datafile.Value, tag_field="schema", tag="cairn.nights/1"):
 
     def plus(self, past: PastNight, names: Mapping[str, LegName]) -> History:
         """Return the history with a night, which replaces what was there of the same id."""
-        others = [one for one in self.nights if one.night != past.night]
+        others = [night for night in self.nights if night.night != past.night]
         remaining: list[PastNight] = []
-        for one in sorted((past, *others), key=lambda one: (one.started, one.night), reverse=True):
-            if sum((one.stack, one.line) == (k.stack, k.line) for k in remaining) < KEPT:
-                remaining.append(one)
+        for night in sorted((past, *others), key=lambda night: (night.started, night.night), reverse=True):
+            if sum((night.stack, night.line) == (k.stack, k.line) for k in remaining) < KEPT:
+                remaining.append(night)
         known = {**self.legs, **names}
-        legs = {name: known[name] for one in remaining for name in one.legs if name in known}
+        legs = {name: known[name] for night in remaining for name in night.legs if name in known}
         return msgspec.structs.replace(self, legs=dict(sorted(legs.items())), nights=tuple(remaining))
 
     def night_of(self, past: PastNight, leg: str) -> Night:
@@ -138,9 +138,9 @@ class History(datafile.Value, tag_field="schema", tag="cairn.nights/1"):
         """Return the median time that a leg took in the good nights that began before a moment, or None."""
         times = [
             end.minutes
-            for one in self.nights
-            if one.started < before
-            and (end := one.legs.get(leg)) is not None
+            for night in self.nights
+            if night.started < before
+            and (end := night.legs.get(leg)) is not None
             and end.outcome in CAME_THROUGH
             and end.minutes is not None
         ]
@@ -152,18 +152,18 @@ def is_late(minutes: int | None, usual: int | None) -> bool:
     return minutes is not None and usual is not None and minutes > max(_SLOW * usual, usual + _SLACK)
 
 
-def leg_end(one: Night, *, log: str | None) -> LegEnd:
+def leg_end(night: Night, *, log: str | None) -> LegEnd:
     """Return how a leg ended, as the history keeps it; `log` is that of the night."""
-    tells = one.outcome not in CAME_THROUGH
+    tells = night.outcome not in CAME_THROUGH
     return LegEnd(
-        outcome=one.outcome,
-        stage=one.stage,
-        reason=one.why[:_LONGEST_REASON] if one.outcome != "good" and one.reason else None,
-        log=one.log if tells and one.log != log else None,
-        minutes=one.minutes,
-        machine_minutes=one.machine_minutes,
-        since=one.since,
-        last_good=one.last_good if tells else None,
+        outcome=night.outcome,
+        stage=night.stage,
+        reason=night.why[:_LONGEST_REASON] if night.outcome != "good" and night.reason else None,
+        log=night.log if tells and night.log != log else None,
+        minutes=night.minutes,
+        machine_minutes=night.machine_minutes,
+        since=night.since,
+        last_good=night.last_good if tells else None,
     )
 
 
@@ -193,8 +193,8 @@ def columns(nights: Sequence[PastNight], now: datetime) -> tuple[Column, ...]:
 
     A line has a night each day, or as rarely as its nights usually follow each other.
     """
-    ordered = sorted((one for one in nights if one.legs), key=lambda one: one.started)
-    moments = [datetime.fromisoformat(one.started) for one in ordered]
+    ordered = sorted((night for night in nights if night.legs), key=lambda night: night.started)
+    moments = [datetime.fromisoformat(night.started) for night in ordered]
     every = usual_step(moments)
     shown: list[Column] = []
     for i, (night, began) in enumerate(zip(ordered, moments, strict=True)):
@@ -205,10 +205,10 @@ def columns(nights: Sequence[PastNight], now: datetime) -> tuple[Column, ...]:
         if night.refs:  # what somebody has built by hand lets nothing be expected
             continue
         shown += (Column(when=began + every * (n + 1), night=None) for n in range(min(int(missing), KEPT)))
-    for one in nights:  # those that could not be frozen, in place of the gap that each is
-        began = datetime.fromisoformat(one.started)
+    for unfrozen in nights:  # those that could not be frozen, in place of the gap that each is
+        began = datetime.fromisoformat(unfrozen.started)
         near = [column for column in shown if abs(column.when - began) < every / 2]
-        if not one.legs and all(column.night is None for column in near):
+        if not unfrozen.legs and all(column.night is None for column in near):
             shown = [column for column in shown if column not in near]
-            shown.append(Column(when=began, night=None, log=one.log))
+            shown.append(Column(when=began, night=None, log=unfrozen.log))
     return tuple(sorted(shown, key=lambda column: column.when)[-KEPT:])

@@ -161,7 +161,7 @@ def counts(past: PastNight) -> dict[str, int]:
 
 def cost(ends: Iterable[Night] | Iterable[LegEnd]) -> str:
     """Say how long a night took from the freeze to its last job, and machines for it; empty if unknown."""
-    known = [(one.minutes, one.machine_minutes or 0) for one in ends if one.minutes is not None]
+    known = [(end.minutes, end.machine_minutes or 0) for end in ends if end.minutes is not None]
     if not known:
         return ""
     took, machines = max(minutes for minutes, _ in known), sum(machine for _, machine in known)
@@ -190,7 +190,7 @@ def night_anchor(past: PastNight) -> str:
 
 
 def _line(history: History, line: str, rows: Sequence[status.Row], now: datetime) -> LineView:
-    columns = night_history.columns([one for one in history.nights if one.line == line], now)
+    columns = night_history.columns([night for night in history.nights if night.line == line], now)
     ids = {
         (name.family, name.python, name.platform): leg
         for leg, name in history.legs.items()
@@ -205,9 +205,9 @@ def _line(history: History, line: str, rows: Sequence[status.Row], now: datetime
         if any(row.night is not None for row in of):
             families.setdefault(key[0], []).append(_leg(history, ids.get(key, ""), of, columns))
     nights = [row.night for row in rows if row.night is not None]
-    number = Counter(one.outcome for one in nights)
-    frozen = [one.night for one in columns if one.night is not None]
-    every = night_history.usual_step([datetime.fromisoformat(one.started) for one in frozen])
+    number = Counter(night.outcome for night in nights)
+    frozen = [column.night for column in columns if column.night is not None]
+    every = night_history.usual_step([datetime.fromisoformat(night.started) for night in frozen])
     return LineView(
         name=line,
         anchor="line-" + "".join(c if c.isalnum() else "-" for c in line),
@@ -221,17 +221,17 @@ def _line(history: History, line: str, rows: Sequence[status.Row], now: datetime
         families=tuple(
             FamilyRows(
                 name=family,
-                rows=tuple(sorted(of, key=lambda one: (one.platform, comparable(one.python)))),
-                is_bad=any(one.last is not None and one.last.is_bad for one in of),
+                rows=tuple(sorted(of, key=lambda leg: (leg.platform, comparable(leg.python)))),
+                is_bad=any(leg.last is not None and leg.last.is_bad for leg in of),
             )
             for family, of in families.items()
         ),
-        missed=tuple(one for one in columns[-_RECENT:] if one.night is None),
+        missed=tuple(column for column in columns[-_RECENT:] if column.night is None),
     )
 
 
 def _leg(history: History, leg: str, rows: Sequence[status.Row], columns: Sequence[Column]) -> LegRow:
-    night = max((row.night for row in rows if row.night is not None), key=lambda one: one.started)
+    night = max((row.night for row in rows if row.night is not None), key=lambda night: night.started)
     with_set = [row for row in rows if row.good is not None]
     best = max(with_set, key=lambda row: row.good.added if row.good is not None else "", default=rows[0])
     usual = history.usual_minutes(leg, before=night.started) or history.usual_minutes(leg)
@@ -239,9 +239,10 @@ def _leg(history: History, leg: str, rows: Sequence[status.Row], columns: Sequen
     if usual is not None:
         began = datetime.fromisoformat(night.started)
         due = f"{began + timedelta(minutes=usual):%H:%M} UTC, after {duration(usual)}"
-    ends = [(one, one.night.legs.get(leg) if one.night is not None else None) for one in columns]
+    ends = [(column, column.night.legs.get(leg) if column.night is not None else None) for column in columns]
     cells = tuple(
-        _cell(one.night, end) if one.night is not None and end is not None else None for one, end in ends
+        _cell(column.night, end) if column.night is not None and end is not None else None
+        for column, end in ends
     )
     return LegRow(
         python=rows[0].python,
@@ -289,21 +290,23 @@ def feed(history: History) -> bytes:
     nights = history.nights[:_IN_FEED]
     add(root, "title", f"Nights of {history.channel}")
     identify(root, "")
-    add(root, "updated", max((one.finished for one in nights), default="1970-01-01T00:00:00Z"))
+    add(root, "updated", max((night.finished for night in nights), default="1970-01-01T00:00:00Z"))
     add(add(root, "author"), "name", "Cairn")
     add(root, "link", rel="alternate", href="nights.html")
     add(root, "link", rel="self", href="nights.atom")
-    for one in nights:
+    for night in nights:
         entry = add(root, "entry")
-        summary = ", ".join(f"{number} {outcome}" for outcome, number in counts(one).items()) or "not frozen"
-        add(entry, "title", f"{', '.join((one.line, *one.refs))}, {one.started[:10]}: {summary}")
-        identify(entry, one.night)
-        add(entry, "updated", one.finished)
-        add(entry, "published", one.started)
-        add(entry, "link", rel="alternate", href=f"nights.html#{night_anchor(one)}")
-        if one.log and templates.web_address(one.log):
-            add(entry, "link", rel="related", href=one.log)
-        of = troubles(history.night_of(one, leg) for leg in one.legs)
+        summary = (
+            ", ".join(f"{number} {outcome}" for outcome, number in counts(night).items()) or "not frozen"
+        )
+        add(entry, "title", f"{', '.join((night.line, *night.refs))}, {night.started[:10]}: {summary}")
+        identify(entry, night.night)
+        add(entry, "updated", night.finished)
+        add(entry, "published", night.started)
+        add(entry, "link", rel="alternate", href=f"nights.html#{night_anchor(night)}")
+        if night.log and templates.web_address(night.log):
+            add(entry, "link", rel="related", href=night.log)
+        of = troubles(history.night_of(night, leg) for leg in night.legs)
         add(
             entry,
             "content",
@@ -312,7 +315,7 @@ def feed(history: History) -> bytes:
                 f"{t.who}: {t.first.why}"
                 for t in of
             )
-            or ("Nothing failed." if one.legs else "Nothing was built: the log of the run says why."),
+            or ("Nothing failed." if night.legs else "Nothing was built: the log of the run says why."),
             type="text",
         )
     return ET.tostring(root, encoding="unicode", xml_declaration=True).encode()

@@ -89,8 +89,8 @@ def rows(views: Sequence[IndexView]) -> tuple[Row, ...]:
             for n in sorted(view.nights, key=lambda n: (n.finished, n.started))
         }
         goods: dict[tuple[str, str, str, str], IndexSet] = {}
-        for one in sorted(view.live, key=lambda s: s.added):
-            goods[one.line, one.family, one.python, one.platform] = one
+        for wheel_set in sorted(view.live, key=lambda s: s.added):
+            goods[wheel_set.line, wheel_set.family, wheel_set.python, wheel_set.platform] = wheel_set
         for key in goods.keys() | nights.keys():
             line, family, python, platform = key
             by_key[view.name, *key] = Row(

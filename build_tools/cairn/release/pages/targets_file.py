@@ -140,25 +140,27 @@ def _offers(views: Sequence[IndexView], folder: str) -> dict[str, list[Offer]]:
         live = view.live
         taken = _taken(live)
         seen: set[tuple[str, str, str, str]] = set()
-        for one in live:
-            for target in one.processors:
-                key = (target, one.line, one.python, one.platform)
-                if key in seen or not _has_code(one, target):
+        for wheel_set in live:
+            for target in wheel_set.processors:
+                key = (target, wheel_set.line, wheel_set.python, wheel_set.platform)
+                if key in seen or not _has_code(wheel_set, target):
                     continue
                 seen.add(key)
-                pinned = taken[one.python, one.platform, one.lead] != one.projects.get(one.lead)
+                pinned = taken[
+                    wheel_set.python, wheel_set.platform, wheel_set.lead
+                ] != wheel_set.projects.get(wheel_set.lead)
                 offer = Offer(
                     index=view.name,
                     index_url=url,
-                    family=one.family,
-                    line=one.line,
-                    python=one.python,
-                    platform=one.platform,
-                    packages=_packages(one, target, pinned=pinned),
-                    versions=dict(sorted(one.projects.items())),
-                    set_id=one.set_id,
-                    added=one.added,
-                    untested=one.untested_on(target),
+                    family=wheel_set.family,
+                    line=wheel_set.line,
+                    python=wheel_set.python,
+                    platform=wheel_set.platform,
+                    packages=_packages(wheel_set, target, pinned=pinned),
+                    versions=dict(sorted(wheel_set.projects.items())),
+                    set_id=wheel_set.set_id,
+                    added=wheel_set.added,
+                    untested=wheel_set.untested_on(target),
                 )
                 offers.setdefault(target, []).append(offer)
     return offers
@@ -173,37 +175,37 @@ def _breadth(index: str) -> int:
 def _taken(live: Sequence[IndexSet]) -> dict[tuple[str, str, str], str]:
     """The version of a project that installers take if none is pinned, by Python and platform."""
     versions: dict[tuple[str, str, str], str] = {}
-    for one in live:
-        lead = one.lead
-        key, version = (one.python, one.platform, lead), one.projects.get(lead, "")
+    for wheel_set in live:
+        lead = wheel_set.lead
+        key, version = (wheel_set.python, wheel_set.platform, lead), wheel_set.projects.get(lead, "")
         if key not in versions or _preference(version) > _preference(versions[key]):
             versions[key] = version
     return versions
 
 
-def _packages(one: IndexSet, target: str, *, pinned: bool) -> tuple[str, ...]:
+def _packages(wheel_set: IndexSet, target: str, *, pinned: bool) -> tuple[str, ...]:
     """The requirements on an install command that lead to exactly this set."""
     words = []
-    for name in one.packages:
+    for name in wheel_set.packages:
         # The code of a split wheel comes by an extra of its host wheel (docs/reference/device-wheels.md).
-        code = next((word for word in _serving(target) if word in _device_wheels(one, name)), None)
+        code = next((word for word in _serving(target) if word in _device_wheels(wheel_set, name)), None)
         extra = f"[{device_names.extra_of(code)}]" if code else ""
-        words.append(f"{name}{extra}=={one.projects[name]}" if pinned else f"{name}{extra}")
+        words.append(f"{name}{extra}=={wheel_set.projects[name]}" if pinned else f"{name}{extra}")
     return tuple(words)
 
 
-def _has_code(one: IndexSet, target: str) -> bool:
+def _has_code(wheel_set: IndexSet, target: str) -> bool:
     """Whether each package that was split has a wheel with the code for a target.
 
     Installers only warn of an extra that does not exist, and what they install fails at its first kernel.
     """
-    split = filter(None, (_device_wheels(one, name) for name in one.packages))
+    split = filter(None, (_device_wheels(wheel_set, name) for name in wheel_set.packages))
     return target == gpu.CPU or all(not processors.isdisjoint(_serving(target)) for processors in split)
 
 
-def _device_wheels(one: IndexSet, name: str) -> frozenset[str]:
+def _device_wheels(wheel_set: IndexSet, name: str) -> frozenset[str]:
     """The processors that a project has device wheels for; none if it was not split."""
-    processors = (device_names.processor_of(project, name) for project in one.projects)
+    processors = (device_names.processor_of(project, name) for project in wheel_set.projects)
     return frozenset(filter(None, processors))
 
 
@@ -306,10 +308,10 @@ def _picks(fitting: dict[str, tuple[Offer, ...]]) -> tuple[Pick, ...]:
     """One set for all targets if there is one, otherwise one for each target."""
     first, *others = fitting
     for offer in fitting[first]:
-        same = [one for target in others for one in fitting[target] if one.set_id == offer.set_id]
-        if len({one.index for one in (offer, *same)}) == 1 and len(same) == len(others):
-            words = _merged(word for one in (offer, *same) for word in one.packages)
-            notes = dict.fromkeys(one.untested for one in (offer, *same) if one.untested)
+        same = [twin for target in others for twin in fitting[target] if twin.set_id == offer.set_id]
+        if len({twin.index for twin in (offer, *same)}) == 1 and len(same) == len(others):
+            words = _merged(word for twin in (offer, *same) for word in twin.packages)
+            notes = dict.fromkeys(twin.untested for twin in (offer, *same) if twin.untested)
             merged = msgspec.structs.replace(offer, packages=words)
             return (Pick(targets=tuple(fitting), offer=merged, untested="; ".join(notes) or None),)
     return tuple(

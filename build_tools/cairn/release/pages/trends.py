@@ -54,8 +54,8 @@ class Trends(datafile.Value, tag_field="schema", tag="cairn.trends/1"):
 
     def plus(self, leg: str, point: Point) -> Trends:
         """Return the trends with a night, which replaces what was there of the same id."""
-        others = (one for one in self.legs.get(leg, ()) if one.night != point.night)
-        points = sorted((*others, point), key=lambda one: (one.started, one.night))
+        others = (past for past in self.legs.get(leg, ()) if past.night != point.night)
+        points = sorted((*others, point), key=lambda point: (point.started, point.night))
         return msgspec.structs.replace(self, legs={**self.legs, leg: tuple(points[-KEPT:])})
 
 
@@ -132,7 +132,7 @@ def jumps(points: Sequence[Point], measure: str) -> tuple[Jump, ...]:
     further away than five times their scatter, and than the least share that `MEASURES` calls a change.
     """
     what = MEASURES[measure]
-    known = [one for one in points if measure in one.values]
+    known = [point for point in points if measure in point.values]
     result: list[Jump] = []
     level: list[float] = []
     for number, point in enumerate(known):
@@ -186,7 +186,7 @@ def find_jump(trends: Trends, text: str, leg: str | None = None) -> Jump:
 def _side(value: float, level: Sequence[float], what: Measure) -> int:
     """Return 1 where a value is above a level, -1 where it is below, 0 where it is of it."""
     middle = statistics.median(level)
-    scatter = _SCATTER * statistics.median(abs(one - middle) for one in level)
+    scatter = _SCATTER * statistics.median(abs(value - middle) for value in level)
     least = max(what.share * abs(middle), _MOST_SCATTER * scatter)
     return (value - middle > least) - (middle - value > least)
 
@@ -217,27 +217,27 @@ class Drawing:
 def drawings(points: Sequence[Point]) -> Iterator[Drawing]:
     """Draw each measure of which two nights are known."""
     for name, what in MEASURES.items():
-        known = [one for one in points if name in one.values]
+        known = [point for point in points if name in point.values]
         if len(known) < 2:  # noqa: PLR2004 - a line has two ends
             continue
-        values = [one.values[name] for one in known]
+        values = [point.values[name] for point in known]
         low, high = min(values), max(values)
         # A line that hardly moves is to look like one: at least a twentieth of the value is the whole height.
         span = max(high - low, abs(high) / 20) or 1.0
         middle = (low + high) / 2
         places = {
-            one.night: (
+            point.night: (
                 round(_WIDTH * number / (len(known) - 1), 1),
-                round(_HEIGHT * (0.5 - (one.values[name] - middle) / span * 0.9), 1),
+                round(_HEIGHT * (0.5 - (point.values[name] - middle) / span * 0.9), 1),
             )
-            for number, one in enumerate(known)
+            for number, point in enumerate(known)
         }
         line_jumps = jumps(known, name)
         yield Drawing(
             measure=name,
             title=what.title,
             line=" ".join(f"{x},{y}" for x, y in places.values()),
-            marks=tuple(places[one.first.night] for one in line_jumps),
+            marks=tuple(places[point.first.night] for point in line_jumps),
             last=what.words(values[-1]),
             nights=len(known),
             jumps=tuple(reversed(line_jumps)),

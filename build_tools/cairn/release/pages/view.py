@@ -128,7 +128,7 @@ class Trouble:
     @property
     def varies(self) -> bool:
         """Whether some were good for longer than the first: an outage meets those that fail, and others."""
-        return len({(one.since or "")[:10] for one in self.nights}) > 1
+        return len({(night.since or "")[:10] for night in self.nights}) > 1
 
     @property
     def age(self) -> str:
@@ -139,8 +139,8 @@ class Trouble:
     def who(self) -> str:
         """Which legs they are: `gfx110X-all 3.11, 3.12; gfx94X-dcgpu 3.12 (win_amd64)`."""
         pythons: dict[tuple[str, str], list[str]] = {}
-        for one in self.nights:
-            pythons.setdefault((one.family, one.platform), []).append(one.python)
+        for night in self.nights:
+            pythons.setdefault((night.family, night.platform), []).append(night.python)
         return "; ".join(
             f"{family} {', '.join(of)}" + ("" if platform.startswith("linux") else f" ({platform})")
             for (family, platform), of in pythons.items()
@@ -149,7 +149,7 @@ class Trouble:
     @property
     def last_good(self) -> str | None:
         """When the last good night of the leg had finished that has had none for longest; None if unknown."""
-        return min((one.last_good for one in self.nights if one.last_good), default=None)
+        return min((night.last_good for night in self.nights if night.last_good), default=None)
 
 
 def troubles(nights: Iterable[Night], *, every: bool = False) -> tuple[Trouble, ...]:
@@ -160,9 +160,9 @@ def troubles(nights: Iterable[Night], *, every: bool = False) -> tuple[Trouble, 
         every: also what was promoted untested, or held, as the matrix says; these come last.
     """
     groups: dict[tuple[object, ...], list[Night]] = {}
-    for one in sorted(nights, key=lambda one: one.since or ""):
-        if one.outcome not in CAME_THROUGH or (every and one.outcome != "good"):
-            groups.setdefault((one.outcome, one.stage, one.why, one.is_new), []).append(one)
+    for night in sorted(nights, key=lambda night: night.since or ""):
+        if night.outcome not in CAME_THROUGH or (every and night.outcome != "good"):
+            groups.setdefault((night.outcome, night.stage, night.why, night.is_new), []).append(night)
     ordered = sorted(
         groups.values(),
         key=lambda group: (

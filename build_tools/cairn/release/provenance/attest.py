@@ -184,11 +184,12 @@ def vouched(
         vouchers = _by_keys(dsse.loads(data, Provenance, name=name).envelopes, trust, name)
     if not vouchers:
         raise SignatureError(f"{name} holds no statement")
-    for one in vouchers:
-        if (one.claims.file_name, one.claims.sha256) != (file_name, sha256):
-            text = f"{name} is about {one.claims.file_name[:200]} with sha256 {short_id(one.claims.sha256)}"
+    for voucher in vouchers:
+        claims = voucher.claims
+        if (claims.file_name, claims.sha256) != (file_name, sha256):
+            text = f"{name} is about {claims.file_name[:200]} with sha256 {short_id(claims.sha256)}"
             raise SignatureError(f"{text}, not about this file with {short_id(sha256)}")
-    sets = [one.claims.set_id for one in vouchers]
+    sets = [voucher.claims.set_id for voucher in vouchers]
     if len(set(sets)) != len(sets):
         raise SignatureError(f"{name} has two statements about one set")
     return vouchers

@@ -194,12 +194,12 @@ def _provenance(
         every = evidence.vouched(reader, report.index, file, trust)
         if strangers := sorted(short_id(set_id) for set_id in every if set_id not in file.sets):
             raise StoreError(f"a statement is about the set {strangers[0]}, with which the file never came")
-        known = {set_id: one for set_id, one in every.items() if set_id in offer.sets}
+        known = {set_id: statement for set_id, statement in every.items() if set_id in offer.sets}
         if not known:
             raise StoreError(f"no statement is about a set that {report.index} has")
-        for one in known.values():
-            by = f"signed by {one.by}" if one.by else "signature not checked"
-            texts.append(f"{by}, built by {one.claims.builder.id}")
+        for statement in known.values():
+            by = f"signed by {statement.by}" if statement.by else "signature not checked"
+            texts.append(f"{by}, built by {statement.claims.builder.id}")
         return known
     return None
 

@@ -290,7 +290,7 @@ def _release(claims: Claims) -> Resource:
 
 
 def _read_release(predicate: _Predicate) -> _Release:
-    of_set = [one for one in predicate.details.byproducts if one.name == _SET]
+    of_set = [item for item in predicate.details.byproducts if item.name == _SET]
     if predicate.earlier is None and len(of_set) == 1:
         return datafile.convert({**of_set[0].annotations, "set": of_set[0].digest.get("sha256")}, _Release)
     if predicate.earlier is None or of_set:

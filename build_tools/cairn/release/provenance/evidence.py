@@ -89,7 +89,9 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
         state=state,
         file=file,
         warning=None if project.status == "active" else f"the project {name} is {status}",
-        sets={one: snapshot.set(one) for one in (file.sets if file else ()) if snapshot.has_set(one)},
+        sets={
+            set_id: snapshot.set(set_id) for set_id in (file.sets if file else ()) if snapshot.has_set(set_id)
+        },
     )
 
 
@@ -100,7 +102,7 @@ def _signed_offer(reader: Reader, index: str, file_name: str, signed: File) -> O
     sets, wheel = {}, None
     for set_id in about.sets:
         wheel_set = read_set(cast("Store", reader), set_id)  # it reads no more than a reader can
-        wheel = next((one for one in wheel_set.wheels if one.file_name == file_name), wheel)
+        wheel = next((wheel for wheel in wheel_set.wheels if wheel.file_name == file_name), wheel)
         sets[set_id] = msgspec.structs.replace(index_set(wheel_set), added="", **marks)
     file = FileEntry(
         filename=file_name,
@@ -148,7 +150,7 @@ def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) ->
     statements = attest.vouched(
         data, trust, kind=file.provenance_kind, file_name=file.filename, sha256=file.sha256
     )
-    return {one.claims.set_id: one for one in statements}
+    return {statement.claims.set_id: statement for statement in statements}
 
 
 def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
@@ -299,7 +301,9 @@ def sign_record(record: bytes, signer: Signer) -> bytes:
     read = test_record.loads(record, name="the record")
     result = "PASSED" if read.verdict == "passed" else "FAILED" if read.is_bad else "WARNED"
     statement = in_toto.TestResultStatement(
-        subject=tuple(Resource(name=one.file_name, digest={"sha256": one.sha256}) for one in read.wheels),
+        subject=tuple(
+            Resource(name=wheel.file_name, digest={"sha256": wheel.sha256}) for wheel in read.wheels
+        ),
         predicate=in_toto.TestResult(
             result=result,
             configuration=(
@@ -320,7 +324,9 @@ def _record_of(payload: bytes, name: str) -> str | None:
         read = datafile.convert(datafile.parse_json(payload, name=name), in_toto.TestResultStatement)
     except (UsageError, msgspec.ValidationError):
         return None
-    of = [one.digest.get("sha256") for one in read.predicate.configuration if one.name == _RECORD]
+    of = [
+        resource.digest.get("sha256") for resource in read.predicate.configuration if resource.name == _RECORD
+    ]
     types = (read.type, read.predicate_type)
     return of[0] if len(of) == 1 and types == (in_toto.STATEMENT_TYPE, in_toto.TEST_RESULT_TYPE) else None
 

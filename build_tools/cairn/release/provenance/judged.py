@@ -92,9 +92,9 @@ def contradictions(
         for digest in judgement.records:
             # One of something else, or none, shows nothing of this set.
             with contextlib.suppress(StoreError, UsageError):
-                _, one = evidence.record(reader, wheel_set, digest)
-                if one.verdict == "passed":
-                    covered |= {targets.CPU, *(name for name, count in one.covered.items() if count)}
+                _, test_record = evidence.record(reader, wheel_set, digest)
+                if test_record.verdict == "passed":
+                    covered |= {targets.CPU, *(name for name, count in test_record.covered.items() if count)}
         claimed = [name for name in wheel_set.targets or (targets.CPU,) if name not in judgement.untested]
         if left := [name for name in claimed if name not in covered]:
             yield f"the judgement says that it was tested on {', '.join(left)}, and no record beside it does"

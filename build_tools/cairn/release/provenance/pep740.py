@@ -187,7 +187,7 @@ def _bundles_of_other_sets(previous: bytes | None, claims: Claims) -> list[Attes
 
     def is_of_set(bundle: AttestationBundle) -> bool:
         signed = [attestation.envelope.statement for attestation in bundle.attestations]
-        return claims.set_id in [dsse.decode(one, name=name).set_id for one in signed]
+        return claims.set_id in [dsse.decode(envelope, name=name).set_id for envelope in signed]
 
     bundles = _read(previous).attestation_bundles if previous is not None else ()
     return [bundle for bundle in bundles if not is_of_set(bundle)]

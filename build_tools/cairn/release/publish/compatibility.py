@@ -159,24 +159,24 @@ class Platform:
         return (tag.interpreter, tag.abi) in _interpreters(self.python)
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(name: str, other_name: str) -> bool:
     """Whether there is a platform on which an installer could take either of two files of one version.
 
     An sdist is taken where no wheel fits: beside wheels it is not a second choice. Wheel variants of
     different labels, and the plain wheel beside them, are meant to lie beside each other.
     """
-    wheels = one.endswith(".whl"), other.endswith(".whl")
+    wheels = name.endswith(".whl"), other_name.endswith(".whl")
     if not all(wheels):
         return not any(wheels)
-    (one, label), (other, other_label) = split_label(one), split_label(other)
+    (name, label), (other_name, other_label) = split_label(name), split_label(other_name)
     return label == other_label and any(
         _same_place(first.platform, second.platform)
         and (
             (first.interpreter, first.abi) == (second.interpreter, second.abi)
             or not _pythons(first.interpreter, first.abi).isdisjoint(_pythons(second.interpreter, second.abi))
         )
-        for first in parse_wheel_filename(one)[3]
-        for second in parse_wheel_filename(other)[3]
+        for first in parse_wheel_filename(name)[3]
+        for second in parse_wheel_filename(other_name)[3]
     )
 
 
@@ -194,10 +194,10 @@ def unknown_tags(filename: str) -> tuple[str, ...]:
     return tuple(sorted(part for part, pattern in parts if not pattern.fullmatch(part)))
 
 
-def _same_place(one: str, other: str) -> bool:
-    if "any" in (one, other):
+def _same_place(first: str, other: str) -> bool:
+    if "any" in (first, other):
         return True
-    (system, machine), (other_system, other_machine) = _place(one), _place(other)
+    (system, machine), (other_system, other_machine) = _place(first), _place(other)
     machines = {machine, other_machine}
     universal = system == "macosx" and "universal2" in machines
     return system == other_system and (len(machines) == 1 or universal)

@@ -184,7 +184,10 @@ def extras_beside(needs: Needs, project: str, beside: Collection[str]) -> tuple[
     return tuple(
         extra
         for extra in needs.extras
-        if not any(one.marker is not None and one.marker.evaluate({"extra": extra}) for one in absent)
+        if not any(
+            requirement.marker is not None and requirement.marker.evaluate({"extra": extra})
+            for requirement in absent
+        )
     )
 
 

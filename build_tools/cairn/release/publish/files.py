@@ -365,7 +365,7 @@ def _list_variants(
     for version in dict.fromkeys(file.version for file in coming):
         present = [f for f in snapshot.project(project).files if f.version == version and f.variants]
         mine = [file for file in coming if file.version == version]
-        stored = [keys.file_key(one.sha256, one.filename) for one in variants_of(present)]
+        stored = [keys.file_key(variant.sha256, variant.filename) for variant in variants_of(present)]
         whole = [variant_files.loads(snapshot.index.store.read(key).data, name=key) for key in stored]
         together, *others = [*whole, *(contents[file.filename] for file in mine)]
         try:

@@ -191,7 +191,7 @@ def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Pack
     Build requirements of sdists are in the closure too, but in no lock: they are not installed with the set.
     """
     files: dict[str, list[_LockedFile]] = {}
-    for file in sorted(_files(wheel_set), key=lambda one: one.file_name):
+    for file in sorted(_files(wheel_set), key=lambda file: file.file_name):
         files.setdefault(project_of(file.file_name), []).append(file)
     # An sdist that decides late has no METADATA that holds; what it chose is in the set's requirements.
     needs = {

@@ -182,8 +182,8 @@ def in_order(locked: Iterable[LockedFile]) -> tuple[LockedFile, ...]:
 def changes(old: MirrorLock | None, new: MirrorLock) -> tuple[str, ...]:
     """The changes for a review of `new`: files that come, go or change their bytes, a line for each."""
     before, after = (
-        {**{file.file_name: file.sha256 for file in one.files}, **one.sdk} if one else {}
-        for one in (old, new)
+        {**{file.file_name: file.sha256 for file in entry.files}, **entry.sdk} if entry else {}
+        for entry in (old, new)
     )
     lines = []
     for name in sorted(before.keys() | after.keys()):
@@ -306,15 +306,15 @@ def is_of_sdk(name: str) -> bool:
 def lines_for(entries: Iterable[Asked], platform: Platform) -> Iterator[str]:
     """The requirements that apply on a platform, without markers, sorted, each once."""
     lines = set()
-    for one in entries:
-        for text in one.requires:
+    for entry in entries:
+        for text in entry.requires:
             requirement = requirements.requirement(text)
             if requirement.url is not None:  # by its name alone it would be somebody else's
                 raise UsageError(
                     f"a lock takes files of an index alone, and this names an address: {text}",
                     tip="publish it first, and require it by name and version",
                 )
-            extras = ("", *one.extras)
+            extras = ("", *entry.extras)
             if requirement.marker is None or any(
                 requirement.marker.evaluate(platform.markers() | {"extra": extra}) for extra in extras
             ):
@@ -376,13 +376,13 @@ def required_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) 
 
 def merged(before: Iterable[Asked], new: Iterable[Asked], *, stack: Stack) -> tuple[Asked, ...]:
     """Merge requirements: new wheels of a project replace its earlier requirements; the user's add up."""
-    by_name = {one.by: one for one in before}
-    for one in new:
-        if one.by == stack.name and one.by in by_name:
-            lines = tuple(dict.fromkeys((*by_name[one.by].requires, *one.requires)))
-            by_name[one.by] = Asked(by=one.by, requires=lines)
+    by_name = {entry.by: entry for entry in before}
+    for entry in new:
+        if entry.by == stack.name and entry.by in by_name:
+            lines = tuple(dict.fromkeys((*by_name[entry.by].requires, *entry.requires)))
+            by_name[entry.by] = Asked(by=entry.by, requires=lines)
         else:
-            by_name[one.by] = one
+            by_name[entry.by] = entry
     return tuple(by_name.values())
 
 

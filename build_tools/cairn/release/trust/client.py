@@ -148,7 +148,11 @@ class SignedStore:
         except exceptions.ExpiredMetadataError as error:
             stamp = opened(self._reader.read(TIMESTAMP).data, Timestamp, {}, name=TIMESTAMP, threshold=0)
             of = [("root", self.anchor.root), ("timestamp", stamp)]
-            until = [f"its {name} counts until {one.expires}, and" for name, one in of if expired(one)]
+            until = [
+                f"its {name} counts until {metadata.expires}, and"
+                for name, metadata in of
+                if expired(metadata)
+            ]
             raise MetadataError(
                 f"{self.url}: {error}: {' '.join(until[:1])} the clock of this machine says "
                 f"{expiry(timedelta())}; this is an old copy, or nobody keeps the store fresh",

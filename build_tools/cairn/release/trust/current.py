@@ -318,7 +318,7 @@ class Decisions:
 
 def decided(events: Iterable[Event], last: tuple[int, str] | None) -> dict[str, File]:
     """The target that holds decisions, with the last entry that the ledger has."""
-    plain = [{name: printable(value) for name, value in datafile.to_plain(one).items()} for one in events]
+    plain = [{name: printable(value) for name, value in datafile.to_plain(event).items()} for event in events]
     data = msgspec.json.encode(plain, order="sorted")
     custom: dict[str, Any] = {"events": plain, **({"ledger": list(last)} if last else {})}
     return {_DECISIONS: File(length=len(data), hashes={"sha256": digest_of(data)}, custom=custom)}
@@ -331,7 +331,9 @@ def decisions_of(role: Targets) -> tuple[Event, ...]:
         StoreError: they cannot be read.
     """
     try:
-        return tuple(datafile.convert(one, Event) for one in role.targets[_DECISIONS].custom["events"])
+        return tuple(
+            datafile.convert(decision, Event) for decision in role.targets[_DECISIONS].custom["events"]
+        )
     except (KeyError, msgspec.ValidationError) as error:
         raise StoreError(f"the decisions that were signed cannot be read: {error}") from error
 

@@ -263,16 +263,22 @@ def more_signed(data: bytes, signers: Iterable[Signer]) -> bytes:
     """Add signatures to a file of metadata; one of the same key goes."""
     file = datafile.decode(data, _File)
     body = bytes(file.signed)
-    new = tuple(_Signature(keyid=one.key_id, sig=one.sign(body).hex()) for one in signers)
-    old = tuple(one for one in file.signatures if one.keyid not in {other.keyid for other in new})
+    new = tuple(_Signature(keyid=signer.key_id, sig=signer.sign(body).hex()) for signer in signers)
+    old = tuple(
+        signature for signature in file.signatures if signature.keyid not in {other.keyid for other in new}
+    )
     return msgspec.json.encode(_File(signatures=(*old, *new), signed=file.signed))
 
 
 def signers_of(data: bytes, keys: Mapping[str, PublicKey]) -> frozenset[str]:
     """The ids of those of these keys whose signatures hold over a file of metadata."""
     file = datafile.decode(data, _File)
-    ours, body = [one for one in file.signatures if one.keyid in keys], bytes(file.signed)
-    return frozenset(one.keyid for one in ours if keys[one.keyid].holds(bytes.fromhex(one.sig), body))
+    ours, body = [signature for signature in file.signatures if signature.keyid in keys], bytes(file.signed)
+    return frozenset(
+        signature.keyid
+        for signature in ours
+        if keys[signature.keyid].holds(bytes.fromhex(signature.sig), body)
+    )
 
 
 def canonical(value: Signed) -> bytes:

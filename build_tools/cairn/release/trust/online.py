@@ -229,12 +229,12 @@ class Promoter(SignedMetadata):
         if now.timestamp is None:
             return {}
         unsigned = {}
-        for one in states:
-            made, name = one.generation, one.index.name
+        for state in states:
+            made, name = state.generation, state.index.name
             role = self._signed_today(now, name)
-            if made.number and (role is None or vouched(role.targets, name).digest != one.digest):
+            if made.number and (role is None or vouched(role.targets, name).digest != state.digest):
                 unsigned[name] = (
-                    f"{made.number}-{one.digest}",
+                    f"{made.number}-{state.digest}",
                     f"{made.action} by {made.who}, {made.when[:16]}",
                 )
         _, decisions = self._decisions(now)
@@ -321,7 +321,10 @@ class Promoter(SignedMetadata):
         )
         return {
             f"{role_of(index)}.json": Version(version=state.version),
-            **{f"{name}.json": Version(version=one) for name, one in zip(changes, written, strict=True)},
+            **{
+                f"{name}.json": Version(version=version)
+                for name, version in zip(changes, written, strict=True)
+            },
         }
 
     def _lead_to(self, now: Current, meta: Mapping[str, Version], indexes: Sequence[str]) -> Timestamp | None:
@@ -358,7 +361,7 @@ class Promoter(SignedMetadata):
             Delegated(keyids=tuple(self._own), name=role_of(index), paths=(f"{index}/*",))
             for index in indexes
         ]
-        others = [one for one in old.roles or () if one.name not in {role.name for role in new}]
+        others = [present for present in old.roles or () if present.name not in {role.name for role in new}]
         used = {key_id for role in others for key_id in role.keyids}
         left = {key_id: key for key_id, key in old.keys.items() if key_id in used}
         delegations = Delegations(keys={**left, **self._public()}, roles=(*others, *new))
@@ -465,10 +468,10 @@ def _differences(index: str, old: Snapshot, new: Snapshot, bins: Bins) -> dict[s
             before, after = files_before.get(filename), files_after.get(filename)
             if before == after and around[0] == around[1] and after and moved.isdisjoint(after.sets):
                 continue
-            one = _target(after, new, states[1])
-            if one != _target(before, old, states[0]):
+            target = _target(after, new, states[1])
+            if target != _target(before, old, states[0]):
                 path = f"{index}/{filename}"
-                changes[_bin_of(path, bins)][path] = one
+                changes[_bin_of(path, bins)][path] = target
     return changes
 
 
@@ -479,7 +482,7 @@ def _target(file: FileEntry | None, snapshot: Snapshot, state: ProjectState) -> 
     if file.provenance is not None and file.provenance_kind is not None:
         # All that verifying it asks of the index, so that nobody has to read a whole generation for it.
         marks |= {"provenance": file.provenance, "kind": file.provenance_kind}
-        marks["sets"] = [one for one in file.sets if snapshot.has_set(one)]
+        marks["sets"] = [set_id for set_id in file.sets if snapshot.has_set(set_id)]
     if state.status != "active":
         reason = f": {state.status_reason}" if state.status_reason else ""
         marks["status"] = f"the project {state.name} is {state.status}{reason}"

@@ -109,9 +109,9 @@ def missing(old: Root, draft: bytes) -> str | None:
     new = opened(draft, Root, {}, name="the draft", threshold=0)
     if new.version != old.version + 1:
         raise MetadataError(f"the draft is version {new.version}, and the root is {old.version} by now")
-    for text, one in (("the root that there is", old), ("the new root", new)):
-        opened(draft, Root, one.of("root"), name="the draft", threshold=0)  # all of it can be read
-        keyed, by = one.roles["root"], metadata.signers_of(draft, one.of("root"))
+    for text, each_root in (("the root that there is", old), ("the new root", new)):
+        opened(draft, Root, each_root.of("root"), name="the draft", threshold=0)  # all of it can be read
+        keyed, by = each_root.roles["root"], metadata.signers_of(draft, each_root.of("root"))
         if (count := keyed.threshold - len(by)) > 0:
             left = ", ".join(i[:16] for i in keyed.keyids if i not in by)
             return f"{count} more of the keys of {text}: {left}"
@@ -135,8 +135,8 @@ def require_asked(old: Root, new: Root, draft: bytes) -> None:
     texts = []
     for role in (*_TUF, "root", "builder", "tester"):
         before, after = key_ids(old, role), key_ids(drafted, role)
-        texts += [f"--add {role}={one[:16]}" for one in after if one not in before]
-        texts += [f"--remove {role}={one[:16]}" for one in before if one not in after]
+        texts += [f"--add {role}={key_id[:16]}" for key_id in after if key_id not in before]
+        texts += [f"--remove {role}={key_id[:16]}" for key_id in before if key_id not in after]
     if (threshold := drafted.roles["root"].threshold) != old.roles["root"].threshold:
         texts.append(f"--threshold {threshold}")
     raise UsageError(
@@ -151,9 +151,9 @@ def whole_id(root: Root, role: str, prefix: str) -> str:
     Raises:
         UsageError: there is none, or several.
     """
-    ids = [one for one in key_ids(root, role) if one.startswith(prefix.lower())]
+    ids = [key_id for key_id in key_ids(root, role) if key_id.startswith(prefix.lower())]
     if len(ids) != 1:
-        have = ", ".join(one[:16] for one in key_ids(root, role))
+        have = ", ".join(key_id[:16] for key_id in key_ids(root, role))
         raise UsageError(f"{prefix} is {len(ids)} of the keys of {role}", tip=f"it has {have}")
     return ids[0]
 
@@ -174,7 +174,7 @@ def without_key(root: Root, role: str, key_id: str) -> Root:
     Raises:
         UsageError: the role would be left without a key, or with fewer than must sign.
     """
-    new = _changed(root, role, lambda old: tuple(one for one in old if one != key_id))
+    new = _changed(root, role, lambda old: tuple(old_id for old_id in old if old_id != key_id))
     for name, keyed in {**new.roles, **new.cairn}.items():
         if len(keyed.keyids) < keyed.threshold:
             raise UsageError(
@@ -185,7 +185,7 @@ def without_key(root: Root, role: str, key_id: str) -> Root:
         old = new.cairn.get(f"former {role}", Keyed(keyids=()))
         former = Keyed(keyids=tuple(dict.fromkeys((*old.keyids, key_id))), threshold=0)
         new = msgspec.structs.replace(new, cairn={**new.cairn, f"former {role}": former})
-    used = {one for keyed in (*new.roles.values(), *new.cairn.values()) for one in keyed.keyids}
+    used = {key_id for keyed in (*new.roles.values(), *new.cairn.values()) for key_id in keyed.keyids}
     return msgspec.structs.replace(new, keys={i: key for i, key in new.keys.items() if i in used})
 
 
@@ -253,7 +253,7 @@ def sign_all(
         whole: vouch for all indexes; else for those that are named, and for all decisions.
     """
     states = gated(store, None if whole else named)
-    if other := () if whole else named.keys() - {LEDGER, *(one.index.name for one in states)}:
+    if other := () if whole else named.keys() - {LEDGER, *(state.index.name for state in states)}:
         raise UsageError(f"users install from no index {', '.join(sorted(other))} of {store.url}")
     Promoter(store, trusted, former=True).adopt(states, named)
     return states
@@ -305,12 +305,12 @@ def sign_late(
         at_hand: keys, of which a builder's signs.
     """
     trust = trusted.root.trust()
-    signer = next((one for one in at_hand if one.key_id in (trust.builders or {})), None)
+    signer = next((set_signer for set_signer in at_hand if set_signer.key_id in (trust.builders or {})), None)
     late: list[str] = []
     if signer is None:
         return late
     sets = {set_id: state.set(set_id) for state in states for set_id in state.set_ids}
-    for set_id in (one.set_id for one in sets.values() if one.yanked is None):
+    for set_id in (wheel_set.set_id for wheel_set in sets.values() if wheel_set.yanked is None):
         wheel_set = read_set(store, set_id)
         evidence.require_builder(store, wheel_set, ())
         try:

@@ -157,7 +157,7 @@ def check_environment(environment: VirtualEnvironment, installed: TestRecord) ->
         UsageError: something was installed, changed or removed since.
     """
     distributions = list(importlib.metadata.distributions(path=[str(site) for site in environment.sites]))
-    present = {(canonicalize_name(one.name), str(Version(one.version))) for one in distributions}
+    present = {(canonicalize_name(dist.name), str(Version(dist.version))) for dist in distributions}
     recorded: set[tuple[str, str]] = set()
     for wheel in installed.wheels:
         # An sdist, such as that of `rocm`, is named by the same two.
@@ -177,7 +177,7 @@ def check_environment(environment: VirtualEnvironment, installed: TestRecord) ->
 
 def _changed(distributions: Iterable[Distribution]) -> Iterator[str]:
     """Yield the files of distributions that were changed or removed since they were installed."""
-    for file in (file for one in distributions for file in one.files or ()):
+    for file in (file for dist in distributions for file in dist.files or ()):
         if file.hash is None or file.hash.mode != "sha256":  # RECORD itself, and what Python compiled
             continue
         path = Path(str(file.locate()))
@@ -192,7 +192,7 @@ def _strangers(environment: VirtualEnvironment, distributions: Iterable[Distribu
     In a package of a distribution, only those that stand before one of its own: of `a` and `a.py` Python
     takes the folder. Others may have been written by the package itself, when it was first used.
     """
-    known = {Path(str(file.locate())).resolve() for one in distributions for file in one.files or ()}
+    known = {Path(str(file.locate())).resolve() for dist in distributions for file in dist.files or ()}
     owned = known.union(*(path.parents for path in known))
     hidden = {path.with_name(path.name.partition(".")[0]) for path in known if path.suffix in _MODULES}
     for site in (site.resolve() for site in environment.sites):

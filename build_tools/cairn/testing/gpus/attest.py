@@ -112,9 +112,9 @@ def _management_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu], dri
                 ("the compute partition", gpu.compute_partition, known.compute_partition),
                 ("the memory partition", gpu.memory_partition, known.memory_partition),
             )
-            for what, one, other in statements:
-                if one and other and one.lower() != other.lower():
-                    yield f"amd-smi calls {what} of {known.card} {one}, and the kernel {other}"
+            for what, statement, other in statements:
+                if statement and other and statement.lower() != other.lower():
+                    yield f"amd-smi calls {what} of {known.card} {statement}, and the kernel {other}"
     for gpu in listed:
         # A kernel's own driver has no version, and amd-smi takes the kernel's in its place.
         if machine and driver and gpu.driver and gpu.driver != driver:
@@ -141,17 +141,17 @@ def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Seque
     """Return the kernel's GPUs with details from the other sources."""
     completed = []
     for gpu in machine:
-        one = next((other for other in runtime if other.node == gpu.node), None)
+        agent = next((other for other in runtime if other.node == gpu.node), None)
         two = next((other for other in management if other.card and other.card == gpu.card), None)
-        others = [other for other in (one, two) if other is not None and other.target in ("", gpu.target)]
+        others = [other for other in (agent, two) if other is not None and other.target in ("", gpu.target)]
         values_by_field: dict[str, object] = {}
         for field in ("name", "uuid", "compute_partition", "memory_partition"):
             values = (getattr(other, field) for other in (gpu, *others))
             values_by_field[field] = next(filter(None, values), "")
-        sources: tuple[tuple[Source, Gpu | None], ...] = (("rocminfo", one), ("amd-smi", two))
+        sources: tuple[tuple[Source, Gpu | None], ...] = (("rocminfo", agent), ("amd-smi", two))
         agreeing = tuple(name for name, other in sources if other is not None and other in others)
-        if not gpu.memory_bytes and one is not None:
-            values_by_field["memory_bytes"] = one.memory_bytes
+        if not gpu.memory_bytes and agent is not None:
+            values_by_field["memory_bytes"] = agent.memory_bytes
         seen_by = tuple(dict.fromkeys((*gpu.seen_by, *agreeing)))
         completed.append(msgspec.structs.replace(gpu, **values_by_field, seen_by=seen_by))
     return tuple(completed)

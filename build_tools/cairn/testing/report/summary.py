@@ -243,7 +243,7 @@ def of_run(run: TestRun, earlier: Sequence[EarlierRun] = ()) -> Summary:
         excluded=_grouped(((item.owner, item.issue, item.reason), item.test) for item in run.excluded),
         fixed=changes.fixed,
         gone=changes.gone,
-        nights=tuple(_night(one) for one in earlier),
+        nights=tuple(_night(run) for run in earlier),
         remarks=run.remarks,
     )
 

@@ -346,8 +346,8 @@ def patch(removable: Iterable[Solved], *, top: Path) -> str:
         UsageError: a file is written so that the names are not on lines of their own.
     """
     by_file: dict[Path, list[Solved]] = {}
-    for one in removable:
-        by_file.setdefault(one.listed.file, []).append(one)
+    for entry in removable:
+        by_file.setdefault(entry.listed.file, []).append(entry)
     lines: list[str] = []
     for path, those in by_file.items():
         old = path.read_bytes().decode()  # with the line ends that it has
@@ -371,7 +371,7 @@ def without(text: str, removable: Iterable[Solved], *, name: str) -> str:
     lines = _lines_of(text)
     starts = [number for number, line in enumerate(lines) if _HEADER.fullmatch(line.rstrip("\r\n"))]
     read = _parse(text, name)
-    gone = {one.listed.number: one for one in removable}
+    gone = {entry.listed.number: entry for entry in removable}
     if len(starts) == len(read.skips):
         for number in sorted(gone, reverse=True):
             start = starts[number - 1]

@@ -183,9 +183,9 @@ def _deselected(results: Sequence[ShardResult]) -> tuple[Deselected, ...]:
     most: dict[tuple[str, Deselected], int] = {}
     for result in results:
         for count in result.modules:
-            for one in count.gone:
-                key = (count.module, msgspec.structs.replace(one, tests=0))
-                most[key] = max(most.get(key, 0), one.tests)
+            for part in count.gone:
+                key = (count.module, msgspec.structs.replace(part, tests=0))
+                most[key] = max(most.get(key, 0), part.tests)
     totals: dict[Deselected, int] = defaultdict(int)
     for (_, who), tests in most.items():
         totals[who] += tests

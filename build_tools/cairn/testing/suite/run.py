@@ -179,7 +179,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         excluded=_excluded(entries, excluded),
         outdated=(
             *(f"{listed} matches no test: {wording.some(names)}" for listed, names in unmatched),
-            *(f"{one} has expired: {one.entry.expires}" for one in prepared.selection.expired),
+            *(f"{entry} has expired: {entry.entry.expires}" for entry in prepared.selection.expired),
         ),
         started=records.time_of(started),
         duration_seconds=round(time.monotonic() - began, 3),
@@ -217,7 +217,7 @@ def _count(piece: Piece, run: ModuleRun) -> ModuleCount:
         whole=run.whole,
         cut=not piece.whole,
         finished=run.finished,
-        gone=tuple(one for one in run.gone if one.by != _SHARD),
+        gone=tuple(entry for entry in run.gone if entry.by != _SHARD),
     )
 
 

@@ -68,7 +68,9 @@ def read_outcomes(path: Path) -> tuple[TestOutcome, ...]:
         raise UsageError(f"{path} is not of test outcomes: {error}") from error
     if len({outcome.test for outcome in outcomes}) != len(outcomes):
         raise UsageError(f"{path} has a test twice")
-    if bad := [one.test for one in outcomes if not 0 <= one.seconds < LONGEST or one.attempts < 1]:
+    if bad := [
+        outcome.test for outcome in outcomes if not 0 <= outcome.seconds < LONGEST or outcome.attempts < 1
+    ]:
         raise UsageError(f"{path} does not say how often {bad[0]} ran, or for how long")
     return outcomes
 
@@ -96,7 +98,7 @@ class ModuleCount(datafile.Value):
     @property
     def left(self) -> int:
         """The number of tests for all shards together."""
-        return self.whole - sum(one.tests for one in self.gone)
+        return self.whole - sum(part.tests for part in self.gone)
 
     @property
     def is_short(self) -> bool:
@@ -252,7 +254,7 @@ def read_shard(folder: Path) -> tuple[ShardResult, tuple[TestOutcome, ...]]:
     if problem is not None:
         raise UsageError(f"{folder} contradicts itself: {problem}", tip="run the shard again")
     # What was selected and has no outcome is a problem that the run has noted itself.
-    ended = Counter(one.module for one in tests if "::" in one.test)  # the others are modules
+    ended = Counter(test.module for test in tests if "::" in test.test)  # the others are modules
     for count in result.modules:
         if count.finished and count.selected > ended[count.module] and not result.problems:
             raise UsageError(
@@ -305,7 +307,7 @@ def _disagreement(folder: Path, tests: Sequence[TestOutcome], *, is_whole: bool)
     """
     journal = Journal(folder / JOURNAL)
     journal.follow()
-    by_name = {one.test: one for one in tests}
+    by_name = {test.test: test for test in tests}
     for ended in journal.every:
         own = by_name.get(ended.test)
         if own is None:
@@ -315,9 +317,9 @@ def _disagreement(folder: Path, tests: Sequence[TestOutcome], *, is_whole: bool)
     if is_whole and (left := [test for test in journal.ever_selected if test not in by_name]):
         return f"{JOURNAL} selects {left[0]}, the outcomes do not have it, and no problem is named"
     good = {ended.test for ended in journal.every if ended.outcome == "passed"}
-    for one in tests:
-        if one.outcome == "passed" and one.test not in good:
-            return f"the outcomes say that {one.test} passed, and {JOURNAL} does not"
+    for outcome in tests:
+        if outcome.outcome == "passed" and outcome.test not in good:
+            return f"the outcomes say that {outcome.test} passed, and {JOURNAL} does not"
     return _disagreement_with_pytest(folder, by_name)
 
 

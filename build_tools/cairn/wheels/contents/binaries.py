@@ -225,9 +225,9 @@ def read_macho(view: View, path: str, *, python: bool = False, symbols: bool = F
         WheelError: it is malformed.
     """
     return tuple(
-        Binary(**vars(one), path=path, size=view.size)
-        for one in macho.read_view(view, python=python, symbols=symbols)
-        if one.type in ("program", "library", "bundle")
+        Binary(**vars(image), path=path, size=view.size)
+        for image in macho.read_view(view, python=python, symbols=symbols)
+        if image.type in ("program", "library", "bundle")
     )
 
 
@@ -294,7 +294,11 @@ def targets_of(wheel: Path) -> tuple[str, ...]:
 
     with Archive.open(wheel) as archive:
         targets = {target for binary in read_archive(archive) for target in binary.targets}
-        return in_order(targets.union(*(one.targets for one in code_archives.read_archives(archive))))
+        return in_order(
+            targets.union(
+                *(device_archive.targets for device_archive in code_archives.read_archives(archive))
+            )
+        )
 
 
 def run_path_folder(member: str, run_path: str) -> str | None:

@@ -92,9 +92,9 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
     for distribution, names in (*declared, *((name.distribution, names) for name, _, names in everywhere)):
         extras[distribution] = extras.get(distribution, frozenset()) | names
     supplies: dict[Path, Supply] = {}
-    for path, one in read.items():
-        requires = one.requires if one else ()
-        suppliers = _required(one, known) if one else []
+    for path, supply in read.items():
+        requires = supply.requires if supply else ()
+        suppliers = _required(supply, known) if supply else []
         libraries = _from_folders(requires, everywhere).union(*(supplier.libraries for supplier in suppliers))
         supplies[path] = Supply(
             libraries=tuple(sorted(libraries)),

@@ -67,18 +67,18 @@ def differences(first: Path, second: Path) -> tuple[MemberDifference, ...]:
     Raises:
         WheelError: one of them cannot be read.
     """
-    with Archive.open(first) as one, Archive.open(second) as other:
-        before = {member.name: member for member in one.members}
+    with Archive.open(first) as first_archive, Archive.open(second) as other:
+        before = {member.name: member for member in first_archive.members}
         after = {member.name: member for member in other.members}
         result = [_only(name, "missing") for name in before if name not in after]
         result += [_only(name, "added") for name in after if name not in before]
         for name in sorted(before.keys() & after.keys()):
-            if (difference := _of_member(one, before[name], other, after[name])) is not None:
+            if (difference := _of_member(first_archive, before[name], other, after[name])) is not None:
                 result.append(difference)
         named = {difference.member for difference in result}
         records = {name for name in named if name.endswith(".dist-info/RECORD")}
         for name in records & before.keys() & after.keys():
-            if _lists_only(one.read(name), other.read(name), named):
+            if _lists_only(first_archive.read(name), other.read(name), named):
                 result = [difference for difference in result if difference.member != name]
         common = [name for name in before if name in after]
         if common != [name for name in after if name in before]:
@@ -97,7 +97,7 @@ def _only(name: str, cause: Cause) -> MemberDifference:
     return MemberDifference(member=name, causes=(cause,), example=f"only the {which} wheel has it")
 
 
-def _of_member(one: Archive, before: Member, other: Archive, after: Member) -> MemberDifference | None:
+def _of_member(first: Archive, before: Member, second: Archive, after: Member) -> MemberDifference | None:
     """What differs in a member that both wheels have; None if nothing does."""
     causes: list[Cause] = []
     examples: list[str] = []
@@ -108,13 +108,13 @@ def _of_member(one: Archive, before: Member, other: Archive, after: Member) -> M
         causes.append("mode")
         examples.append(f"mode {before.mode:o} and {after.mode:o}")
     same = (before.size, before.crc) == (after.size, after.crc) and (
-        one.digest(before.name) == other.digest(after.name)
+        first.digest(before.name) == second.digest(after.name)
     )
     if not same and max(before.size, after.size) > _LARGEST:
         causes.append("content")
         examples.append(f"{before.size:,} and {after.size:,} bytes, too large to be explained")
     elif not same:
-        contents = (archive.read(before.name, limit=_LARGEST) for archive in (one, other))
+        contents = (archive.read(before.name, limit=_LARGEST) for archive in (first, second))
         why, example = explain(before.name, *contents)
         causes += why
         examples.append(example)
@@ -131,38 +131,42 @@ def explain(name: str, first: bytes, second: bytes) -> tuple[tuple[Cause, ...], 
         # Magic number, flags, and then the source's time and size (PEP 552).
         return ("time",), "the time of the source in the header"
     text = b"\0" not in first and b"\0" not in second
-    one, other = (data.splitlines() if text else _TEXT.findall(data) for data in (first, second))
+    units_of_first, units_of_second = (
+        data.splitlines() if text else _TEXT.findall(data) for data in (first, second)
+    )
     causes: list[Cause] = []
-    example = _example(one, other)
+    example = _example(units_of_first, units_of_second)
     for cause, pattern in _MASKS:
         matches = [
             Counter(match for unit in units for match in pattern.findall(unit))
-            for units in _differing(one, other)
+            for units in _differing(units_of_first, units_of_second)
         ]
         if matches[0] != matches[1]:
             causes.append(cause)
-        one, other = ([pattern.sub(b"\0", unit) for unit in units] for units in (one, other))
-    if any(_differing(one, other)):
+        units_of_first, units_of_second = (
+            [pattern.sub(b"\0", unit) for unit in units] for units in (units_of_first, units_of_second)
+        )
+    if any(_differing(units_of_first, units_of_second)):
         causes.append("content")
-    elif one != other or (not causes and (text or Counter(first) == Counter(second))):
+    elif units_of_first != units_of_second or (not causes and (text or Counter(first) == Counter(second))):
         causes.append("order")
     elif not causes:
         causes.append("content")
     return tuple(causes), example or _place(first, second)
 
 
-def _differing(one: Sequence[bytes], other: Sequence[bytes]) -> tuple[Counter[bytes], Counter[bytes]]:
+def _differing(sequence: Sequence[bytes], other: Sequence[bytes]) -> tuple[Counter[bytes], Counter[bytes]]:
     """The lines or strings that only one of the two has."""
-    a, b = Counter(one), Counter(other)
+    a, b = Counter(sequence), Counter(other)
     return a - b, b - a
 
 
-def _example(one: Sequence[bytes], other: Sequence[bytes]) -> str:
+def _example(sequence: Sequence[bytes], other: Sequence[bytes]) -> str:
     """The first lines or strings that are not the same."""
-    for a, b in zip(one, other, strict=False):
+    for a, b in zip(sequence, other, strict=False):
         if a != b:
             return f"{_shown(a, b)} and {_shown(b, a)}"
-    rest = [*one[len(other) :], *other[len(one) :]]
+    rest = [*sequence[len(other) :], *other[len(sequence) :]]
     return f"only one has {_shown(rest[0], b'')}" if rest else ""
 
 

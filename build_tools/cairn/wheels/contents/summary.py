@@ -120,8 +120,8 @@ def summarise_archive(archive: Archive) -> Summary:
     read = () if is_remote else binaries.read_archive(archive)
     archives = () if is_remote else read_archives(archive)
     targets = [name for binary in read for name in binary.targets]
-    targets += [name for one in archives for name in one.targets]
-    looked_for = kpack.builds_in(one.reference.kernel_name for one in read if one.reference)
+    targets += [name for archive in archives for name in archive.targets]
+    looked_for = kpack.builds_in(bundle.reference.kernel_name for bundle in read if bundle.reference)
     return Summary(
         **vars(info),
         unpacked_size=sum(member.size for member in archive.members),
@@ -130,7 +130,7 @@ def summarise_archive(archive: Archive) -> Summary:
         binaries=read,
         kind=_kind(read, archives, has_record=f"{info.dist_info}/{SPLIT_RECORD}" in archive),
         archives=archives,
-        builds=tuple(sorted({*looked_for, *(name for one in archives for name in one.builds)})),
+        builds=tuple(sorted({*looked_for, *(name for archive in archives for name in archive.builds)})),
         links=tuple(_link(archive, member) for member in archive.members if member.is_link),
         start_up=tuple(_start_up(archive)),
         git_version=next(_git_versions(archive), None),

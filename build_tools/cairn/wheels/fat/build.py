@@ -272,8 +272,8 @@ class _Work:
     def report(self, change: Edit, path: Path) -> FatReport:
         """The report on the wheel that was written."""
         parts = [
-            CarriedPart(name=f"lib/{one.name}", size=one.binary.size, sizes=one.sizes)
-            for one in self._bundle.libraries
+            CarriedPart(name=f"lib/{library.name}", size=library.binary.size, sizes=library.sizes)
+            for library in self._bundle.libraries
         ]
         for data in self._folders:
             size = sum(file.stat().st_size for file in data.files.values())

@@ -162,7 +162,7 @@ def targets_named(path: PurePosixPath, naming: Naming) -> tuple[TargetId, ...]:
 
 def serves(targets: Sequence[TargetId], chosen: Iterable[TargetId]) -> bool:
     """Whether a file for these targets is usable on at least one of the chosen targets."""
-    return not targets or any(_runs(one, target) for one in targets for target in chosen)
+    return not targets or any(_runs(code, target) for code in targets for target in chosen)
 
 
 def _runs(code: TargetId, chosen: TargetId) -> bool:

@@ -30,9 +30,9 @@ class Delta:
         return bool(self.removed or self.added)
 
 
-def change(one: Iterable[str], other: Iterable[str]) -> Delta:
+def change(old: Iterable[str], other: Iterable[str]) -> Delta:
     """The change from one collection to another, sorted."""
-    a, b = set(one), set(other)
+    a, b = set(old), set(other)
     return Delta(removed=tuple(sorted(a - b)), added=tuple(sorted(b - a)))
 
 
@@ -79,9 +79,9 @@ class TargetChange:
     changed: tuple[KernelChange, ...]
 
 
-def kernels(one: Iterable[Kernel], other: Iterable[Kernel]) -> tuple[TargetChange, ...]:
+def kernels(before: Iterable[Kernel], after: Iterable[Kernel]) -> tuple[TargetChange, ...]:
     """Compare the kernels of two wheels, for each target where any changed."""
-    old, new = _by_target(one), _by_target(other)
+    old, new = _by_target(before), _by_target(after)
     changes = []
     for target in in_order({*old, *new}):
         a, b = old.get(target, {}), new.get(target, {})
@@ -158,15 +158,15 @@ class PythonChange:
         return bool(self.removed or self.perhaps or self.added or self.breaking or self.other)
 
 
-def python(one: PythonApi, other: PythonApi) -> PythonChange:
+def python(before: PythonApi, after: PythonApi) -> PythonChange:
     """Compare the public Python names of two wheels."""
-    old, new = one.names, other.names
+    old, new = before.names, after.names
     gone = {path for path in old.keys() - new.keys() if not _inherited(path, new)}
     come = {path for path in new.keys() - old.keys() if not _inherited(path, old)}
     top_gone = sorted(path for path in gone if path.rpartition(".")[0] not in gone)
     owners = {path: path.rpartition(".")[0] for path in top_gone}
-    is_open = other.dynamic | {
-        path for path, one in new.items() if one.has_foreign_base or one.kind == "unknown"
+    is_open = after.dynamic | {
+        path for path, value in new.items() if value.has_foreign_base or value.kind == "unknown"
     }
     perhaps = {path for path, owner in owners.items() if owner in is_open}
     breaking: list[str] = []
@@ -202,29 +202,34 @@ def _changes(old: PythonName, new: PythonName) -> Iterator[tuple[bool, str]]:
 
 def _parameter_changes(old: tuple[Parameter, ...], new: tuple[Parameter, ...]) -> Iterator[tuple[bool, str]]:
     """The changes of a signature; it breaks callers if Python refuses a call that it took before."""
-    kinds, old_kinds = {one.kind for one in new}, {one.kind for one in old}
-    after, before = ({one.name: one for one in side if one.kind not in _VARIADIC} for side in (new, old))
-    places, old_places = ([one for one in side if one.kind in _POSITIONAL] for side in (new, old))
-    for place, one in enumerate(old_places):
-        match = after.get(one.name)
+    kinds, old_kinds = {param.kind for param in new}, {param.kind for param in old}
+    after, before = (
+        {param.name: param for param in side if param.kind not in _VARIADIC} for side in (new, old)
+    )
+    places, old_places = ([param for param in side if param.kind in _POSITIONAL] for side in (new, old))
+    for place, param in enumerate(old_places):
+        match = after.get(param.name)
         if match in places and (moved := places.index(match)) != place:
-            yield True, f"parameter {one.name} moved from place {place + 1} to {moved + 1}"
-    for place, one in enumerate(old):
-        if one.kind not in _VARIADIC:
+            yield True, f"parameter {param.name} moved from place {place + 1} to {moved + 1}"
+    for place, param in enumerate(old):
+        if param.kind not in _VARIADIC:
             has_place = place < len(places) or _VARIADIC[0] in kinds
             yield from _parameter_change(
-                one, after.get(one.name), has_place=has_place, takes_any=_VARIADIC[1] in kinds
+                param,
+                after.get(param.name),
+                has_place=has_place,
+                takes_any=_VARIADIC[1] in kinds,
             )
-        elif one.kind not in kinds:
-            yield True, f"parameter {one.name} is gone"
+        elif param.kind not in kinds:
+            yield True, f"parameter {param.name} is gone"
     # What could only be given by its place is given to whatever has that place, by any name.
-    given = [one.kind == _POSITIONAL[0] and one.default is None for one in old_places]
-    for place, one in enumerate(new):
-        if one.kind in old_kinds if one.kind in _VARIADIC else one.name in before:
+    given = [param.kind == _POSITIONAL[0] and param.default is None for param in old_places]
+    for place, param in enumerate(new):
+        if param.kind in old_kinds if param.kind in _VARIADIC else param.name in before:
             continue
-        is_given = one.kind in _POSITIONAL and any(given[place : place + 1])
-        required = one.default is None and one.kind not in _VARIADIC and not is_given
-        yield required, f"parameter {one.name} is new" + (" and must be given" if required else "")
+        is_given = param.kind in _POSITIONAL and any(given[place : place + 1])
+        required = param.default is None and param.kind not in _VARIADIC and not is_given
+        yield required, f"parameter {param.name} is new" + (" and must be given" if required else "")
 
 
 def _parameter_change(

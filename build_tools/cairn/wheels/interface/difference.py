@@ -154,38 +154,38 @@ def diff(first: Path, second: Path, *, python: bool = True) -> Difference:
         return between(read_interface(first, python=python), read_interface(second, python=python))
 
 
-def between(one: Interface, other: Interface) -> Difference:
+def between(before: Interface, other: Interface) -> Difference:
     """Compare two wheels that were read; of two listings what these tell.
 
     Raises:
         WheelError: a kpack archive that both have cannot be unpacked.
     """
-    old, new = _files(one), _files(other)
+    old, new = _files(before), _files(other)
     # The CRC of the central directory stands for the content, so that only binaries are unpacked.
     both = old.keys() & new.keys()
     changed = tuple(sorted(path for path in both if _has_other_bytes(old[path], new[path])))
-    is_listing = one.is_listing or other.is_listing
+    is_listing = before.is_listing or other.is_listing
     same = [_sameness([old[path].digest == new[path].digest != "" for path in both.difference(changed)])]
     files = change(old, new)
     renamed = dict(_renamed(files, old, new))
     arrived = set(renamed.values())
-    requirements = change(old_requirements := _requirements(one), new_requirements := _requirements(other))
+    requirements = change(old_requirements := _requirements(before), new_requirements := _requirements(other))
     return Difference(
-        before=one.file_name,
+        before=before.file_name,
         after=other.file_name,
         fields={
-            name: (_text(getattr(one, name)), _text(getattr(other, name)))
+            name: (_text(getattr(before, name)), _text(getattr(other, name)))
             for name in _FIELDS
-            if _value_of(one, name) != _value_of(other, name)
+            if _value_of(before, name) != _value_of(other, name)
         },
-        size=(one.size, other.size),
-        unpacked_size=(one.unpacked_size, other.unpacked_size),
+        size=(before.size, other.size),
+        unpacked_size=(before.unpacked_size, other.unpacked_size),
         requirements=Delta(
             removed=tuple(old_requirements[key] for key in requirements.removed),
             added=tuple(new_requirements[key] for key in requirements.added),
         ),
-        entry_points=change(_entry_points(one), _entry_points(other)),
-        licences=change(one.licences, other.licences),
+        entry_points=change(_entry_points(before), _entry_points(other)),
+        licences=change(before.licences, other.licences),
         files=Delta(
             removed=tuple(path for path in files.removed if path not in renamed),
             added=tuple(path for path in files.added if path not in arrived),
@@ -193,17 +193,17 @@ def between(one: Interface, other: Interface) -> Difference:
         renamed=renamed,
         changed=changed,
         modes=tuple(sorted(path for path in both if old[path].executable != new[path].executable)),
-        libraries=tuple(_library_changes(one, other, renamed)),
-        exports=_exports(one.libraries, other.libraries),
-        operators=change(_operators(one), _operators(other)),
-        targets=change(one.targets, other.targets),
-        kernels=changes.kernels(one.kernels, other.kernels),
-        compilers=change(_compilers(one), _compilers(other)),
-        python=changes.python(one.python, other.python) if one.python and other.python else None,
-        archives=() if is_listing else tuple(_archive_changes(one, other, changed)),
+        libraries=tuple(_library_changes(before, other, renamed)),
+        exports=_exports(before.libraries, other.libraries),
+        operators=change(_operators(before), _operators(other)),
+        targets=change(before.targets, other.targets),
+        kernels=changes.kernels(before.kernels, other.kernels),
+        compilers=change(_compilers(before), _compilers(other)),
+        python=changes.python(before.python, other.python) if before.python and other.python else None,
+        archives=() if is_listing else tuple(_archive_changes(before, other, changed)),
         order=[(path, state.stamp) for path, state in old.items()]
         != [(path, state.stamp) for path, state in new.items()],
-        unread=tuple(dict.fromkeys((*one.unread, *other.unread, *(same if is_listing else ())))),
+        unread=tuple(dict.fromkeys((*before.unread, *other.unread, *(same if is_listing else ())))),
     )
 
 
@@ -281,8 +281,10 @@ def _renamed(
                 del by_name[name]
 
 
-def _library_changes(one: Interface, other: Interface, renamed: Mapping[str, str]) -> Iterator[LibraryChange]:
-    old = {(neutral(library.path, one), library.machine): library for library in one.libraries}
+def _library_changes(
+    before: Interface, other: Interface, renamed: Mapping[str, str]
+) -> Iterator[LibraryChange]:
+    old = {(neutral(library.path, before), library.machine): library for library in before.libraries}
     new = {(neutral(library.path, other), library.machine): library for library in other.libraries}
     pairs = {key: key for key in old.keys() & new.keys()}
     # A library that was rebuilt under the name of its next version: `libfoo.so.1` and `libfoo.so.2`.
@@ -294,7 +296,7 @@ def _library_changes(one: Interface, other: Interface, renamed: Mapping[str, str
             pairs[key] = match
     for key, match in sorted(pairs.items()):
         a, b = old[key], new[match]
-        content = one.files.get(a.path, ())[:2]
+        content = before.files.get(a.path, ())[:2]
         if key == match and content and content == other.files.get(b.path, ())[:2]:
             continue  # most of a wheel's libraries in a night: to compare 75,000 symbols of each takes long
         library_change = LibraryChange(
@@ -329,7 +331,7 @@ def _soname(library: Library) -> tuple[str, ...]:
 
 def _exports(old: Iterable[Library], new: Iterable[Library], *, weak: bool = False) -> Delta:
     before, after = (
-        frozenset().union(*(one.exports for one in libraries if not one.is_program))
+        frozenset().union(*(library.exports for library in libraries if not library.is_program))
         for libraries in (old, new)
     )
 
@@ -359,11 +361,11 @@ def _compilers(info: Interface) -> set[str]:
     return {text for library in info.libraries for text in library.compilers}
 
 
-def _archive_changes(one: Interface, other: Interface, changed: Iterable[str]) -> Iterator[ArchiveChange]:
+def _archive_changes(before: Interface, other: Interface, changed: Iterable[str]) -> Iterator[ArchiveChange]:
     for path in changed:
         if not path.endswith(kpack.SUFFIX):
             continue
-        a, b = _code_of(one, path), _code_of(other, path)
+        a, b = _code_of(before, path), _code_of(other, path)
         both = a.keys() & b.keys()
         differing = sorted(_shown(place) for place in both if a[place] != b[place])
         archive_change = ArchiveChange(

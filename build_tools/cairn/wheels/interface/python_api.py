@@ -170,7 +170,7 @@ class PythonSources:
         """What `__all__` of a module lists; None where it has none, or one that is computed."""
         module = self.module(name)
         exports = module.exports if module is not None else None
-        if exports is None or not all(isinstance(one, str) for one in exports):
+        if exports is None or not all(isinstance(export, str) for export in exports):
             return None
         return frozenset(map(str, exports))
 
@@ -290,8 +290,8 @@ def public_api(sources: PythonSources) -> PythonApi:
     for module in public:
         names[module] = PythonName(path=module, kind="module")
         for name, what in _public_members(sources, module):
-            for one in _described(sources, f"{module}.{name}", what):
-                names.setdefault(one.path, one)
+            for described in _described(sources, f"{module}.{name}", what):
+                names.setdefault(described.path, described)
     for module in sorted(sources.compiled):
         if _is_public(module):
             names.setdefault(module, PythonName(path=module, kind="module"))
@@ -362,7 +362,10 @@ def _parameters(what: griffe.Object) -> tuple[Parameter, ...] | None:
     of_class = owner is not None and owner.is_class
     if function.overloads or getattr(owner, "overloads", {}).get(function.name):
         return None
-    parameters = tuple(Parameter(one.name, one.kind.value, _default(one)) for one in function.parameters)
+    parameters = tuple(
+        Parameter(parameter.name, parameter.kind.value, _default(parameter))
+        for parameter in function.parameters
+    )
     return parameters[1:] if of_class and "staticmethod" not in function.labels else parameters
 
 

@@ -55,8 +55,8 @@ def read_archive(archive: Archive, *, python: bool = True) -> Interface:
     read += [_read_macho(archive, member) for member in archive.members if _is_macho(archive, member)]
     unread += [problem for _, problems in read for problem in problems]
     archived: dict[str, tuple[Kernel, ...]] = {}
-    for one in (archives := code_archives.read_archives(archive)):
-        archived[one.path], problems = _archived_kernels(archive, one.path)
+    for device_archive in (archives := code_archives.read_archives(archive)):
+        archived[device_archive.path], problems = _archived_kernels(archive, device_archive.path)
         unread += problems
     api: PythonApi | None = None
     if python:
@@ -69,7 +69,8 @@ def read_archive(archive: Archive, *, python: bool = True) -> Interface:
         read_listing(archive),
         libraries=tuple(
             sorted(
-                (one for libraries, _ in read for one in libraries), key=lambda one: (one.path, one.machine)
+                (library for libraries, _ in read for library in libraries),
+                key=lambda library: (library.path, library.machine),
             )
         ),
         archives=archives,
@@ -147,7 +148,9 @@ def _read_library(archive: Archive, member: Member, kind: Format) -> tuple[Seque
     try:
         if kind == "elf":
             segments = elf_layout.read(view).segments
-            loads = _merged((one.offset, one.end) for one in segments if one.kind == elf_layout.PT_LOAD)
+            loads = _merged(
+                (segment.offset, segment.end) for segment in segments if segment.kind == elf_layout.PT_LOAD
+            )
             passing.loaded = loads if 0 < len(loads) <= _MOST_RANGES else passing.loaded
         binary = binaries.read_view(view, member.name, kind, checker=reader, symbols=True)
         if binary.is_device_code and view.size <= _LARGEST_CODE:
@@ -191,7 +194,7 @@ def _read_macho(archive: Archive, member: Member) -> tuple[Sequence[Library], Se
         images = binaries.read_macho(MemberView(archive, member), member.name, symbols=True)
     except WheelError as error:
         return (), [f"{member.name}: {error}"]
-    return [Library(**vars(one)) for one in images], ()
+    return [Library(**vars(image)) for image in images], ()
 
 
 def _archived_kernels(archive: Archive, path: str) -> tuple[tuple[Kernel, ...], Sequence[str]]:

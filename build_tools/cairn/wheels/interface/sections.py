@@ -137,15 +137,15 @@ def _kernels(change: TargetChange) -> Iterator[Line]:
     if a and b:  # of a target that came or went, all of them
         yield from (Line(sign="-", text=demangled(name)) for name in change.removed)
         yield from (Line(sign="+", text=demangled(name)) for name in change.added)
-        yield from (Line(sign="~", text=_kernel(one)) for one in change.changed if one.measures)
-        same = sum(not one.measures for one in change.changed)
+        yield from (Line(sign="~", text=_kernel(kernel)) for kernel in change.changed if kernel.measures)
+        same = sum(not kernel.measures for kernel in change.changed)
         if same:
             yield Line(sign="", text=f"{same} more with other code in the same registers")
 
 
-def _kernel(one: KernelChange) -> str:
-    measures = (f"{name.replace('_', ' ')} {a} -> {b}" for name, (a, b) in one.measures.items())
-    return f"{demangled(one.name)}: {', '.join(measures)}"
+def _kernel(kernel: KernelChange) -> str:
+    measures = (f"{name.replace('_', ' ')} {a} -> {b}" for name, (a, b) in kernel.measures.items())
+    return f"{demangled(kernel.name)}: {', '.join(measures)}"
 
 
 def _content(difference: Difference) -> Iterator[Section]:

@@ -59,7 +59,7 @@ def write(wheel: Path, output_dir: Path) -> WrittenWheel:
             wrong = tuple(f"{path} {why}" for path, why in listed)
         except WheelError as error:
             wrong = (str(error),)
-        left_out = {f"{folder}/{one}" for one in UNLISTED}
+        left_out = {f"{folder}/{name}" for name in UNLISTED}
         members = [member for member in archive.members if member.name not in left_out]
         rows = [
             row_of(member.name, archive.digest(member.name), member.size)

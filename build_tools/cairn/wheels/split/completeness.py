@@ -191,7 +191,7 @@ def _leads_there(host: Host, library: Library, file: Path) -> bool:
     The record is compared with the library, and with the build that the library names: that was made of all
     libraries and files that the code was taken from, so that a record without one of them does not fit.
     """
-    digests = {one.path: one.sha256 for one in host.record.libraries}
+    digests = {library.path: library.sha256 for library in host.record.libraries}
     digests |= {moved.path: moved.sha256 for moved in host.record.files}
     place = device_wheel.Place(host.info, library.path)
     expected = place.reference(build_of(digests))
@@ -237,9 +237,10 @@ def _extras(host: Host) -> Iterator[str]:
         str(wheel_info.requirement(text)) for text in device_wheel.requirements_of(info, devices, extras)
     }
     required = {
-        str(one)
-        for one in map(wheel_info.requirement, info.requires_dist)
-        if canonicalize_name(one.name) in names or device_names.processor_of(one.name, info.name)
+        str(requirement)
+        for requirement in map(wheel_info.requirement, info.requires_dist)
+        if canonicalize_name(requirement.name) in names
+        or device_names.processor_of(requirement.name, info.name)
     }
     for text in sorted(expected - required):
         yield f"{info.file_name} does not require {text}"
@@ -253,7 +254,8 @@ def _device_wheel(host: Host, processor: str, path: Path) -> Iterator[str]:
         info = wheel_info.read_archive(archive)
         pin = str(wheel_info.requirement(f"{host.info.name}=={host.info.version}"))
         pins = {
-            str(one): canonicalize_name(one.name) for one in map(wheel_info.requirement, info.requires_dist)
+            str(requirement): canonicalize_name(requirement.name)
+            for requirement in map(wheel_info.requirement, info.requires_dist)
         }
         if info.version != host.info.version or pin not in pins:
             yield f"{path.name} does not require {pin}, which it was split from"

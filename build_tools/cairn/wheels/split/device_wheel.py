@@ -103,7 +103,9 @@ def archive_targets(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
                 f"it has code for {len(names)} features of {processor}: {', '.join(sorted(names))}"
             )
         # Until nothing is new: with the codes for a GPU there is one that has the features of them all.
-        while new := {both for one, other in pairs(features, 2) if (both := _union(one, other))} - features:
+        while (
+            new := {both for first, other in pairs(features, 2) if (both := _union(first, other))} - features
+        ):
             features |= new
         targets_needed |= {TargetId(processor=processor, features=some) for some in features}
     return tuple(sorted(targets_needed, key=lambda target: (sort_key(str(target)), str(target))))

@@ -247,7 +247,9 @@ class _Work:
             add_files={**hook.add_files, f"{self._info.dist_info}/{SPLIT_RECORD}": text},
             replace_files={**hook.replace_files, **self.hosts},
             remove_files=tuple(device_wheel.data_path(self._info, moved.path) for moved in self.moved),
-            digests={device_wheel.data_path(self._info, one.path): one.host_sha256 for one in self.records},
+            digests={
+                device_wheel.data_path(self._info, entry.path): entry.host_sha256 for entry in self.records
+            },
             checked=frozenset(self._checked),
             add_extras=tuple(extras),
             add_requirements=device_wheel.requirements_of(self._info, devices, extras),

@@ -105,7 +105,11 @@ def judge_alone(wheel: Path, expected: Expectation) -> Verdict:
 
 
 def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(dict.fromkeys(findings), key=lambda one: (one.member or "", one.code, one.reason)))
+    return tuple(
+        sorted(
+            dict.fromkeys(findings), key=lambda finding: (finding.member or "", finding.code, finding.reason)
+        )
+    )
 
 
 def judge_archive(

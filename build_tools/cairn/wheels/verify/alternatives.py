@@ -39,7 +39,7 @@ def optional(
     programs = {binary.path for binary in binaries if binary.is_program}
     free = {path for path in needs.names if not needs.is_used(path)} - programs
     roots = [path for path in free & broken if rivals.has_one(path, free)]
-    return needs.only_for(roots, started=programs | {one.path for one in binaries if one.is_module})
+    return needs.only_for(roots, started=programs | {path.path for path in binaries if path.is_module})
 
 
 class Needs:
@@ -80,7 +80,7 @@ class Needs:
         seen, queue = {path}, [path]
         while queue:
             names = self._needed[queue.pop()]
-            new = {one for name in names for one in self._named.get(name, ())} - seen
+            new = {path for name in names for path in self._named.get(name, ())} - seen
             seen |= new
             queue += new
         return seen
@@ -101,7 +101,7 @@ class Needs:
                 # The last one may need its own name; else all with the name lose their last user at once.
                 if len(left) <= 1:
                     free = left & these if left else these
-                    new += [one for one in free if not self._is_wanted(one, users)]
+                    new += [path for path in free if not self._is_wanted(path, users)]
         return frozenset(optional)
 
     def _is_wanted(self, path: str, users: Mapping[str, set[str]]) -> bool:
@@ -128,19 +128,19 @@ class _Rivals:
     def has_one(self, path: str, paths: Collection[str]) -> bool:
         """Whether one of the paths is loaded in its place."""
         folder = path.rpartition("/")[0]
-        beside = (one for one in paths if one != path and one.rpartition("/")[0] == folder)
+        beside = (rival for rival in paths if rival != path and rival.rpartition("/")[0] == folder)
         return any(
-            self._is_same_module(path, one)
-            or (self._lacks(one) < self._lacks(path) and self._does_the_same(path, one))
-            or self._is_for_another_version(path, one)
-            for one in sorted(beside)
+            self._is_same_module(path, rival)
+            or (self._lacks(rival) < self._lacks(path) and self._does_the_same(path, rival))
+            or self._is_for_another_version(path, rival)
+            for rival in sorted(beside)
         )
 
     def _lacks(self, path: str) -> frozenset[str]:
         """The libraries that are not there for a binary, and for what it needs of the wheel."""
         if path not in self._lacking:
             loaded = self._needs.needed_by(path)
-            self._lacking[path] = frozenset(name for one in loaded for name in self._missing.get(one, ()))
+            self._lacking[path] = frozenset(name for path in loaded for name in self._missing.get(path, ()))
         return self._lacking[path]
 
     def _is_same_module(self, path: str, other: str) -> bool:
@@ -151,16 +151,16 @@ class _Rivals:
     def _does_the_same(self, path: str, other: str) -> bool:
         """Whether a different one has all functions of C that it has, but for what names the two apart."""
         # Names of C++ begin with `_` or `?`, as do those that linkers and compilers define.
-        functions, rival = ({n for n in self._read(one) if n[:1].isalpha()} for one in (path, other))
+        functions, rival = ({n for n in self._read(library) if n[:1].isalpha()} for library in (path, other))
         functions -= _inits(functions)
-        words = (_WORDS.findall(one.rpartition("/")[2].removeprefix("lib")) for one in (path, other))
+        words = (_WORDS.findall(library.rpartition("/")[2].removeprefix("lib")) for library in (path, other))
         apart = [(word, its_word) for word, its_word in zip(*words, strict=False) if word != its_word]
         shared = {name for name in functions if name in rival or _renamed(name, apart) in rival}
         return bool(shared) and all(any(word in name for word, _ in apart) for name in functions - shared)
 
     def _is_for_another_version(self, path: str, other: str) -> bool:
         """Whether two lack the same libraries, each in its version: a user has that of one of them."""
-        lacking, rivals = (set(self._missing.get(one, ())) for one in (path, other))
+        lacking, rivals = (set(self._missing.get(library, ())) for library in (path, other))
         neutral = [
             {_VERSION.sub("", name) for name in names} for names in (lacking - rivals, rivals - lacking)
         ]

@@ -247,7 +247,7 @@ def check_content(
         if binary.is_module and not is_of_tests(binary.path) and not _has_init(binary)
     ]
     needed = {name.rpartition("/")[2] for binary in binaries for name in binary.needed}
-    alone = dict.fromkeys(one.path for one in suspects if needed.isdisjoint(one.names))
+    alone = dict.fromkeys(suspect.path for suspect in suspects if needed.isdisjoint(suspect.names))
     opening = _opening_packages(archive, _OPENS) if alone else set()
     findings, unknown = [], []
     for path in alone:

@@ -224,18 +224,18 @@ def _check_places(
     for binary in elves:
         folder, _, file = installed_path(binary.path).rpartition("/")
         files.setdefault(folder, {})[file] = binary
-    paths = {one.path: _folders(one) for one in elves}
-    inherited = {folder for one in elves if not one.runpath for folder in paths[one.path]}
+    paths = {elf.path: _folders(elf) for elf in elves}
+    inherited = {folder for elf in elves if not elf.runpath for folder in paths[elf.path]}
     # By the name of its file it is found, and from then on by the other one, too.
     reached: set[str] = set()
-    for one in elves:
-        for folder in inherited | paths[one.path]:
+    for elf in elves:
+        for folder in inherited | paths[elf.path]:
             near = files.get(folder, {})
-            reached |= {name for needed in one.needed if needed in near for name in near[needed].names}
+            reached |= {name for needed in elf.needed if needed in near for name in near[needed].names}
     # What installers put beside site-packages, and what the loader alone puts in the place of `$LIB`.
     beside = [binary for folder in files if ".data/" in f"{folder}/" for binary in files[folder].values()]
     modules = [binary for binary in elves if binary.is_module]
-    reached = reached.union(*(one.names for one in (*modules, *beside)))
+    reached = reached.union(*(module.names for module in (*modules, *beside)))
     lost = shipped(elves) - reached
     unclear = any("$" in folder.replace(ORIGIN, "") for folders in paths.values() for folder in folders)
     far = {
@@ -277,7 +277,7 @@ def _loaded(modules: Sequence[Binary], elves: Sequence[Binary]) -> Sequence[Bina
     loaded = {module.path: module for module in modules}
     queue = deque(modules)
     while queue:
-        for library in (one for name in queue.popleft().needed for one in by_name.get(name, ())):
+        for library in (library for name in queue.popleft().needed for library in by_name.get(name, ())):
             if library.path not in loaded:
                 loaded[library.path] = library
                 queue.append(library)

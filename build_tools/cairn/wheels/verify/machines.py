@@ -74,7 +74,7 @@ def check(
     for kind in ("elf", "pe", "macho"):
         # Beside libraries for its own system, a wheel may bring those of others, which no loader there opens.
         data = bool(fitting) and kind not in fitting
-        of_kind = [one for one in host if one.format == kind and (one.is_module or not data)]
+        of_kind = [binary for binary in host if binary.format == kind and (binary.is_module or not data)]
         yield from _check_machine(of_kind, platforms)
     yield from _check_each_machine(host, platforms)
     for binary in host:
@@ -121,7 +121,9 @@ def _is_pure(member: str, info: WheelInfo) -> bool | None:
 def _check_each_machine(host: Sequence[Binary], platforms: Sequence[str]) -> Iterator[Finding]:
     """Where there is a module for one machine of the tags, there must be one for each; of Linux a library."""
     libraries = [binary for binary in host if not binary.is_program and not is_of_tests(binary.path)]
-    loaded = [one for one in libraries if one.is_module] or [one for one in libraries if one.format == "elf"]
+    loaded = [library for library in libraries if library.is_module] or [
+        library for library in libraries if library.format == "elf"
+    ]
     on = {
         platform: any(_fits(binary, platform) for binary in loaded)
         for platform in platforms

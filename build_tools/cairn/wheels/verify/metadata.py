@@ -87,8 +87,10 @@ def _check_requires_python(info: WheelInfo, name: FileName, python: str | None) 
             yield _of_metadata(info, FindingCode.PYTHON_TAG, reason, fix)
             return
         # Of which patch release that Python is, nobody knows.
-        exact = [f"{one}.{patch}" for one in pythons for patch in range(_PATCHES)]
-        if not (python or all(matches)) or any(specifier.contains(one, prereleases=True) for one in exact):
+        exact = [f"{python}.{patch}" for python in pythons for patch in range(_PATCHES)]
+        if not (python or all(matches)) or any(
+            specifier.contains(python_version, prereleases=True) for python_version in exact
+        ):
             return
     except ValueError:  # of a field that `_check_metadata` reports, or a Python that no tag fits
         return
@@ -132,9 +134,9 @@ def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
         yield _of_metadata(info, FindingCode.METADATA_INVALID, problem, fix)
 
 
-def _same_version(one: str, other: str) -> bool:
+def _same_version(first: str, other: str) -> bool:
     try:
-        return Version(one) == Version(other)
+        return Version(first) == Version(other)
     except ValueError:
         return False
 

@@ -87,7 +87,9 @@ class Program:
         self._named: dict[tuple[str, str], list[Binary]] = {}  # by machine and name
         self._scopes: dict[int, tuple[tuple[Binary, ...], frozenset[str]]] = {}
         self._users: dict[int, list[Binary]] = {}
-        self.binaries = [one for one in binaries if one.format == "elf" and not one.is_device_code]
+        self.binaries = [
+            binary for binary in binaries if binary.format == "elf" and not binary.is_device_code
+        ]
         for binary in self.binaries:
             for name in () if binary.is_program else binary.names:
                 self._named.setdefault((binary.machine, name), []).append(binary)
@@ -101,7 +103,9 @@ class Program:
         libraries = self._named.get((binary.machine, name), ())
         if len(libraries) > 1:
             folders = {run_path_folder(installed_path(binary.path), path) for path in binary.run_paths}
-            near = [one for one in libraries if installed_path(one.path).rpartition("/")[0] in folders]
+            near = [
+                library for library in libraries if installed_path(library.path).rpartition("/")[0] in folders
+            ]
             return near or libraries
         return libraries
 

@@ -39,9 +39,9 @@ def dtype(answer: Answer, name: str) -> None:
             # and one of the two must have four bits of exponent.
             ones = torch.ones(16, 16, device=device)
             if kind.itemsize == 1:
-                one = torch.ones((), device=device)
+                scalar = torch.ones((), device=device)
                 twos = (ones * 2).to(torch.float8_e4m3fn).t()
-                product = torch._scaled_mm(ones.to(kind), twos, one, one, out_dtype=torch.bfloat16)
+                product = torch._scaled_mm(ones.to(kind), twos, scalar, scalar, out_dtype=torch.bfloat16)
             else:
                 product = ones.to(kind) @ (ones * 2).to(kind)
             require((_values(product) == 2 * 16).all(), "a wrong product")
