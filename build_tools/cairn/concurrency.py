@@ -74,7 +74,7 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEF
     # In a thread of a larger piece of work, this is a part of it: that may go on where this has failed.
     group = _TaskGroup(getattr(_of_thread, "group", None))
 
-    def one(item: A) -> B:
+    def run_item(item: A) -> B:
         try:
             return work(item)
         except BaseException as error:
@@ -83,7 +83,7 @@ def side_by_side(work: Callable[[A], B], items: Iterable[A], *, jobs: int = _DEF
 
     pool = ThreadPoolExecutor(max(1, jobs), initializer=group.join)
     try:
-        return _results([pool.submit(one, item) for item in every], group)
+        return _results([pool.submit(run_item, item) for item in every], group)
     except BaseException as error:
         group.fail(error)
         raise

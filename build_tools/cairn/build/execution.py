@@ -86,7 +86,7 @@ def run_all(
         place=first.cache_dir.parent,
     )
     run = _Run(trees=set(), built={}, resumed=resumed, digests=graph.digests)
-    work = {task.name: functools.partial(_one, task, run) for task in tasks}
+    work = {task.name: functools.partial(_build_task, task, run) for task in tasks}
     outcome = engine.run(graph, work, options)
     names = [[task.name for task in tasks if task.plan is each] for each in plans]
     failures = dict(outcome.failures)
@@ -221,7 +221,7 @@ class _Run:
     digests: Mapping[str, str]
 
 
-def _one(task: Task, run: _Run, running: Running) -> BuiltWheel:
+def _build_task(task: Task, run: _Run, running: Running) -> BuiltWheel:
     """Put the wheel of one step into the output folder, from the cache or built now."""
     started, request = time.time(), task.plan.request
     step = _as_it_is_now(task, run)

@@ -284,8 +284,10 @@ def _refresh(request: Refresh) -> Answer:
     trusted = _trusted(store)
     if named := _looked_at(request.adopt):
         states = root.sign_all(store, trusted, named, whole=False)
-        own = (request.signer(), *map(signers.signer, request.builder_key))
-        late = root.sign_late(store, trusted, states, [one for one in own if one is not None])
+        local_signers = (request.signer(), *map(signers.signer, request.builder_key))
+        late = root.sign_late(
+            store, trusted, states, [set_signer for set_signer in local_signers if set_signer is not None]
+        )
         return _answer(store, trusted, states, late)
     promoter = Promoter(store, trusted)
     until = promoter.refresh()
@@ -304,8 +306,8 @@ def _acting(
     from cairn.release.trust import anchor, signers
 
     named = os.environ.get(signers.VARIABLE) or os.environ.get(signers.TEXT_VARIABLE)
-    other = root_keys[0] if root_keys and not named else None
-    return anchor.acting(root=root, key=sign_key or other)
+    first_key = root_keys[0] if root_keys and not named else None
+    return anchor.acting(root=root, key=sign_key or first_key)
 
 
 def _clock(adopted: Sequence[tuple[str, str]]) -> AbstractContextManager[None]:
@@ -340,12 +342,12 @@ def _answer(store: Store, trusted: Anchor, states: Sequence[Snapshot], late: Seq
         "expires": trusted.root.expires,
         "metadata": str(version),
         "keys": keys_of,
-        "signed": [{"index": one.index.name, "generation": one.generation.number} for one in states],
+        "signed": [{"index": state.index.name, "generation": state.generation.number} for state in states],
         "signed_as_builder": late,
     }
     text = itertools.chain(
         _text(store, trusted, keys_of, states, version),
-        (f"signed as its builder: set {one}" for one in late),
+        (f"signed as its builder: set {set_id}" for set_id in late),
     )
     return Answer(plain, text)
 
@@ -367,7 +369,7 @@ def _text(
     yield f"{'version':10} {version}"
     for role, ids in keys_of.items():
         needs = f", {root.roles['root'].threshold} of which sign the next root" if role == "root" else ""
-        yield f"{role:10} {', '.join(one[:16] for one in ids)}{needs}"
+        yield f"{role:10} {', '.join(key_id[:16] for key_id in ids)}{needs}"
     if text := anchor.warning(store):
         yield Warn(text)
     if trusted.is_new:

@@ -145,7 +145,7 @@ class Ledger:
 
     def refuse_banned_files(
         self,
-        own: Mapping[str, Collection[str]],
+        own_files: Mapping[str, Collection[str]],
         others: Iterable[str],
         *,
         named: Mapping[str, Iterable[FileRef]] | None = None,
@@ -156,7 +156,7 @@ class Ledger:
         with other requirements, or with one project more. One that shares some of its wheels is another.
 
         Args:
-            own: the sha256 of each wheel of the sets that come, by the id of the set.
+            own_files: the sha256 of each wheel of the sets that come, by the id of the set.
             others: the sha256 of each other file that comes.
             named: files by index, whose names must not have other bytes, as `add` has it.
 
@@ -165,13 +165,13 @@ class Ledger:
             NameTakenError: a name has other bytes.
         """
         tail, others = self._tail(), frozenset(others)
-        subjects = sorted(others.union(*own.values()))
+        subjects = sorted(others.union(*own_files.values()))
         histories = side_by_side(lambda sha256: self._history(sha256, tail), subjects, jobs=_AT_ONCE)
         bans = {sha256: _bans_of_wheel(history) for sha256, history in zip(subjects, histories, strict=True)}
         for sha256 in sorted(others):
             for event in bans[sha256]:
                 _refuse_wheels(f"the file with sha256 {short_id(sha256)} is", event)
-        for set_id, wheels in own.items():
+        for set_id, wheels in own_files.items():
             for event in _from_equal_sets(set_id, [bans[sha256] for sha256 in wheels]):
                 _refuse_wheels(f"the wheels of the set {short_id(set_id)} are", event)
         for index, refs in (named or {}).items():

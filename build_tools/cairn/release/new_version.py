@@ -50,10 +50,10 @@ def next_stage(
         raise UsageError(f"{output_dir} has a set already", tip="choose an empty folder")
     old = read_set(store, set_id)
     Ledger(store).refuse_banned([old])
-    own = [keys.file_key(wheel.sha256, wheel.file_name) for wheel in old.wheels]
-    with transfer.as_files(store, own) as paths:
+    keys_of_wheels = [keys.file_key(wheel.sha256, wheel.file_name) for wheel in old.wheels]
+    with transfer.as_files(store, keys_of_wheels) as paths:
         evidence.require_builder(store, old, list(paths.values()))
-        wheels = [paths[key] for key in own]
+        wheels = [paths[key] for key in keys_of_wheels]
         changes = set_versions(wheels, NewVersion(stage=stage), output_dir, dry_run=dry_run)
     if dry_run:
         return None, changes

@@ -170,8 +170,8 @@ def _by_root(store: Store, target: str, trust: Trust | None) -> Trust | None:
     trusted = anchor.anchor(store) if keys.is_gated(target) else None
     if trusted is None:
         return trust
-    own = trusted.root.trust()
-    return own if trust is None else replace(trust, builders=own.builders)
+    root_trust = trusted.root.trust()
+    return root_trust if trust is None else replace(trust, builders=root_trust.builders)
 
 
 def _put_records(
@@ -257,9 +257,9 @@ def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> Ga
     ledger.refuse_banned([wheel_set])
     if (listed := _listed(case)) is not None and listed.yanked is not None:
         raise GateError(f"the set {short_id(wheel_set.id)} was yanked: {listed.yanked}")
-    own = frozenset(wheel.sha256 for wheel in wheel_set.wheels)
+    root_trust = frozenset(wheel.sha256 for wheel in wheel_set.wheels)
     fresh = (file for file in wheel_set.closure if not _has(case.target, file.file_name))
-    ledger.refuse_banned_files({wheel_set.id: own}, [file.sha256 for file in fresh])
+    ledger.refuse_banned_files({wheel_set.id: root_trust}, [file.sha256 for file in fresh])
     if readmission is None and (event := withdrawn_from(ledger.history(wheel_set.id), target)):
         short = short_id(wheel_set.id)
         raise GateError(

@@ -248,8 +248,11 @@ def _verified(data: bytes, digest: str, wheel_set: WheelSet, *, name: str) -> St
     dsse.verify(envelope, dsse.IN_TOTO, {key.key_id: key}, name=name)
     if (rebuild.set_id, rebuild.manifest_sha256) != (wheel_set.id, wheel_set.manifest_sha256):
         raise StoreError(f"{name} is of another set: {short_id(rebuild.set_id)}")
-    own = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
-    if len(rebuild.wheels) != len(own) or {w.file_name: w.sha256 for w in rebuild.wheels} != own:
+    sha256_by_name = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
+    if (
+        len(rebuild.wheels) != len(sha256_by_name)
+        or {w.file_name: w.sha256 for w in rebuild.wheels} != sha256_by_name
+    ):
         raise StoreError(f"{name} is about other wheels than the set has")
     return StoredRebuild(digest=digest, rebuild=rebuild, key_id=key.key_id)
 

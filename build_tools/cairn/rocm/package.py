@@ -129,21 +129,21 @@ def _read(request: PackageRequest, unpacked: Path, say: Progress) -> tuple[RocmT
     """The tree that a request names, and what describes it."""
     if sum((request.prefix is not None, request.artifacts is not None, bool(request.debs))) != 1:
         raise UsageError("name one tree to package", tip="--prefix, --artifacts or --debs")
-    own = None if request.description is None else packages_toml.read(request.description)
+    packages = None if request.description is None else packages_toml.read(request.description)
     if request.artifacts is not None:
-        own = own or packages_toml.therock()
-        runtime = (own.core, own.libraries, own.profiler)
+        packages = packages or packages_toml.therock()
+        runtime = (packages.core, packages.libraries, packages.profiler)
         needed = tuple(glob for component in runtime for glob in component.artifacts)
-        return rocm_tree.read_artifacts(request.artifacts, needed=needed), own
+        return rocm_tree.read_artifacts(request.artifacts, needed=needed), packages
     if request.debs:
-        own = own or packages_toml.debian()
-        return rocm_tree.read_debs(request.debs, unpacked, say=say), own
+        packages = packages or packages_toml.debian()
+        return rocm_tree.read_debs(request.debs, unpacked, say=say), packages
     assert request.prefix is not None  # noqa: S101 - see the first lines
-    if own is None and debian.database(request.prefix).is_dir():
-        own = packages_toml.debian()
-    if own is None:
+    if packages is None and debian.database(request.prefix).is_dir():
+        packages = packages_toml.debian()
+    if packages is None:
         raise UsageError("a prefix needs a packages.toml", tip="name it with --description")
-    return rocm_tree.read_prefix(request.prefix, own), own
+    return rocm_tree.read_prefix(request.prefix, packages), packages
 
 
 def _check_targets(request: PackageRequest) -> None:

@@ -136,11 +136,11 @@ class TestPolicy(datafile.Value):
     @classmethod
     def of(cls, stack: Stack | None, *, skips: Iterable[Path] = ()) -> TestPolicy:
         """Return the policy of a stack, or of none, before any test ran; `skips` are paths of skip-tests."""
-        own = cls(cairn=cairn.__version__, skips_sha256=recipe.skips_digest(skips))
+        environment = cls(cairn=cairn.__version__, skips_sha256=recipe.skips_digest(skips))
         if stack is None:
-            return own
+            return environment
         return msgspec.structs.replace(
-            own, stack=stack.name, line=stack.line, stack_sha256=recipe.digest_of(stack)
+            environment, stack=stack.name, line=stack.line, stack_sha256=recipe.digest_of(stack)
         )
 
 
@@ -296,22 +296,22 @@ def loads(data: bytes, *, name: str) -> TestRecord:
     return _read(datafile.parse_json(data, name=name), name)
 
 
-def disagreement(record: TestRecord, files: Mapping[str, str], own: Sequence[str]) -> str | None:
+def disagreement(record: TestRecord, files: Mapping[str, str], distributions: Sequence[str]) -> str | None:
     """Return why a record does not belong to a set, or None if it does.
 
     Args:
         record: the record.
         files: all that the set may install: file name to sha256.
-        own: the file names of its own wheels, each of which must have been tested.
+        distributions: the file names of its own wheels, each of which must have been tested.
     """
     tested = {wheel.file_name: wheel.sha256 for wheel in record.wheels}
-    if other := sorted(name for name, sha256 in tested.items() if files.get(name, sha256) != sha256):
-        return f"it is of other bytes: {', '.join(other[:_SHOWN])}"
+    if differing := sorted(name for name, sha256 in tested.items() if files.get(name, sha256) != sha256):
+        return f"it is of other bytes: {', '.join(differing[:_SHOWN])}"
     # A test says nothing of how the set works without what was beside it: tests get what they need, such as
     # pytest, from outside of the environment.
     if strange := sorted(set(tested) - set(files)):
         return f"it was made with what the set does not have: {', '.join(strange[:_SHOWN])}"
-    left = sorted(set(own) - set(tested))
+    left = sorted(set(distributions) - set(tested))
     return f"it does not cover {', '.join(left[:_SHOWN])}" if left else None
 
 

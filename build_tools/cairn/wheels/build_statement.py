@@ -198,13 +198,13 @@ def problems(
     ):
         if is_ != claimed:
             yield f"the builder's statement is of another {what}"
-    own = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
-    for name in sorted(own.keys() | claim.wheels.keys()):
-        if own.get(name) != claim.wheels.get(name):
+    sha256_by_name = {wheel.file_name: wheel.sha256 for wheel in wheel_set.wheels}
+    for name in sorted(sha256_by_name.keys() | claim.wheels.keys()):
+        if sha256_by_name.get(name) != claim.wheels.get(name):
             of_build = (
                 f"made it with sha256 {claim.wheels[name]}" if name in claim.wheels else "did not make it"
             )
-            of_set = f"has sha256 {own[name]}" if name in own else "is not in the set"
+            of_set = f"has sha256 {sha256_by_name[name]}" if name in sha256_by_name else "is not in the set"
             yield f"{name} {of_set}, and the builder says that it {of_build}"
     expected = _bills_of(read)
     for path in wheels:

@@ -214,10 +214,10 @@ class _Comparison:
 
     def linkage(self) -> Iterator[Break]:
         """Libraries and symbols."""
-        own = self._needs.libraries
-        old, new = (Linkage([*own, *_libraries(wheels)]) for wheels in (self._old, self._new))
+        libraries = self._needs.libraries
+        old, new = (Linkage([*libraries, *_libraries(wheels)]) for wheels in (self._old, self._new))
         lost: dict[tuple[BreakKind, str, str], list[str]] = {}
-        for library in own:
+        for library in libraries:
             gone = [name for name in library.needed if name in old and name not in new]
             for name in gone:
                 lost.setdefault(("library", name, self._provider(old.get(name))), []).append(library.path)

@@ -179,8 +179,8 @@ def _repair_for_linux(
         folder = Path(scratch)
         # auditwheel must find the wheel's own libraries, and counts from their places in the archive. The run
         # paths to the SDK come after it: it removes those that lead out of the wheel.
-        own = to_own_libraries(host, place=str)
-        linked = edit_wheel(job.wheel, Edit(binaries=own), folder / "linked") if own else job.wheel
+        run_path = to_own_libraries(host, place=str)
+        linked = edit_wheel(job.wheel, Edit(binaries=run_path), folder / "linked") if run_path else job.wheel
         whole = _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
         grafted = [each for each in binaries.read_wheel(whole, only="elf") if not each.is_device_code]
         if not (platform or stays):
@@ -201,8 +201,8 @@ def _tags(info: WheelInfo, policy: Policy, machine: str) -> tuple[str, ...]:
 
 def _repair_for_windows(job: _Job, dlls: Sequence[Binary]) -> Path | None:
     patterns = [pattern.lower() for pattern in job.exclude]
-    own = shipped(dlls)
-    needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in own}
+    shipped_dlls = shipped(dlls)
+    needed = {(name, dll.machine) for dll in dlls for name in dll.needed if name not in shipped_dlls}
     if all(matches(name, patterns) or on_windows(name, machine) for name, machine in needed):
         return None
     with tempfile.TemporaryDirectory(prefix=".repair.", dir=job.output_dir) as folder:

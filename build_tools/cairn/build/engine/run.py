@@ -252,7 +252,7 @@ class _Run(Generic[T]):
             group = process.Group(on_start=functools.partial(self._note_program, name))
             limit = self._options.time_limit
             now = time.monotonic()
-            thread = threading.Thread(target=self._one, args=(running, group), name=name, daemon=True)
+            thread = threading.Thread(target=self._run_step, args=(running, group), name=name, daemon=True)
             self._running[name] = _Thread(
                 running=running,
                 group=group,
@@ -278,7 +278,7 @@ class _Run(Generic[T]):
     def _note_program(self, name: str, command: tuple[str, ...]) -> None:
         self._log.write(events.ProgramStarted(step=name, program=program_of(command)))
 
-    def _one(self, running: Running, group: process.Group) -> None:
+    def _run_step(self, running: Running, group: process.Group) -> None:
         group.join()
         name = running.step.name
         try:

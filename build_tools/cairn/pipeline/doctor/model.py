@@ -248,12 +248,12 @@ class DoctorReport(Value, tag_field="schema", tag="cairn.doctor/1"):
     findings: tuple[Finding, ...]
 
 
-def install_line(machine: Machine, thing: str) -> str:
+def install_line(machine: Machine, prerequisite: str) -> str:
     """Return the command line that installs a system package."""
     if not machine.packages:
-        return f"install {thing} with the package manager of the system"
+        return f"install {prerequisite} with the package manager of the system"
     version = ".".join(machine.python.version.split(".")[:2])
-    package = _PACKAGES.get(thing, {}).get(machine.packages, thing).format(version)
+    package = _PACKAGES.get(prerequisite, {}).get(machine.packages, prerequisite).format(version)
     return as_root(machine, _INSTALL[machine.packages].format(package))
 
 

@@ -235,7 +235,7 @@ class _Drive:
 
     def carry_out(self) -> engine.Outcome[StepEnd]:
         """Run them."""
-        work = {name: functools.partial(self._one, step) for name, step in self._steps.items()}
+        work = {name: functools.partial(self._end_of, step) for name, step in self._steps.items()}
         self._request.settings.work_dir.mkdir(parents=True, exist_ok=True)
         options = engine.Options(
             limits=self._executor.limits,
@@ -250,7 +250,7 @@ class _Drive:
             # What the engine has noted has the time in it for which a step waited for a machine.
             schedule.add_durations(self._durations, self._records)
 
-    def _one(self, step: NightStep, running: Running) -> StepEnd:
+    def _end_of(self, step: NightStep, running: Running) -> StepEnd:
         name = step.step.name
         try:
             if step.step.kind not in ("build", "stage"):

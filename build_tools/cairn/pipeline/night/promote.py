@@ -91,7 +91,7 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
     for before in stood:
         say(before.leg.name)
         started = now()
-        result = _one(run, before)
+        result = _promote_leg(run, before)
         if before.state == "ready" and not run.dry_run:
             plan.note(
                 run.store,
@@ -140,7 +140,7 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
     for before in () if behind else stood:
         say(f"{before.leg.name}: asking the gate")
         # What users of the channel do not get holds up nothing of it.
-        if (judged := _one(trial, before)).refused and before.channel is None:
+        if (judged := _promote_leg(trial, before)).refused and before.channel is None:
             behind.append((before, judged.reason))
     if behind:
         raise GateError(
@@ -150,7 +150,7 @@ def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> N
         )
 
 
-def _one(run: NightRun, before: Standing) -> LegPromotion:
+def _promote_leg(run: NightRun, before: Standing) -> LegPromotion:
     if before.state != "ready" or before.set_id is None:
         promoted = before.state == "promoted"
         return LegPromotion(before=before, promoted=promoted, reason=before.caveat or before.reason)

@@ -161,7 +161,7 @@ def _set_back(snapshot: Snapshot, parents: Mapping[str, tuple[str | None, int]])
 def _damaged_parts(index: Index, inventory: Inventory) -> Iterator[Problem]:
     """The parts, old ones included, whose bytes do not match their digest."""
 
-    def one(key: str) -> str | None:
+    def judge(key: str) -> str | None:
         digest = key.rpartition("/")[2].removesuffix(".json")
         try:
             if digest_of(inventory.store.read(key).data) != digest:
@@ -171,7 +171,7 @@ def _damaged_parts(index: Index, inventory: Inventory) -> Iterator[Problem]:
         return None
 
     part_keys = inventory.below(f"{index.name}/parts/")
-    for key, text in zip(part_keys, side_by_side(one, part_keys, jobs=_AT_ONCE), strict=True):
+    for key, text in zip(part_keys, side_by_side(judge, part_keys, jobs=_AT_ONCE), strict=True):
         if text:
             yield Problem(code="generation", index=index.name, where=key, said=text)
 
@@ -264,9 +264,9 @@ def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Pr
         "right, run its command again with the promoter's key"
     )
     lost = "the ledger has lost the {} of {} by {}, which a promoter signed: it counts"
-    for wanted_name, other, text in ((open_entries, signed, unsigned), (signed, entries, lost)):
+    for wanted_name, rest, text in ((open_entries, signed, unsigned), (signed, entries, lost)):
         for event in wanted_name:
-            if event.kind in DECISIONS and event not in other:
+            if event.kind in DECISIONS and event not in rest:
                 subject = event.index if event.kind == "end" else short_id(event.set_id)
                 sentence = text.format(event.kind, subject, event.who)
                 yield Problem(code="ledger", index=None, where=event.set_id, said=sentence)

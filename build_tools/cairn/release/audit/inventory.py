@@ -215,9 +215,9 @@ class Inventory:
                 yield _foreign(stray.name, f"{reason}is not of a store of Cairn's")
         spelt: dict[int, str] = {}  # by hash, since all keys once more are 100 MB of a store of 500,000
         for key in self.keys:
-            other = spelt.setdefault(hash(key.casefold()), key)
-            if other != key and other.casefold() == key.casefold() and key.startswith(places):
-                yield _foreign(key, f"is {other} where capital letters do not count")
+            same_spelling = spelt.setdefault(hash(key.casefold()), key)
+            if same_spelling != key and same_spelling.casefold() == key.casefold() and key.startswith(places):
+                yield _foreign(key, f"is {same_spelling} where capital letters do not count")
 
 
 def _is_ours(key: str) -> bool:

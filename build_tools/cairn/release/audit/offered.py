@@ -215,7 +215,7 @@ def differences(
 ) -> list[str]:
     """The keys whose content is not the expected one, each with what is wrong."""
 
-    def one(item: tuple[str, bytes]) -> str | None:
+    def judge(item: tuple[str, bytes]) -> str | None:
         key, data = item
         try:
             return None if store.read(key).data == data else f"{key} {difference}"
@@ -224,4 +224,4 @@ def differences(
         except (CairnError, OSError) as error:
             return f"{key} cannot be read: {error}"
 
-    return [problem for problem in map(one, expected.items()) if problem]
+    return [problem for problem in map(judge, expected.items()) if problem]

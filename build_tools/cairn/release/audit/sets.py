@@ -36,14 +36,14 @@ def check(
     name = snapshot.index.name
     ids = snapshot.set_ids
 
-    def one(set_id: str) -> list[Problem]:
+    def judge(set_id: str) -> list[Problem]:
         short = f"set {short_id(set_id)}"
         return [
             Problem(code=code, index=name, where=set_id, said=f"{short}: {text}")
             for code, text in _problems(snapshot, inventory, set_id, trust)
         ]
 
-    for number, problems in enumerate(side_by_side(one, ids, jobs=_AT_ONCE), start=1):
+    for number, problems in enumerate(side_by_side(judge, ids, jobs=_AT_ONCE), start=1):
         on_step(f"{name}: set {number} of {len(ids)}")
         yield from problems
     if keys.is_gated(name):

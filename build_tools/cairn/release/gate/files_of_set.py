@@ -369,19 +369,21 @@ def _over_budget(case: Case, files: Files, old: Mapping[str, Path]) -> Iterator[
 
 def _broken(case: Case, files: Files, old: Sequence[Path], last: WheelSet) -> Iterator[tuple[Path, Finding]]:
     made, code = case.wheel_set, FindingCode.CONSUMER_BREAKS
-    own = {wheel.distribution: files.paths[wheel.file_name] for wheel in made.wheels}
-    first = next(iter(own.values()))
+    set_files = {wheel.distribution: files.paths[wheel.file_name] for wheel in made.wheels}
+    first = next(iter(set_files.values()))
     place = Platform(python=made.python, tag=made.platform)
     with fetched(case.stack.consumers, place=place, store=case.store, family=made.family) as (
         wheels,
         unknown,
     ):
-        judged = consumers.judge(old, list(own.values()), wheels, markers=place.markers(), unknown=unknown)
+        judged = consumers.judge(
+            old, list(set_files.values()), wheels, markers=place.markers(), unknown=unknown
+        )
         lost: Mapping[Path, str] = {}
         try:
             read = {wheel: wheel_info.read(wheel) for wheel in wheels if wheel.name in judged.consumers}
             lost = installation.lost_imports(
-                case, last, [path for path in read if read[path].distribution not in own]
+                case, last, [path for path in read if read[path].distribution not in set_files]
             )
         except (CairnError, OSError) as error:
             judged = msgspec.structs.replace(judged, unknown={**judged.unknown, "a consumer": str(error)})
@@ -390,7 +392,7 @@ def _broken(case: Case, files: Files, old: Sequence[Path], last: WheelSet) -> It
             required = [
                 canonicalize_name(wheel_info.requirement(text).name) for text in read[wheel].requires_dist
             ]
-            provider = next((own[project] for project in required if project in own), first)
+            provider = next((set_files[project] for project in required if project in set_files), first)
             reason = f"{name} {read[wheel].version} can no longer be imported: {why}"
             yield provider, Finding(code=code, member=name, reason=reason, fix=_MEND)
     for name, why in judged.unknown.items():
@@ -398,6 +400,6 @@ def _broken(case: Case, files: Files, old: Sequence[Path], last: WheelSet) -> It
         yield first, Finding(code=code, member=name, reason=reason, fix=_MEND)
     for breakage in judged.breaks:
         yield (
-            own[breakage.provider],
+            set_files[breakage.provider],
             Finding(code=code, member=breakage.consumer, reason=str(breakage), fix=_MEND),
         )

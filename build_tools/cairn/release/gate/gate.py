@@ -145,11 +145,11 @@ def weakened(case: Case) -> Iterator[str]:
             yield f"the floor of {kind} tests that pass on a GPU is 0"
     made, last = case.wheel_set, files_of_set.last_set(case)
     if last is not None:
-        other = f"which the last set of {case.target.index.name} has ({short_id(last.set_id)})"
+        last_one = f"which the last set of {case.target.index.name} has ({short_id(last.set_id)})"
         if missing := last.projects.keys() - {wheel.distribution for wheel in made.wheels}:
-            yield f"no {', '.join(sorted(missing))} is demanded, {other}"
+            yield f"no {', '.join(sorted(missing))} is demanded, {last_one}"
         if lacking := in_order(set(last.targets) - set(made.targets)):
-            yield f"it is not for {', '.join(lacking)}, {other}"
+            yield f"it is not for {', '.join(lacking)}, {last_one}"
     yield from _tested_otherwise(case)
 
 
@@ -290,8 +290,8 @@ def _problems(*checks: Iterator[str]) -> tuple[str, ...]:
 
 
 def _not_as_built(case: Case, files: Files) -> Iterator[str]:
-    own = [files.paths[w.file_name] for w in case.wheel_set.wheels if w.file_name in files.paths]
-    yield from builder_problems(case.store, case.wheel_set, own)
+    set_files = [files.paths[w.file_name] for w in case.wheel_set.wheels if w.file_name in files.paths]
+    yield from builder_problems(case.store, case.wheel_set, set_files)
     manifest = case.store.read(keys.set_key(case.wheel_set.id, MANIFEST_FILE)).data
     frozen = build_statement.recipe_in(manifest, sha256=case.wheel_set.manifest_sha256)
     yield from recipes.problems(case.store, frozen, case.stack)

@@ -292,21 +292,21 @@ def _coming(case: Case) -> dict[str, list[FileEntry]]:
 
 def _may_concern(entry: IndexSet, coming: dict[str, list[FileEntry]]) -> bool:
     """Whether a set need be read for `_concerned`: the index has the versions of its own wheels."""
-    own = entry.projects
+    projects = entry.projects
     return any(
-        name not in own or any(comparable(file.version) == comparable(own[name]) for file in files)
+        name not in projects or any(comparable(file.version) == comparable(projects[name]) for file in files)
         for name, files in coming.items()
     )
 
 
 def _concerned(staying: WheelSet, coming: dict[str, list[FileEntry]]) -> bool:
     """Whether installers could take one of these files for a set; its own wheels are pinned exactly."""
-    own = {(wheel.distribution, Version(wheel.version)) for wheel in staying.wheels}
-    pinned = {name for name, _ in own}
+    expected = {(wheel.distribution, Version(wheel.version)) for wheel in staying.wheels}
+    pinned = {name for name, _ in expected}
     names = {project_of(file.file_name) for file in staying.files}
     platform = Platform(python=staying.python, tag=staying.platform)
     return any(
-        platform.fits(file) and (name not in pinned or (name, Version(file.version)) in own)
+        platform.fits(file) and (name not in pinned or (name, Version(file.version)) in expected)
         for name in names & coming.keys()
         for file in coming[name]
     )
@@ -327,14 +327,14 @@ def extras_of(case: Case, files: Files) -> Iterator[Extras]:
     Raises:
         CairnError: one of them cannot be read.
     """
-    own = {wheel.distribution for wheel in case.wheel_set.wheels}
+    expected = {wheel.distribution for wheel in case.wheel_set.wheels}
     for wheel in case.wheel_set.wheels:
         path = files.paths.get(wheel.file_name)
         if path is None:
             yield wheel, (), ()
             continue
         needs = distribution.read(path, sha256=wheel.sha256).needs  # `files_of_set` compares that
-        given = distribution.extras_beside(needs, wheel.distribution, own)
+        given = distribution.extras_beside(needs, wheel.distribution, expected)
         yield wheel, given, tuple(extra for extra in needs.extras if extra not in given)
 
 
@@ -380,7 +380,7 @@ def as_it_will_be(case: Case) -> Store:
 def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The problems of installing the set, and the installers that succeeded."""
     of_set = {(project_of(name), Version(version_of(name))) for name in case.wheel_set.sha256s}
-    own = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
+    expected = {(wheel.distribution, Version(wheel.version)) for wheel in case.wheel_set.wheels}
     problems, installers = [], []
     with serving(as_it_will_be(case)) as server:
         for installer in _INSTALLERS:
@@ -394,7 +394,7 @@ def _installed(case: Case, requested: Sequence[str], python: Path) -> tuple[tupl
             strange = sorted(f"{name} {version}" for name, version in trial.versions - of_set)
             if trial.problem:
                 problems.append(f"{installer}: {trial.problem}")
-            elif strange or not own <= trial.versions:
+            elif strange or not expected <= trial.versions:
                 problems.append(
                     f"{installer} installed something else: {', '.join(strange or trial.installed)}"
                 )

@@ -31,13 +31,13 @@ class Difference(datafile.Value):
     gone_sets: tuple[str, ...] = ()
     back_sets: tuple[str, ...] = ()
 
-    def joined(self, other: Difference) -> Difference:
+    def joined(self, later: Difference) -> Difference:
         """The union of both differences."""
         return Difference(
-            gone=_sorted({*self.gone, *other.gone}),
-            back=_sorted({*self.back, *other.back}),
-            gone_sets=tuple(sorted({*self.gone_sets, *other.gone_sets})),
-            back_sets=tuple(sorted({*self.back_sets, *other.back_sets})),
+            gone=_sorted({*self.gone, *later.gone}),
+            back=_sorted({*self.back, *later.back}),
+            gone_sets=tuple(sorted({*self.gone_sets, *later.gone_sets})),
+            back_sets=tuple(sorted({*self.back_sets, *later.back_sets})),
         )
 
 
@@ -71,9 +71,9 @@ def without_losses(before: Snapshot, change: Change) -> Change:
     )
 
 
-def same_but_serial(old: ProjectState, other: ProjectState) -> bool:
+def same_but_serial(old: ProjectState, new: ProjectState) -> bool:
     """Whether an index offers the same files of a project, whenever it was last changed."""
-    return msgspec.structs.replace(old, serial=0) == msgspec.structs.replace(other, serial=0)
+    return msgspec.structs.replace(old, serial=0) == msgspec.structs.replace(new, serial=0)
 
 
 def checked_reason(reason: str) -> str:

@@ -134,17 +134,17 @@ def _held(
         for set_id in old:
             if set_id in named or any(sign & named for sign in signs[set_id]):
                 held.setdefault(set_id, locked.key)
-    for other in traces(store):
-        if other != name and keys.is_gated(other):
-            ids = frozenset(read_current(Index(store, other)).set_ids)
-            held |= {set_id: other for set_id in old if set_id in ids and set_id not in held}
+    for trace in traces(store):
+        if trace != name and keys.is_gated(trace):
+            ids = frozenset(read_current(Index(store, trace)).set_ids)
+            held |= {set_id: trace for set_id in old if set_id in ids and set_id not in held}
     return held
 
 
 def _signs(wheel_set: WheelSet, bearers: Mapping[str, int]) -> Iterator[frozenset[str | tuple[str, str]]]:
     """The digest and the version by which a lock may name each wheel that no other set has."""
-    own = [wheel for wheel in wheel_set.wheels if bearers[wheel.sha256] == 1]
-    for wheel in own or wheel_set.wheels:
+    unshared = [wheel for wheel in wheel_set.wheels if bearers[wheel.sha256] == 1]
+    for wheel in unshared or wheel_set.wheels:
         yield frozenset((wheel.sha256, (wheel.distribution, wheel.version)))
 
 

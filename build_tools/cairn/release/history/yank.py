@@ -127,8 +127,8 @@ def _note(store: Store, subject: str, by: str, why: str, *, banned: bool, dry_ru
     others = [{wheel_set.id, wheel_set.manifest_sha256} - {subject} for wheel_set in sets]
     free = [
         wheel_set
-        for wheel_set, other in zip(sets, others, strict=True)
-        if banned or ledger.ban(*other) is None
+        for wheel_set, subjects in zip(sets, others, strict=True)
+        if banned or ledger.ban(*subjects) is None
     ]
     events = with_wheels(event, free)
     if not banned:
@@ -193,8 +193,8 @@ def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[Whee
         if ban.set_id == wheel_set.manifest_sha256:
             what, which = "its night", f"--night {short_id(ban.set_id)}"
         else:
-            other = short_id(ban.of or ban.set_id)
-            what, which = f"the set {other}, whose wheels it has", other
+            banned_by = short_id(ban.of or ban.set_id)
+            what, which = f"the set {banned_by}, whose wheels it has", banned_by
         raise UsageError(
             f"the set {short_id(subject)} was yanked with {what}: {ban.why}",
             tip=f"take that back: cairn release yank {which} --undo --who … --reason …",

@@ -345,14 +345,14 @@ def _begun(before: Snapshot) -> Snapshot | None:
 def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> None:
     """Refuse a change if it newly offers files of a banned set."""
     files = [file for project in change.projects.values() if project is not None for file in project.files]
-    own = {
+    requested = {
         set_id: frozenset(file.sha256 for file in files if set_id in file.sets)
         for set_id, listed in change.sets.items()
         if listed is not None and listed.yanked is None and not before.has_set(set_id)
     }
     fresh = {file.sha256 for file in _new_files(before, change) if file.yanked is None}
-    if own or fresh:
-        ledger.refuse_banned_files(own, fresh.difference(*own.values()))
+    if requested or fresh:
+        ledger.refuse_banned_files(requested, fresh.difference(*requested.values()))
 
 
 def _take_back_if_refused(current: Snapshot, signed: Snapshot, is_of_root: bool) -> bool:  # noqa: FBT001

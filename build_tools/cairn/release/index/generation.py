@@ -306,13 +306,13 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
     staged: str = ""
     derived_from: str | None = None
 
-    def tested_targets_replaced_in(self, other: IndexSet) -> tuple[str, ...]:
+    def tested_targets_replaced_in(self, older: IndexSet) -> tuple[str, ...]:
         """The targets that this set was not tested on and `other`, for the same installers, was, in order."""
-        same = (self.python, self.platform) == (other.python, other.platform)
-        if not (same and other.records and self.projects.keys() & other.projects.keys()):
+        same = (self.python, self.platform) == (older.python, older.platform)
+        if not (same and older.records and self.projects.keys() & older.projects.keys()):
             return ()
         return in_order(
-            (set(other.targets or (CPU,)) - set(other.untested_targets)) & set(self.untested_targets)
+            (set(older.targets or (CPU,)) - set(older.untested_targets)) & set(self.untested_targets)
         )
 
     @property

@@ -49,7 +49,7 @@ def change_to_promote(
     """
     unpacked = [source.entry(ref).unpacked for ref in refs_of(wheel_set)]
     entry = msgspec.structs.replace(entry, installed=sum(unpacked) if all(unpacked) else 0)
-    own = {wheel.file_name for wheel in wheel_set.wheels}
+    file_names = {wheel.file_name for wheel in wheel_set.wheels}
     fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
     for ref in refs_of(wheel_set):
         name = project_of(ref.filename)
@@ -60,16 +60,16 @@ def change_to_promote(
                 source.entry(ref),
                 upload_time=entry.added,
                 sets=(),  # but its mark: what is yanked in the source stays so
-                untested=entry.untested if ref.filename in own else None,
+                untested=entry.untested if ref.filename in file_names else None,
                 failed=None,
                 provenance=None,
                 provenance_kind=None,
             )
-        elif ref.filename in own and listed.untested is not None:
+        elif ref.filename in file_names and listed.untested is not None:
             # What came untested with a different set may have been tested with this one.
             again = entry.untested is None or entry.set_id in listed.sets
             new = msgspec.structs.replace(listed, untested=entry.untested) if again else listed
-        if new is not None and ref.filename in own and entry.set_id not in new.sets:
+        if new is not None and ref.filename in file_names and entry.set_id not in new.sets:
             # With a set that is not yanked, a file that it shares with a yanked one is not yanked either.
             new = msgspec.structs.replace(
                 new, sets=(*new.sets, entry.set_id), yanked=entry.yanked, failed=entry.failed

@@ -126,11 +126,11 @@ def update_marks(  # noqa: PLR0913 - what is marked, where, and for the log
                 commit.recover(index)  # a promotion that died, before the pages of others show it
             now = read_current(index)
             of_night = (wheel_set.set_id for wheel_set in now.sets() if wheel_set.manifest_sha256 == subject)
-            own = (subject,) if now.has_set(subject) else tuple(of_night)
+            affected = (subject,) if now.has_set(subject) else tuple(of_night)
             # First, since nothing that any other set lacks is to keep these from being marked.
-            marks += [_settle(index, it, action, why, marking, dry_run=dry_run) for it in own]
+            marks += [_settle(index, it, action, why, marking, dry_run=dry_run) for it in affected]
             for set_id in _alike(now, banned):
-                if set_id not in own:
+                if set_id not in affected:
                     settled = _settle(index, set_id, action, why, marking, dry_run=dry_run)
                     marks += [settled] if settled.changed else []
         except (CairnError, OSError) as error:
@@ -220,10 +220,10 @@ def _settle(
     So whoever changes the index looks once more at the ledger afterwards: what came meanwhile has seen the
     index as it was before.
     """
-    own = frozenset(wheel.file_name for wheel in read_set(index.store, set_id).wheels)
+    file_names = frozenset(wheel.file_name for wheel in read_set(index.store, set_id).wheels)
     settled: Marked | None = None
     for attempt in attempts(index, dry_run=dry_run):
-        change, marked = _proposed(attempt.before, set_id, own, mark)
+        change, marked = _proposed(attempt.before, set_id, file_names, mark)
         settled = marked if settled is None or marked.changed else settled
         with contextlib.suppress(GateError):  # a ban came between the marks and the commit
             if attempt.commit(change, action, why=why) and (change.empty or dry_run):
@@ -232,7 +232,9 @@ def _settle(
     return msgspec.structs.replace(settled, generation=attempt.generation)
 
 
-def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking) -> tuple[Change, Marked]:
+def _proposed(
+    current: Snapshot, set_id: str, file_names: frozenset[str], mark: Marking
+) -> tuple[Change, Marked]:
     """The change that gives a set, and its wheels `own`, their marks; and the description of the result."""
     nothing = Marked(
         index=current.index.name,
@@ -247,11 +249,11 @@ def _proposed(current: Snapshot, set_id: str, own: frozenset[str], mark: Marking
     marked = mark(current.set(set_id))
     sets = {set_id: marked} if marked != current.set(set_id) else {}
     after = current.with_change(Change(sets=sets))
-    old = {name: current.project(name) for name in sorted({project_of(name) for name in own})}
-    new = {name: with_marks(after, project, own) for name, project in old.items()}
+    old = {name: current.project(name) for name in sorted({project_of(name) for name in file_names})}
+    new = {name: with_marks(after, project, file_names) for name, project in old.items()}
     before = {file.filename: file for project in old.values() for file in project.files}
     files = {file.filename: file for project in new.values() for file in project.files}
-    plain = (name for name in own if name in files and files[name].yanked is None)
+    plain = (name for name in file_names if name in files and files[name].yanked is None)
     change = Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets)
     return change, msgspec.structs.replace(
         nothing,

@@ -111,12 +111,12 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
     if not folder:
         every_view = tuple(views.values())
         return {keys.LANDING: landing.page(every_view, folder=""), keys.CHOOSER: chooser.page(every_view)}
-    own = indexes.setdefault(name, Index(store, name)).load()
-    locks = lock_keys(own) if folder == name else ()
-    best = of_names(own.sets()) if locks else {}
+    snapshot = indexes.setdefault(name, Index(store, name)).load()
+    locks = lock_keys(snapshot) if folder == name else ()
+    best = of_names(snapshot.sets()) if locks else {}
     offered = tuple(view for name, view in views.items() if name in published)
     return {
-        **{key: lock(own, key, best) for key in locks},
+        **{key: lock(snapshot, key, best) for key in locks},
         f"{folder}/targets.json": datafile.dumps(targets_file.make(folder, offered)).encode(),
         f"{folder}/status.html": status.page(tuple(views.values()), folder=folder),
         f"{folder}/index.html": landing.page(offered, folder=folder),

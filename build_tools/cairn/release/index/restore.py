@@ -178,7 +178,7 @@ def broken(index: Index) -> str | None:
 def _true(index: Index) -> Iterator[tuple[str, Generation]]:
     """Every generation of an index whose bytes match its digest, with that digest."""
 
-    def one(key: str) -> tuple[str, Generation] | None:
+    def read_key(key: str) -> tuple[str, Generation] | None:
         named = keys.generation_of(key)
         if named is None:
             return None
@@ -188,7 +188,7 @@ def _true(index: Index) -> Iterator[tuple[str, Generation]]:
             return None
 
     listed = [listed.key for listed in index.store.list(keys.generations_prefix(index.name))]
-    return (item for item in side_by_side(one, listed, jobs=_AT_ONCE) if item is not None)
+    return (item for item in side_by_side(read_key, listed, jobs=_AT_ONCE) if item is not None)
 
 
 def _chosen(index: Index, chosen: str) -> tuple[str, Generation]:

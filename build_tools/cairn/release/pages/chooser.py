@@ -157,9 +157,9 @@ def make(views: Sequence[IndexView]) -> Chooser:
 
 def _table(views: Sequence[IndexView]) -> _Table:
     channels = {
-        name: own
-        for name, own in by_channel(views).items()
-        if name not in _NOT_FOR_USE and any(view.live for view in own)
+        name: channel_views
+        for name, channel_views in by_channel(views).items()
+        if name not in _NOT_FOR_USE and any(view.live for view in channel_views)
     }
     names = tuple(name for name in landing.CHANNELS if name in channels)
     entries = {name: {e.target: e for e in targets_file.make("", channels[name]).targets} for name in names}

@@ -94,7 +94,11 @@ def _links(name: str, views: Sequence[IndexView], folder: str) -> dict[str, str]
 def _indexes(views: Sequence[IndexView]) -> dict[str, IndexView | None]:
     """Every channel and every index, including those with nothing but a failed run."""
     by_name = {view.name: view for view in views}
-    names = (name for channel, own in by_channel(views).items() for name in (channel, *(v.name for v in own)))
+    names = (
+        name
+        for channel, channel_views in by_channel(views).items()
+        for name in (channel, *(v.name for v in channel_views))
+    )
     return {name: by_name.get(name) for name in names}
 
 

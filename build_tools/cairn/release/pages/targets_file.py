@@ -282,14 +282,14 @@ def choose(offered: TargetsFile, machine: Machine, *, line: str | None = None) -
     Raises:
         PrerequisiteError: there is nothing for this machine; the tip says what there is.
     """
-    own = tuple(dict.fromkeys(machine.gpus)) or (targets.CPU,)
+    machine_targets = tuple(dict.fromkeys(machine.gpus)) or (targets.CPU,)
     fitting = {
         target: tuple(o for o in offered.entry(target).offers if machine.fits(o) and line in (None, o.line))
-        for target in own
+        for target in machine_targets
     }
-    served = tuple(target for target in own if fitting[target])
+    served = tuple(target for target in machine_targets if fitting[target])
     if not served:
-        raise _nothing(offered, machine, own, line)
+        raise _nothing(offered, machine, machine_targets, line)
     return Choice(
         picks=_picks({target: fitting[target] for target in served}),
         warnings=tuple(_warnings(offered, machine, fitting)),
@@ -346,11 +346,11 @@ def _warnings(offered: TargetsFile, machine: Machine, fitting: dict[str, tuple[O
 
 
 def _nothing(
-    offered: TargetsFile, machine: Machine, own: Sequence[str], line: str | None
+    offered: TargetsFile, machine: Machine, machine_targets: Sequence[str], line: str | None
 ) -> PrerequisiteError:
     """The error for a machine that there is nothing for, with what there is instead."""
-    names = " and ".join(shown(offered.entry(target)) for target in own)
-    offers = [offer for target in own for offer in offered.entry(target).offers]
+    names = " and ".join(shown(offered.entry(target)) for target in machine_targets)
+    offers = [offer for target in machine_targets for offer in offered.entry(target).offers]
     if not machine.gpus and not offers:
         return PrerequisiteError(
             f"no GPU was found, and {offered.index} has no build for the CPU",

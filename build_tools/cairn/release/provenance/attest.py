@@ -66,8 +66,8 @@ def attest(
         present = snapshot.project(wheel.distribution).file(wheel.file_name)
         others = {*present.sets} & {*snapshot.set_ids} - {wheel_set.id} if present else ()
         previous = _previous(store, present, attester.kind) if present and others else None
-        own = dataclasses.replace(claims, file_name=wheel.file_name, sha256=wheel.sha256)
-        data = attester.add(previous, own)
+        wheel_claims = dataclasses.replace(claims, file_name=wheel.file_name, sha256=wheel.sha256)
+        data = attester.add(previous, wheel_claims)
         new = hashlib.sha256(data).hexdigest()
         store.write(keys.provenance_key(wheel.sha256, wheel.file_name, new), data)
         provenance[wheel.file_name] = Attested(provenance=new, provenance_kind=attester.kind)

@@ -144,8 +144,8 @@ def check(
     file = _offered(report, offer) if offer else None
     if offer is None or file is None:
         return report
-    own = trust.with_former() if trust is not None and file.yanked is None else trust
-    statements = _provenance(report, reader, offer, file, own)
+    file_trust = trust.with_former() if trust is not None and file.yanked is None else trust
+    statements = _provenance(report, reader, offer, file, file_trust)
     for set_id, listed in offer.sets.items():
         if offer.signed and set_id in (statements or {}):
             listed = evidence.with_evidence(listed, (statements or {})[set_id].claims)  # noqa: PLW2901

@@ -277,10 +277,10 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
     what = f"the record {short_id(digest)}"
     data = read_named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, name=what)
     test = test_record.loads(data, name=what)
-    own = [wheel.file_name for wheel in wheel_set.wheels]
+    names = [wheel.file_name for wheel in wheel_set.wheels]
     if test.set_id != wheel_set.set_id:
         raise StoreError(f"{what} is of another set: {short_id(str(test.set_id))}")
-    if problem := test_record.disagreement(test, wheel_set.sha256s, own):
+    if problem := test_record.disagreement(test, wheel_set.sha256s, names):
         raise StoreError(f"{what} is not of the set: {problem}")
     return data, test
 

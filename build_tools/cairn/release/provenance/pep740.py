@@ -75,8 +75,10 @@ class WorkflowAttester:
         except (SigstoreError, ExpiredCertificate, ExpiredIdentity, requests.RequestException) as error:
             raise NetworkError(f"Sigstore did not sign: {error}", tip="run the job again") from error
         publisher = GitHubPublisher(repository=self.workflow.repository, workflow=self.workflow.file)
-        own = AttestationBundle(publisher=publisher, attestations=[Attestation.from_bundle(bundle)])
-        return Provenance(attestation_bundles=[*others, own]).model_dump_json().encode()
+        bundle_of_publisher = AttestationBundle(
+            publisher=publisher, attestations=[Attestation.from_bundle(bundle)]
+        )
+        return Provenance(attestation_bundles=[*others, bundle_of_publisher]).model_dump_json().encode()
 
 
 def running_workflow(environ: Mapping[str, str] | None = None) -> Workflow:

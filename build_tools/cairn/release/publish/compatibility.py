@@ -78,14 +78,14 @@ class Platform:
     def __str__(self) -> str:
         return f"Python {self.python} on {self.tag}"
 
-    def is_same_machine(self, other: Platform) -> bool:
+    def is_same_machine(self, machine: Platform) -> bool:
         """Whether both platforms have the same system and machine."""
-        return _place(self.tag) == _place(other.tag)
+        return _place(self.tag) == _place(machine.tag)
 
     def may_run_on(self, machine: Platform) -> bool:
         """Whether an interpreter of this platform may be on such a machine: on one of its own system."""
-        own, other = (_place(tag)[0].removeprefix("musl") for tag in (self.tag, machine.tag))
-        return own == other
+        system, other = (_place(tag)[0].removeprefix("musl") for tag in (self.tag, machine.tag))
+        return system == other
 
     def uv_options(self, *, anywhere: bool = False) -> tuple[str, ...]:
         """The options that make uv resolve for this platform.
@@ -194,10 +194,10 @@ def unknown_tags(filename: str) -> tuple[str, ...]:
     return tuple(sorted(part for part, pattern in parts if not pattern.fullmatch(part)))
 
 
-def _same_place(first: str, other: str) -> bool:
-    if "any" in (first, other):
+def _same_place(first: str, second: str) -> bool:
+    if "any" in (first, second):
         return True
-    (system, machine), (other_system, other_machine) = _place(first), _place(other)
+    (system, machine), (other_system, other_machine) = _place(first), _place(second)
     machines = {machine, other_machine}
     universal = system == "macosx" and "universal2" in machines
     return system == other_system and (len(machines) == 1 or universal)

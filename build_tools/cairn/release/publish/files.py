@@ -264,14 +264,14 @@ class Offer:
         """
         ledger = Ledger(index.store)
         ledger.refuse_banned([self.entry] if self.entry is not None else ())
-        here, own, others = read_current(index), {}, []
+        here, sha256_by_set, others = read_current(index), {}, []
         if self.entry is None:
             new = (item for item in self.dists if here.project(item.name).file(item.path.name) is None)
             others = [item.sha256 for item in new]
         elif not here.has_set(self.entry.set_id):
-            own = {self.entry.set_id: [item.sha256 for item in self.dists]}
+            sha256_by_set = {self.entry.set_id: [item.sha256 for item in self.dists]}
         taken = {index.name: [item.ref for item in self.dists]}
-        ledger.refuse_banned_files(own, others, named=taken)
+        ledger.refuse_banned_files(sha256_by_set, others, named=taken)
 
 
 def _each_once(dists: Sequence[Dist]) -> tuple[Dist, ...]:
@@ -369,8 +369,8 @@ def _list_variants(
         whole = [variant_files.loads(snapshot.index.store.read(key).data, name=key) for key in stored]
         together, *others = [*whole, *(contents[file.filename] for file in mine)]
         try:
-            for other in others:
-                together = variant_files.merged(together, other)
+            for labelled in others:
+                together = variant_files.merged(together, labelled)
         except WheelError as error:
             names = ", ".join(file.filename for file in mine)
             raise StoreError(

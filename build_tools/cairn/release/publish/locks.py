@@ -118,13 +118,13 @@ def unmet(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> Iterator[str]:
         versions.setdefault(project_of(file.file_name), set()).add(version_of(file.file_name))
     needs = {project_of(name): distribution.needs_of(data, filename=name) for name, data in metadata.items()}
     mirrored = {project_of(file.file_name) for file in wheel_set.closure if file.origin == "mirrored"}
-    own = [wheel.distribution for wheel in wheel_set.wheels]
+    distributions = [wheel.distribution for wheel in wheel_set.wheels]
     yield from absent_devices(wheel_set, needs)
     graph = _Graph(
         needs=needs, environment=Platform(python=wheel_set.python, tag=wheel_set.platform).markers()
     )
-    extras = {name: distribution.extras_beside(needs[name], name, own) for name in own}
-    roots = [(name, extra) for name in own for extra in ("", *extras[name])]
+    extras = {name: distribution.extras_beside(needs[name], name, distributions) for name in distributions}
+    roots = [(name, extra) for name in distributions for extra in ("", *extras[name])]
     for name, requirement in graph.edges(roots):
         project = canonicalize_name(requirement.name)
         shown = ", ".join(sorted(present := versions.get(project, set())))
@@ -201,12 +201,14 @@ def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Pack
     }
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
     graph = _Graph(needs=needs, environment=platform.markers())
-    own = {wheel.distribution for wheel in wheel_set.wheels}
-    roots = [Requirement(name) for name in sorted(own - graph.optional(own))]
+    distributions = {wheel.distribution for wheel in wheel_set.wheels}
+    roots = [Requirement(name) for name in sorted(distributions - graph.optional(distributions))]
     always = graph.reached([*roots, *map(requirements.requirement, wheel_set.requirements)])
     by_extra: dict[str, set[str]] = {}
     # With no extra that asks for device wheels of other sets: an installation would lack them in silence.
-    for extra in sorted({e for name in own for e in distribution.extras_beside(needs[name], name, own)}):
+    for extra in sorted(
+        {e for name in distributions for e in distribution.extras_beside(needs[name], name, distributions)}
+    ):
         requested = [Requirement(f"{root.name}[{extra}]") for root in roots]
         for name in graph.reached(requested) - always:
             by_extra.setdefault(name, set()).add(extra)
@@ -233,13 +235,13 @@ class _Graph:
     needs: Mapping[str, Needs]
     environment: Mapping[str, str]
 
-    def optional(self, own: Collection[str]) -> set[str]:
+    def optional(self, distributions: Collection[str]) -> set[str]:
         """The projects of `own` that the others need only through an extra, as for device wheels."""
         needed: dict[bool, set[str]] = {True: set(), False: set()}
-        for name in own:
+        for name in distributions:
             for extra in ("", *self.needs[name].extras):
                 needed[extra == ""] |= {canonicalize_name(r.name) for r in self._of(name, extra)}
-        return (needed[False] - needed[True]) & set(own)
+        return (needed[False] - needed[True]) & set(distributions)
 
     def reached(self, requested: Iterable[Requirement]) -> set[str]:
         """Every project that these requirements need, directly or indirectly."""

@@ -352,9 +352,9 @@ def required_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) 
         stack: its own projects with their device wheels, and the ROCm SDK, come from nowhere else.
     """
     dists = tuple(dists)
-    own = {str(canonicalize_name(p.distribution)) for p in stack.projects} | {dist.name for dist in dists}
+    made = {str(canonicalize_name(p.distribution)) for p in stack.projects} | {dist.name for dist in dists}
     pairs = ((canonicalize_name(r.name), dist.name) for dist in dists for r in dist.needs.requires)
-    own |= {name for name, host in pairs if device_names.processor_of(name, host)}  # some are not given
+    made |= {name for name, host in pairs if device_names.processor_of(name, host)}  # some are not given
     by_name: dict[str, tuple[dict[str, None], set[str]]] = {}
     for dist in dists:
         requires, extras = by_name.setdefault(dist.name, ({}, set()))
@@ -363,7 +363,7 @@ def required_by(dists: Iterable[Dist], further: Sequence[str], *, stack: Stack) 
             with dist.path.open("rb") as stream:
                 every += distribution.build_requirements(stream, filename=dist.path.name)
         names = ((str(r), canonicalize_name(r.name)) for r in every)
-        requires |= {text: None for text, name in names if name not in own and not is_of_sdk(name)}
+        requires |= {text: None for text, name in names if name not in made and not is_of_sdk(name)}
         extras |= set(dist.needs.extras)
     by_project = [
         Asked(by=name, requires=tuple(requires), extras=tuple(sorted(extras)))

@@ -145,11 +145,11 @@ def resolve_set(snapshot: Snapshot, wheel_set: WheelSet) -> Resolution:
         UsageError: uv has no name for the platform.
     """
     store, requested = snapshot.index.store, list[str]()
-    own = {wheel.distribution for wheel in wheel_set.wheels}
+    distributions = {wheel.distribution for wheel in wheel_set.wheels}
     for wheel in wheel_set.wheels:  # each exactly, and with all the extras that the set has
         data = store.read(keys.sidecar_key(wheel.sha256, wheel.file_name)).data
         needs = distribution.needs_of(data, filename=wheel.file_name)
-        extras = ",".join(distribution.extras_beside(needs, wheel.distribution, own))
+        extras = ",".join(distribution.extras_beside(needs, wheel.distribution, distributions))
         requested.append(f"{wheel.distribution}{f'[{extras}]' if extras else ''}=={wheel.version}")
     requested += wheel_set.requirements
     platform = Platform(python=wheel_set.python, tag=wheel_set.platform)
@@ -230,14 +230,16 @@ class _OfferedIndex:
         for root in roots:
             # Several roots may be of one version (one per Python) or of several, so what each needs hangs
             # on a project of its own, named so that uv's explanation of a contradiction reads well.
-            own = re.sub(r"[^a-z0-9]+", "-", root.path.name.lower()).strip("-")
-            if own in self._made:  # such as `a-1.0-1-py3…` (a build number) beside `a-1.0.1-py3…`
-                own += f"-{root.sha256[:8]}"
+            folder_name = re.sub(r"[^a-z0-9]+", "-", root.path.name.lower()).strip("-")
+            if folder_name in self._made:  # such as `a-1.0-1-py3…` (a build number) beside `a-1.0.1-py3…`
+                folder_name += f"-{root.sha256[:8]}"
             lines = [self._line(requirement, root.path.name) for requirement in root.needs.requires]
-            self._made[own] = {root.version: _metadata(own, root.version, lines, root.needs.extras)}
+            self._made[folder_name] = {
+                root.version: _metadata(folder_name, root.version, lines, root.needs.extras)
+            }
             given = distribution.extras_beside(root.needs, root.name, self._roots)
             extras = ",".join(filter(_EXTRA.fullmatch, given))
-            self.asked.append(f"{own}[{extras}]=={root.version}")
+            self.asked.append(f"{folder_name}[{extras}]=={root.version}")
 
     def page(self, name: str) -> bytes | None:
         """The page of a project (PEP 691), or None where there is no such project."""
@@ -281,7 +283,7 @@ class _OfferedIndex:
         for name, version in chosen.items():
             if name not in self._made:
                 versions = self._versions(name)
-                same = (files for other, files in versions.items() if Version(other) == Version(version))
+                same = (files for text, files in versions.items() if Version(text) == Version(version))
                 yield from (file.ref for files in same for file in files)
 
     def _versions(self, name: str) -> dict[str, list[FileEntry]]:

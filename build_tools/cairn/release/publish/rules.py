@@ -218,9 +218,9 @@ def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ..
     for file in files:
         name = project_of(file.filename)
         beside = [*_of_version(target.project(name), file.version), *fresh.setdefault(name, [])]
-        for other in beside:
-            if other.filename != file.filename and (reason := _mixed(file, other)):
-                problems[f"{file.filename} beside {other.filename}, {reason}"] = None
+        for neighbour in beside:
+            if neighbour.filename != file.filename and (reason := _mixed(file, neighbour)):
+                problems[f"{file.filename} beside {neighbour.filename}, {reason}"] = None
         fresh[name].append(file)
     for name, new in fresh.items():
         problems |= dict.fromkeys(_two_origins(name, new, target.project(name).files))
@@ -235,14 +235,14 @@ def _of_version(project: ProjectState, version: str) -> Sequence[FileEntry]:
     return files[begin:end]
 
 
-def _mixed(file: FileEntry, other: FileEntry) -> str | None:
+def _mixed(file: FileEntry, second: FileEntry) -> str | None:
     """Why a file cannot be beside another; None if it can, such as one of another version."""
-    if file.version != other.version:
-        same = Version(file.version) == Version(other.version)
-        return f"which spells the same version {other.version}" if same else None
-    if file.build != other.build:
+    if file.version != second.version:
+        same = Version(file.version) == Version(second.version)
+        return f"which spells the same version {second.version}" if same else None
+    if file.build != second.build:
         return "of a different build"
-    if file.build != MIRRORED and overlap(file.filename, other.filename):
+    if file.build != MIRRORED and overlap(file.filename, second.filename):
         return "for the same Python and platform"
     return None
 

@@ -255,8 +255,8 @@ def _history(folder: Path, version: int) -> Path:
 
 def _follow(root: Root, data: bytes, name: str) -> Root:
     new = opened(data, Root, root.of("root"), name=name, threshold=max(1, root.roles["root"].threshold))
-    own = new.roles["root"]
-    return opened(data, Root, new.of("root"), name=name, threshold=max(1, own.threshold))
+    root_role = new.roles["root"]
+    return opened(data, Root, new.of("root"), name=name, threshold=max(1, root_role.threshold))
 
 
 def _memory() -> Path:

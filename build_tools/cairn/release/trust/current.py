@@ -366,14 +366,14 @@ def believed(
         set_id: the set.
         pending: events to count as if they were signed.
     """
-    own = [event for event in signed if event.set_id == set_id]
-    stands = {event.of: event.when for event in own if event.kind == "stand"}
+    decisions = [event for event in signed if event.set_id == set_id]
+    stands = {event.of: event.when for event in decisions if event.kind == "stand"}
     return (
-        *own,
+        *decisions,
         *(
             event
             for event in others
-            if event not in own
+            if event not in decisions
             and (
                 event.kind in ("record", "rebuild", "begin")
                 # That something failed; that it did no more is for a promoter to see.

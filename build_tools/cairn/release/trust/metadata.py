@@ -265,7 +265,9 @@ def more_signed(data: bytes, signers: Iterable[Signer]) -> bytes:
     body = bytes(file.signed)
     new = tuple(_Signature(keyid=signer.key_id, sig=signer.sign(body).hex()) for signer in signers)
     old = tuple(
-        signature for signature in file.signatures if signature.keyid not in {other.keyid for other in new}
+        signature
+        for signature in file.signatures
+        if signature.keyid not in {signature.keyid for signature in new}
     )
     return msgspec.json.encode(_File(signatures=(*old, *new), signed=file.signed))
 

@@ -195,13 +195,13 @@ def with_threshold(root: Root, threshold: int) -> Root:
     Raises:
         UsageError: it does not have so many keys.
     """
-    own = root.roles["root"]
-    if not 1 <= threshold <= len(own.keyids):
+    root_role = root.roles["root"]
+    if not 1 <= threshold <= len(root_role.keyids):
         raise UsageError(
-            f"{threshold} of {len(own.keyids)} offline keys cannot sign", tip="name more of them"
+            f"{threshold} of {len(root_role.keyids)} offline keys cannot sign", tip="name more of them"
         )
     return msgspec.structs.replace(
-        root, roles={**root.roles, "root": msgspec.structs.replace(own, threshold=threshold)}
+        root, roles={**root.roles, "root": msgspec.structs.replace(root_role, threshold=threshold)}
     )
 
 
@@ -253,8 +253,8 @@ def sign_all(
         whole: vouch for all indexes; else for those that are named, and for all decisions.
     """
     states = gated(store, None if whole else named)
-    if other := () if whole else named.keys() - {LEDGER, *(state.index.name for state in states)}:
-        raise UsageError(f"users install from no index {', '.join(sorted(other))} of {store.url}")
+    if unsigned := () if whole else named.keys() - {LEDGER, *(state.index.name for state in states)}:
+        raise UsageError(f"users install from no index {', '.join(sorted(unsigned))} of {store.url}")
     Promoter(store, trusted, former=True).adopt(states, named)
     return states
 

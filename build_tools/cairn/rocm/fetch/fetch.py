@@ -198,7 +198,7 @@ class _Fetcher:
             leftover.unlink()
         count = Count({artifact.key: artifact.size for artifact in artifacts}, self._on_progress)
 
-        def one(artifact: Artifact) -> str:
+        def fetch_artifact(artifact: Artifact) -> str:
             archive = self._notes / "archives" / artifact.key
             archive.parent.mkdir(parents=True, exist_ok=True)
             sha256 = _download(self._store, artifact, archive, sha256=digests[artifact], on_bytes=count.bytes)
@@ -208,7 +208,7 @@ class _Fetcher:
             count.file()
             return sha256
 
-        results = side_by_side(one, artifacts, jobs=self._request.jobs)
+        results = side_by_side(fetch_artifact, artifacts, jobs=self._request.jobs)
         with contextlib.suppress(OSError):  # archives stay there that this run did not ask for
             (self._notes / "archives").rmdir()
         return dict(zip(artifacts, results, strict=True))

@@ -127,7 +127,7 @@ def undo_partial_hipify(root: Repository, before: Journal) -> Journal:
     if lost.edits:
         local_work.refuse(root, lost)
     moves = [(part.repository, before.moves.get(journal.key(root, part.repository))) for part in parts]
-    begun = [(own, move.before or "", move.after or "") for own, move in moves if move is not None]
+    begun = [(place, move.before or "", move.after or "") for place, move in moves if move is not None]
     for repo, old, new in begun:
         is_forward = repo.succeeds("merge-base", "--is-ancestor", old, new)
         if not is_forward or repo.head() not in (old, new):

@@ -229,7 +229,7 @@ def between(
     old = {project.name: project for project in before.projects}
     new = {project.name: project for project in after.projects}
 
-    def one(name: str) -> ProjectChange:
+    def change_of(name: str) -> ProjectChange:
         change = _project(old.get(name), new.get(name))
         if not commits or change.before is None or change.after is None or change.before == change.after:
             return change
@@ -242,7 +242,7 @@ def between(
         before=before.digest(),
         after=after.digest(),
         values=_changes(_values(before), _values(after)),
-        projects=side_by_side(one, names),
+        projects=side_by_side(change_of, names),
     )
 
 

@@ -315,7 +315,9 @@ def put_on(copied: Repository, ground: Ground, patches: Sequence[PatchFile]) -> 
     """Like `put`, but in an existing copy, whose HEAD moves."""
     present = _present(ground.part.repository, ground.commits, patches)
     puts = tuple(
-        Put(patch=patch, outcome="there already") if patch.path in present else _one(copied, ground, patch)
+        Put(patch=patch, outcome="there already")
+        if patch.path in present
+        else _put_patch(copied, ground, patch)
         for patch in patches
     )
     return copied.run("rev-parse", "HEAD").strip(), puts
@@ -364,7 +366,7 @@ def _makes(repo: Repository, commit: LocalCommit, patch: PatchFile) -> bool:
         return repo.run("write-tree", env=env).strip() == repo.commit_tree(commit.id)
 
 
-def _one(copied: Repository, ground: Ground, patch: PatchFile) -> Put:
+def _put_patch(copied: Repository, ground: Ground, patch: PatchFile) -> Put:
     before = copied.run("rev-parse", "HEAD").strip()
     try:
         copied.run("am", "--quiet", "--3way", *_EXACT, str(patch.path.absolute()))

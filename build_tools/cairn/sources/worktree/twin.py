@@ -299,16 +299,16 @@ def _remove_folder(folder: Path) -> None:
 
 def _make(copied: CommittedPart, original: Repository, *, root: Path) -> None:
     """Check out the copy of one part; a submodule goes into the folder that its parent's copy has for it."""
-    own = copied.repository
+    repo = copied.repository
     if not copied.path:
-        repository.create(own)
+        repository.create(repo)
     else:
         # Git makes an empty folder for a submodule; with files in it, it is one of the parent's own.
-        is_place = own.work_tree.is_dir() and own.work_tree.resolve() == root.resolve() / copied.path
-        if not is_place or any(own.work_tree.iterdir()):
+        is_place = repo.work_tree.is_dir() and repo.work_tree.resolve() == root.resolve() / copied.path
+        if not is_place or any(repo.work_tree.iterdir()):
             raise SourceError(f"{copied.path} is in no commit that is to be copied", tip=_RECHECK)
         # As `git init` has made the root's; running it for each takes longer.
-        repository.lay_out(own.git_dir, (root / ".git" / "config").read_bytes())
-    repository.borrow_objects(own, original.common_dir)
+        repository.lay_out(repo.git_dir, (root / ".git" / "config").read_bytes())
+    repository.borrow_objects(repo, original.common_dir)
     # Of many that are placed side by side, each is faster on one core.
-    repository.place(own, copied.commit, alone=not copied.path)
+    repository.place(repo, copied.commit, alone=not copied.path)

@@ -30,7 +30,7 @@ def main(request_path: str, answer_path: str) -> None:
         with tempfile.TemporaryFile() as messages:
             # LLVM says what it has to say past Python, to the descriptor itself.
             sys.stderr.flush()
-            own = os.dup(2)
+            saved = os.dup(2)
             os.dup2(messages.fileno(), 2)
             try:
                 code = _compile(processor).hex()
@@ -38,8 +38,8 @@ def main(request_path: str, answer_path: str) -> None:
                 why = traceback.format_exc(limit=-3)
             finally:
                 sys.stderr.flush()
-                os.dup2(own, 2)
-                os.close(own)
+                os.dup2(saved, 2)
+                os.close(saved)
             messages.seek(0)
             answer[processor] = (code, f"{why}{messages.read(_KEPT).decode('utf-8', 'replace')}")
     result = {"token": message["token"], "answer": answer}

@@ -206,7 +206,7 @@ def _linked(start: Binary, named_libraries: Mapping[str, Sequence[Binary]]) -> I
         for name in waiting.pop().needed:
             if name not in named_libraries:
                 return None
-            fresh = {other.path: other for other in named_libraries[name] if other.path not in linked}
+            fresh = {library.path: library for library in named_libraries[name] if library.path not in linked}
             linked |= fresh
             waiting += fresh.values()
     return linked.keys()

@@ -112,9 +112,9 @@ def _management_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu], dri
                 ("the compute partition", gpu.compute_partition, known.compute_partition),
                 ("the memory partition", gpu.memory_partition, known.memory_partition),
             )
-            for what, statement, other in statements:
-                if statement and other and statement.lower() != other.lower():
-                    yield f"amd-smi calls {what} of {known.card} {statement}, and the kernel {other}"
+            for what, statement, agent in statements:
+                if statement and agent and statement.lower() != agent.lower():
+                    yield f"amd-smi calls {what} of {known.card} {statement}, and the kernel {agent}"
     for gpu in listed:
         # A kernel's own driver has no version, and amd-smi takes the kernel's in its place.
         if machine and driver and gpu.driver and gpu.driver != driver:
@@ -141,15 +141,19 @@ def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Seque
     """Return the kernel's GPUs with details from the other sources."""
     completed = []
     for gpu in machine:
-        agent = next((other for other in runtime if other.node == gpu.node), None)
-        two = next((other for other in management if other.card and other.card == gpu.card), None)
-        others = [other for other in (agent, two) if other is not None and other.target in ("", gpu.target)]
+        agent = next((agent for agent in runtime if agent.node == gpu.node), None)
+        two = next((agent for agent in management if agent.card and agent.card == gpu.card), None)
+        others = [
+            found_agent
+            for found_agent in (agent, two)
+            if found_agent is not None and found_agent.target in ("", gpu.target)
+        ]
         values_by_field: dict[str, object] = {}
         for field in ("name", "uuid", "compute_partition", "memory_partition"):
-            values = (getattr(other, field) for other in (gpu, *others))
+            values = (getattr(agent, field) for agent in (gpu, *others))
             values_by_field[field] = next(filter(None, values), "")
         sources: tuple[tuple[Source, Gpu | None], ...] = (("rocminfo", agent), ("amd-smi", two))
-        agreeing = tuple(name for name, other in sources if other is not None and other in others)
+        agreeing = tuple(name for name, agent in sources if agent is not None and agent in others)
         if not gpu.memory_bytes and agent is not None:
             values_by_field["memory_bytes"] = agent.memory_bytes
         seen_by = tuple(dict.fromkeys((*gpu.seen_by, *agreeing)))

@@ -32,9 +32,9 @@ def wrong_hardware(
     if disagreements:
         more = f", and {len(disagreements) - 1} more" if len(disagreements) > 1 else ""
         return f"it is not certain which GPUs this machine has: {disagreements[0]}{more}"
-    own, expected = wording.each_once(hardware), wording.each_once(targets)
+    on_machine, expected = wording.each_once(hardware), wording.each_once(targets)
     if not (all(map(is_amd, hardware)) and matches(hardware, targets)):
-        return f"the GPUs of this machine ({own}) are not all among the targets ({expected})"
+        return f"the GPUs of this machine ({on_machine}) are not all among the targets ({expected})"
     # What tests recorded counts as well, but it is their word: an override (HSA_OVERRIDE_GFX_VERSION), or a
     # test that is wrong, may call a GPU what it is not.
     used = tuple(dict.fromkeys(name for case in (outcome.cases if outcome else ()) for name in case.devices))
@@ -43,7 +43,7 @@ def wrong_hardware(
         return f"tests computed on {', '.join(untargeted)}, which is not among the targets ({expected})"
     absent = [name for name in used if not covers(hardware, name)]
     if absent:
-        present = f"only {own}" if hardware else "no GPU"
+        present = f"only {on_machine}" if hardware else "no GPU"
         return f"tests say that they computed on {', '.join(absent)}, and there is {present}"
     return None
 

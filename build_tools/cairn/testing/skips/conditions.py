@@ -99,14 +99,14 @@ def applies(when: When, facts: RunFacts) -> bool:
 
 
 @functools.cache
-def may_coincide(first: When, other: When) -> bool:
+def may_coincide(first: When, second: When) -> bool:
     """Whether both conditions may apply to the same run."""
-    on_gpus = [*_conditions_on_gpus(first), *_conditions_on_gpus(other)]
+    on_gpus = [*_conditions_on_gpus(first), *_conditions_on_gpus(second)]
     return (
         (not on_gpus or bool(frozenset.intersection(*on_gpus)))
-        and (not first.platform or not other.platform or not set(first.platform).isdisjoint(other.platform))
-        and _ranges_meet(first.torch, other.torch)
-        and _ranges_meet(first.python, other.python)
+        and (not first.platform or not second.platform or not set(first.platform).isdisjoint(second.platform))
+        and _ranges_meet(first.torch, second.torch)
+        and _ranges_meet(first.python, second.python)
     )
 
 
@@ -154,13 +154,13 @@ def contains(versions: str, version: str) -> bool:
 
 
 @functools.cache  # hundreds of entries have the same few ranges
-def _ranges_meet(first: str, other: str) -> bool:
+def _ranges_meet(first: str, second: str) -> bool:
     """Whether there is a version in both ranges.
 
     The intersection of two ranges begins at an end of one of them, right after one, behind all that begins
     with one (`!=2.12.*`), or is unbounded: trying those versions is enough.
     """
-    both = SpecifierSet(",".join(filter(None, (first, other))))
+    both = SpecifierSet(",".join(filter(None, (first, second))))
     ends = [specifier.version.removesuffix(".*") for specifier in both]
     releases = [Version(end).release for end in ends]
     behind = (".".join(map(str, (*most, last + 1))) for *most, last in releases)

@@ -171,9 +171,9 @@ def read_collection(path: Path) -> Collected:
     above = "test/" if all(test.startswith("test/") for test in tests) else ""
     modules: dict[str, list[str]] = {}
     for test in tests:
-        own = test.removeprefix(above)
-        modules.setdefault(take_apart(own).module, []).append(own)
-    return {module: tuple(own) for module, own in modules.items()}
+        name = test.removeprefix(above)
+        modules.setdefault(take_apart(name).module, []).append(name)
+    return {module: tuple(tests) for module, tests in modules.items()}
 
 
 def similar(test: str, known: Collected) -> str:
@@ -183,15 +183,19 @@ def similar(test: str, known: Collected) -> str:
         test: the id.
         known: the existing tests by file.
     """
-    own = take_apart(test)
-    if own.module not in known:
-        return f"no test was collected from {own.module}"
-    if any(other.startswith(f"{test}[") for other in known[own.module]):
+    parsed = take_apart(test)
+    if parsed.module not in known:
+        return f"no test was collected from {parsed.module}"
+    if any(candidate.startswith(f"{test}[") for candidate in known[parsed.module]):
         return f"it has arguments: did you mean the pattern {test}[*]?"
     # Comparing texts takes long, and a file may have 20,000 tests: those that begin alike will do.
-    beginning = "_".join(own.name.split("_")[:2])
-    near = {other: take_apart(other) for other in known[own.module] if f"::{beginning}" in other}
-    same = [other for other, parts in near.items() if parts.name == own.name]
-    mates = [parts.name for parts in near.values() if parts.classes == own.classes]
-    close = same or [*wording.nearest(own.name, mates[:_COMPARED])]
+    beginning = "_".join(parsed.name.split("_")[:2])
+    near = {
+        candidate: take_apart(candidate)
+        for candidate in known[parsed.module]
+        if f"::{beginning}" in candidate
+    }
+    same = [candidate for candidate, parts in near.items() if parts.name == parsed.name]
+    mates = [parts.name for parts in near.values() if parts.classes == parsed.classes]
+    close = same or [*wording.nearest(parsed.name, mates[:_COMPARED])]
     return f"did you mean {' or '.join(close[:_SHOWN])}?" if close else ""

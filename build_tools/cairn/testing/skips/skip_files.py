@@ -177,8 +177,8 @@ def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:
             for earlier in seen.setdefault(name, []):
                 if earlier is listed or conditions.may_coincide(earlier.entry.when, listed.entry.when):
                     # Folders that are given together may each have a generic.toml.
-                    other = "" if earlier.file == listed.file else f"{earlier.file.parent}/"
-                    yield UsageError(f"{listed} names {name} again, after {other}{earlier}", tip=_KEEP_ONE)
+                    folder = "" if earlier.file == listed.file else f"{earlier.file.parent}/"
+                    yield UsageError(f"{listed} names {name} again, after {folder}{earlier}", tip=_KEEP_ONE)
             seen[name].append(listed)
 
 
@@ -322,7 +322,7 @@ def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, bool]]) -> tup
         names = tuple(
             name
             for name in listed.entry.names
-            if (own := _named(name, listed.entry, tests)) and good.issuperset(own)
+            if (named_tests := _named(name, listed.entry, tests)) and good.issuperset(named_tests)
         )
         if names:
             removable.append(Solved(listed=listed, names=names))

@@ -197,16 +197,16 @@ class _Module:
         for_devices = dict(self._instantiated(_FOR_DEVICES))
         parametrized = dict(self._instantiated(_PARAMETRIZED))
         for name, node in self._classes.items():
-            own, inherited = self.methods(node)
+            methods, inherited = self.methods(node)
             if name in for_devices:
                 if self._is_for_gpu(for_devices[name]):
                     for_gpu = f"{name}{DEVICE.upper()}"
-                    yield from ((for_gpu, _names(each, for_devices=True)) for each in own)
+                    yield from ((for_gpu, _names(each, for_devices=True)) for each in methods)
                     yield from ((for_gpu, generated_names.plain_name(each)) for _, each in inherited)
             elif self.is_collected(node):
                 decorators = [ast.unparse(each) for each in node.decorator_list]
                 generated = name in parametrized or any(each.endswith(_PARAMETRIZED) for each in decorators)
-                for each in (*own, *inherited):
+                for each in (*methods, *inherited):
                     yield name, _names(each) if generated else generated_names.plain_name(each[1])
         for template, call in self._instantiated(_COPIED):
             if len(call.args) > 2:  # noqa: PLR2004 - template, class, suffix
@@ -255,12 +255,12 @@ class _Module:
 
     def methods(self, node: ast.ClassDef) -> tuple[list[Method], list[Method]]:
         """Return the test functions of a class, and those that it inherits."""
-        own = {each.name: (self, each) for each in _functions(node.body)}
+        of_node = {each.name: (self, each) for each in _functions(node.body)}
         inherited: dict[str, Method] = {}
         for module, base in filter(None, map(self.resolve, node.bases)):
             for method in (method for methods in module.methods(base) for method in methods):
                 inherited.setdefault(method[1].name, method)
-        return [*own.values()], [method for name, method in inherited.items() if name not in own]
+        return [*of_node.values()], [method for name, method in inherited.items() if name not in of_node]
 
     def resolve(self, base: ast.expr) -> tuple[_Module, ast.ClassDef] | None:
         """Return a class and its module, if the sources have it."""

@@ -225,10 +225,10 @@ def _refuse_mixture(results: Sequence[ShardResult]) -> None:
             f"shard {twice[0]} is there {sum(r.shard == twice[0] for r in results)} times",
             tip="name the folders of one run; those of an earlier attempt do not belong to it",
         )
-    for other in results[1:]:
-        if differing := first.differences(other):
+    for result in results[1:]:
+        if differing := first.differences(result):
             raise UsageError(
-                f"{first.name} and {other.name} are not of one run: {', '.join(differing)} differ",
+                f"{first.name} and {result.name} are not of one run: {', '.join(differing)} differ",
                 tip="name the folders of one run",
             )
 

@@ -441,9 +441,11 @@ def _run_pieces(
             now = _answering(request, left)
             if now.hanging != left.hanging and not now.is_empty:
                 visible, stuck = _choose(request, now.variables), False
-                own = {name: setup.variables[name] for name in setup.variables if name not in GPU_VARIABLES}
+                environ = {
+                    name: setup.variables[name] for name in setup.variables if name not in GPU_VARIABLES
+                }
                 chosen = {name: now.variables[name] for name in GPU_VARIABLES if name in now.variables}
-                setup = dataclasses.replace(setup, variables=visible.applied_to(own | chosen))
+                setup = dataclasses.replace(setup, variables=visible.applied_to(environ | chosen))
             left = now
     return runs, left.hanging
 

@@ -278,8 +278,8 @@ def _cut(module: _Module, rooms: Mapping[int, float]) -> dict[int, Piece]:
     whole, low, parts = sum(seconds for seconds, _ in taken.values()) or 1.0, 0.0, {}
     for number, (at, (seconds, mine)) in enumerate(taken.items(), 1):
         high = 1.0 if number == len(taken) else low + seconds / whole
-        own = set(mine)
-        others = tuple(test for test, _ in module.tests if test not in own)
+        of_shard = set(mine)
+        others = tuple(test for test, _ in module.tests if test not in of_shard)
         parts[at] = Piece(
             module=module.name, seconds=seconds + START, tests=mine, others=others, low=low, high=high
         )

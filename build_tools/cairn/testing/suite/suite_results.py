@@ -190,14 +190,14 @@ class ShardResult(datafile.Value, tag_field="schema", tag="cairn.suite-shard/3")
         """The modules of which nothing shows that they came to their end."""
         return tuple(count.module for count in self.modules if not count.finished)
 
-    def differences(self, other: ShardResult) -> tuple[str, ...]:
+    def differences(self, second: ShardResult) -> tuple[str, ...]:
         """Return what shows that another shard is of another run: fields, and the values that people know."""
-        differing = [name for name in OF_ONE_RUN if getattr(self, name) != getattr(other, name)]
-        if not (self.pytest and other.pytest) and "pytest" in differing:
+        differing = [name for name in OF_ONE_RUN if getattr(self, name) != getattr(second, name)]
+        if not (self.pytest and second.pytest) and "pytest" in differing:
             differing.remove("pytest")
         values = {
-            "run": (self.run or "no run", other.run or "no run"),
-            "pytest": (", ".join(self.pytest), ", ".join(other.pytest)),
+            "run": (self.run or "no run", second.run or "no run"),
+            "pytest": (", ".join(self.pytest), ", ".join(second.pytest)),
         }
         return tuple(f"{name} ({' / '.join(values[name])})" if name in values else name for name in differing)
 
@@ -309,11 +309,11 @@ def _disagreement(folder: Path, tests: Sequence[TestOutcome], *, is_whole: bool)
     journal.follow()
     by_name = {test.test: test for test in tests}
     for ended in journal.every:
-        own = by_name.get(ended.test)
-        if own is None:
+        case = by_name.get(ended.test)
+        if case is None:
             return f"{JOURNAL} has {ended.test}, and the outcomes have not"
-        if ended.failed and not (own.failed or own.flaky):
-            return f"the outcomes say that {ended.test} {own.outcome}, {JOURNAL} that it {ended.outcome}"
+        if ended.failed and not (case.failed or case.flaky):
+            return f"the outcomes say that {ended.test} {case.outcome}, {JOURNAL} that it {ended.outcome}"
     if is_whole and (left := [test for test in journal.ever_selected if test not in by_name]):
         return f"{JOURNAL} selects {left[0]}, the outcomes do not have it, and no problem is named"
     good = {ended.test for ended in journal.every if ended.outcome == "passed"}
@@ -325,9 +325,9 @@ def _disagreement(folder: Path, tests: Sequence[TestOutcome], *, is_whole: bool)
 
 def _disagreement_with_pytest(folder: Path, by_name: Mapping[str, TestOutcome]) -> str | None:
     for case in junit.read(folder / PYTEST).listed:
-        own = by_name.get(case.test)
-        if case.failed and own and not (own.failed or own.flaky):
-            return f"the outcomes say that {case.test} {own.outcome}, {PYTEST} that it {case.outcome}"
+        outcome = by_name.get(case.test)
+        if case.failed and outcome and not (outcome.failed or outcome.flaky):
+            return f"the outcomes say that {case.test} {outcome.outcome}, {PYTEST} that it {case.outcome}"
     return None
 
 

@@ -117,11 +117,11 @@ def read_archive(
         WheelError: one of them is malformed; the message names it.
     """
 
-    def one(member: Member, kind: Format) -> Binary:
+    def read_member(member: Member, kind: Format) -> Binary:
         view = MemberView(archive, member)
         return read_view(view, member.name, kind, device_code=device_code, look_for=look_for)
 
-    read = for_each(archive, one, only=only)
+    read = for_each(archive, read_member, only=only)
     return tuple(sorted(read, key=lambda binary: (binary.format, binary.path)))
 
 
@@ -135,7 +135,7 @@ def for_each(
     """
     from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - `verify` reads binaries as they come
 
-    def one(pair: tuple[Member, Format]) -> _T:
+    def read_member(pair: tuple[Member, Format]) -> _T:
         member, kind = pair
         try:
             return function(member, kind)
@@ -146,7 +146,7 @@ def for_each(
     members = [pair for pair in binary_members(archive) if only in (None, pair[1])]
     members.sort(key=lambda pair: -pair[0].size)
     with collector_paused(), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        return list(pool.map(one, members))
+        return list(pool.map(read_member, members))
 
 
 def read_file(

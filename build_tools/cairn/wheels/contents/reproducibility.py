@@ -67,18 +67,20 @@ def differences(first: Path, second: Path) -> tuple[MemberDifference, ...]:
     Raises:
         WheelError: one of them cannot be read.
     """
-    with Archive.open(first) as first_archive, Archive.open(second) as other:
+    with Archive.open(first) as first_archive, Archive.open(second) as second_archive:
         before = {member.name: member for member in first_archive.members}
-        after = {member.name: member for member in other.members}
+        after = {member.name: member for member in second_archive.members}
         result = [_only(name, "missing") for name in before if name not in after]
         result += [_only(name, "added") for name in after if name not in before]
         for name in sorted(before.keys() & after.keys()):
-            if (difference := _of_member(first_archive, before[name], other, after[name])) is not None:
+            if (
+                difference := _of_member(first_archive, before[name], second_archive, after[name])
+            ) is not None:
                 result.append(difference)
         named = {difference.member for difference in result}
         records = {name for name in named if name.endswith(".dist-info/RECORD")}
         for name in records & before.keys() & after.keys():
-            if _lists_only(first_archive.read(name), other.read(name), named):
+            if _lists_only(first_archive.read(name), second_archive.read(name), named):
                 result = [difference for difference in result if difference.member != name]
         common = [name for name in before if name in after]
         if common != [name for name in after if name in before]:
@@ -155,18 +157,18 @@ def explain(name: str, first: bytes, second: bytes) -> tuple[tuple[Cause, ...], 
     return tuple(causes), example or _place(first, second)
 
 
-def _differing(sequence: Sequence[bytes], other: Sequence[bytes]) -> tuple[Counter[bytes], Counter[bytes]]:
+def _differing(first: Sequence[bytes], second: Sequence[bytes]) -> tuple[Counter[bytes], Counter[bytes]]:
     """The lines or strings that only one of the two has."""
-    a, b = Counter(sequence), Counter(other)
+    a, b = Counter(first), Counter(second)
     return a - b, b - a
 
 
-def _example(sequence: Sequence[bytes], other: Sequence[bytes]) -> str:
+def _example(first: Sequence[bytes], second: Sequence[bytes]) -> str:
     """The first lines or strings that are not the same."""
-    for a, b in zip(sequence, other, strict=False):
+    for a, b in zip(first, second, strict=False):
         if a != b:
             return f"{_shown(a, b)} and {_shown(b, a)}"
-    rest = [*sequence[len(other) :], *other[len(sequence) :]]
+    rest = [*first[len(second) :], *second[len(first) :]]
     return f"only one has {_shown(rest[0], b'')}" if rest else ""
 
 

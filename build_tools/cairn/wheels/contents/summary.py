@@ -191,17 +191,17 @@ def needed_tree(binaries: Sequence[Binary]) -> Iterator[str]:
     `(system)`, on every Windows or every Linux of the newest manylinux tag, or `(elsewhere)`.
     """
     # What a PE file needs is never an ELF file, whatever its name.
-    own = {(binary.format, name): binary for binary in binaries for name in binary.names}
+    shipped = {(binary.format, name): binary for binary in binaries for name in binary.names}
     needs = {(binary.format, name) for binary in binaries for name in binary.needed}
-    needed = {own[need].path for need in needs & own.keys()}
+    needed = {shipped[need].path for need in needs & shipped.keys()}
     shown: set[str] = set()
     roots = [binary for binary in binaries if binary.path not in needed]
     for binary in (*roots, *binaries):  # what no root leads to needs each other in a circle
         if binary.path not in shown:
-            yield from _lines(binary, own, shown)
+            yield from _lines(binary, shipped, shown)
 
 
-def _lines(root: Binary, own: Mapping[tuple[Format, str], Binary], shown: set[str]) -> Iterator[str]:
+def _lines(root: Binary, shipped: Mapping[tuple[Format, str], Binary], shown: set[str]) -> Iterator[str]:
     """The lines for a binary and everything that it needs; adds the binaries printed to `shown`."""
     yield root.path
     shown.add(root.path)
@@ -214,7 +214,7 @@ def _lines(root: Binary, own: Mapping[tuple[Format, str], Binary], shown: set[st
             continue
         name = names.pop()
         last = not names
-        library = own.get((owner.format, name))
+        library = shipped.get((owner.format, name))
         mark = ""
         if library is None:
             on_system = (

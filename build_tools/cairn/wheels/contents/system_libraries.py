@@ -86,7 +86,7 @@ class Policy:
     versions: Mapping[str, Mapping[str, frozenset[str]]]
     blacklist: Mapping[str, tuple[str, ...]]
 
-    def objections(self, binary: Binary, own: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    def objections(self, binary: Binary, shipped_names: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """The symbols and versions that a binary uses and this tag forbids, as `library: symbol or version`.
 
         A tag names the first level of its machine, so a level that the binary asks for is among them.
@@ -95,17 +95,17 @@ class Policy:
 
         Args:
             binary: what uses them.
-            own: libraries that lie in the wheel: symbols of these need no promise.
+            shipped_names: libraries that lie in the wheel: symbols of these need no promise.
         """
         forbidden = [
             f"{name}: {symbol}"
             for name in binary.needed
             for symbol in self.blacklist.get(name, ())
-            if symbol in binary.undefined and name not in own
+            if symbol in binary.undefined and name not in shipped_names
         ]
         known = self.versions.get(binary.machine, {})
         for name, versions in binary.version_needs.items():
-            for version in () if name in own else versions:
+            for version in () if name in shipped_names else versions:
                 # `GLIBC_2.28`. Prefixes that no policy lists, such as libgomp's GOMP, may have any number:
                 # their library is judged by its name alone.
                 prefix, separator, number = version.partition("_")
@@ -132,10 +132,10 @@ class Policy:
             beside: names of further libraries in the wheel, which were judged before.
         """
         together = tuple(binaries)
-        own = shipped(together) | beside
-        needed = {name for binary in together for name in binary.needed} - own
+        shipped_names = shipped(together) | beside
+        needed = {name for binary in together for name in binary.needed} - shipped_names
         on_system = all(self.has(name) or matches(name, elsewhere) for name in needed)
-        return on_system and not any(self.objections(binary, own) for binary in together)
+        return on_system and not any(self.objections(binary, shipped_names) for binary in together)
 
 
 @functools.cache

@@ -195,8 +195,8 @@ class _Work:
             known = listed.belongs_to(self._tree.rocm_version)
             if not collector.open(listed.stem, "--strict", required=known and request.strict):
                 reason = "the ROCm tree has none, and nothing in the wheel needs it"
-                other = f"not part of ROCm {self._tree.rocm_version}"
-                collector.leave_out(listed.stem, reason if known else other)
+                foreign = f"not part of ROCm {self._tree.rocm_version}"
+                collector.leave_out(listed.stem, reason if known else foreign)
         return collector.finish()
 
     def edit(self, folder: Path) -> Edit:

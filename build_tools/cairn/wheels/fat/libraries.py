@@ -160,9 +160,9 @@ class Collector:
             )
         by_name: dict[str, BundledLibrary] = {}
         for library in self._libraries.values():
-            other = by_name.setdefault(library.name, library)
-            if other is not library:
-                paths = f"{other.binary.path} and {library.binary.path}"
+            first = by_name.setdefault(library.name, library)
+            if first is not library:
+                paths = f"{first.binary.path} and {library.binary.path}"
                 raise WheelError(
                     f"two libraries would be {library.name} in the wheel: {paths}",
                     tip="name a ROCm tree with one version of each library",
@@ -229,9 +229,9 @@ class Collector:
         graph: dict[str, dict[str, None]] = {}
         for name, library in sorted(by_name.items()):
             stems = {entry.opened.lower() for entry in self._recipe.opened_by(stem_of(name)[0])}
-            opened = [other for other in by_name if key_of(other) in stems]
+            opened = [name for name in by_name if key_of(name) in stems]
             needed = (self._names.get(soname, soname) for soname in library.binary.needed)
-            others = (other for other in (*needed, *opened) if other in by_name and other != name)
+            others = (library for library in (*needed, *opened) if library in by_name and library != name)
             graph[name] = dict.fromkeys(others)
         while True:
             try:

@@ -30,9 +30,9 @@ class Delta:
         return bool(self.removed or self.added)
 
 
-def change(old: Iterable[str], other: Iterable[str]) -> Delta:
+def change(old: Iterable[str], new: Iterable[str]) -> Delta:
     """The change from one collection to another, sorted."""
-    a, b = set(old), set(other)
+    a, b = set(old), set(new)
     return Delta(removed=tuple(sorted(a - b)), added=tuple(sorted(b - a)))
 
 

@@ -154,38 +154,38 @@ def diff(first: Path, second: Path, *, python: bool = True) -> Difference:
         return between(read_interface(first, python=python), read_interface(second, python=python))
 
 
-def between(before: Interface, other: Interface) -> Difference:
+def between(before: Interface, after: Interface) -> Difference:
     """Compare two wheels that were read; of two listings what these tell.
 
     Raises:
         WheelError: a kpack archive that both have cannot be unpacked.
     """
-    old, new = _files(before), _files(other)
+    old, new = _files(before), _files(after)
     # The CRC of the central directory stands for the content, so that only binaries are unpacked.
     both = old.keys() & new.keys()
     changed = tuple(sorted(path for path in both if _has_other_bytes(old[path], new[path])))
-    is_listing = before.is_listing or other.is_listing
+    is_listing = before.is_listing or after.is_listing
     same = [_sameness([old[path].digest == new[path].digest != "" for path in both.difference(changed)])]
     files = change(old, new)
     renamed = dict(_renamed(files, old, new))
     arrived = set(renamed.values())
-    requirements = change(old_requirements := _requirements(before), new_requirements := _requirements(other))
+    requirements = change(old_requirements := _requirements(before), new_requirements := _requirements(after))
     return Difference(
         before=before.file_name,
-        after=other.file_name,
+        after=after.file_name,
         fields={
-            name: (_text(getattr(before, name)), _text(getattr(other, name)))
+            name: (_text(getattr(before, name)), _text(getattr(after, name)))
             for name in _FIELDS
-            if _value_of(before, name) != _value_of(other, name)
+            if _value_of(before, name) != _value_of(after, name)
         },
-        size=(before.size, other.size),
-        unpacked_size=(before.unpacked_size, other.unpacked_size),
+        size=(before.size, after.size),
+        unpacked_size=(before.unpacked_size, after.unpacked_size),
         requirements=Delta(
             removed=tuple(old_requirements[key] for key in requirements.removed),
             added=tuple(new_requirements[key] for key in requirements.added),
         ),
-        entry_points=change(_entry_points(before), _entry_points(other)),
-        licences=change(before.licences, other.licences),
+        entry_points=change(_entry_points(before), _entry_points(after)),
+        licences=change(before.licences, after.licences),
         files=Delta(
             removed=tuple(path for path in files.removed if path not in renamed),
             added=tuple(path for path in files.added if path not in arrived),
@@ -193,17 +193,17 @@ def between(before: Interface, other: Interface) -> Difference:
         renamed=renamed,
         changed=changed,
         modes=tuple(sorted(path for path in both if old[path].executable != new[path].executable)),
-        libraries=tuple(_library_changes(before, other, renamed)),
-        exports=_exports(before.libraries, other.libraries),
-        operators=change(_operators(before), _operators(other)),
-        targets=change(before.targets, other.targets),
-        kernels=changes.kernels(before.kernels, other.kernels),
-        compilers=change(_compilers(before), _compilers(other)),
-        python=changes.python(before.python, other.python) if before.python and other.python else None,
-        archives=() if is_listing else tuple(_archive_changes(before, other, changed)),
+        libraries=tuple(_library_changes(before, after, renamed)),
+        exports=_exports(before.libraries, after.libraries),
+        operators=change(_operators(before), _operators(after)),
+        targets=change(before.targets, after.targets),
+        kernels=changes.kernels(before.kernels, after.kernels),
+        compilers=change(_compilers(before), _compilers(after)),
+        python=changes.python(before.python, after.python) if before.python and after.python else None,
+        archives=() if is_listing else tuple(_archive_changes(before, after, changed)),
         order=[(path, state.stamp) for path, state in old.items()]
         != [(path, state.stamp) for path, state in new.items()],
-        unread=tuple(dict.fromkeys((*before.unread, *other.unread, *(same if is_listing else ())))),
+        unread=tuple(dict.fromkeys((*before.unread, *after.unread, *(same if is_listing else ())))),
     )
 
 
@@ -239,8 +239,8 @@ def _files(info: Interface) -> dict[str, FileState]:
 
 def _requirements(info: Interface) -> dict[str, str]:
     # A host wheel requires each of its device wheels in its own version, thrice (PEP 508 pins: `==`).
-    own = re.compile(rf"=={re.escape(info.version)}(?![\w.+!*-])")
-    return {own.sub("==*", neutral_requirement(text)): text for text in info.requires_dist}
+    own_version = re.compile(rf"=={re.escape(info.version)}(?![\w.+!*-])")
+    return {own_version.sub("==*", neutral_requirement(text)): text for text in info.requires_dist}
 
 
 def _value_of(info: Interface, field: str) -> object:
@@ -282,10 +282,10 @@ def _renamed(
 
 
 def _library_changes(
-    before: Interface, other: Interface, renamed: Mapping[str, str]
+    before: Interface, after: Interface, renamed: Mapping[str, str]
 ) -> Iterator[LibraryChange]:
     old = {(neutral(library.path, before), library.machine): library for library in before.libraries}
-    new = {(neutral(library.path, other), library.machine): library for library in other.libraries}
+    new = {(neutral(library.path, after), library.machine): library for library in after.libraries}
     pairs = {key: key for key in old.keys() & new.keys()}
     # A library that was rebuilt under the name of its next version: `libfoo.so.1` and `libfoo.so.2`.
     rest = {_stem(key): key for key in new.keys() - old.keys()}
@@ -297,7 +297,7 @@ def _library_changes(
     for key, match in sorted(pairs.items()):
         a, b = old[key], new[match]
         content = before.files.get(a.path, ())[:2]
-        if key == match and content and content == other.files.get(b.path, ())[:2]:
+        if key == match and content and content == after.files.get(b.path, ())[:2]:
             continue  # most of a wheel's libraries in a night: to compare 75,000 symbols of each takes long
         library_change = LibraryChange(
             member=b.path,
@@ -361,11 +361,11 @@ def _compilers(info: Interface) -> set[str]:
     return {text for library in info.libraries for text in library.compilers}
 
 
-def _archive_changes(before: Interface, other: Interface, changed: Iterable[str]) -> Iterator[ArchiveChange]:
+def _archive_changes(before: Interface, after: Interface, changed: Iterable[str]) -> Iterator[ArchiveChange]:
     for path in changed:
         if not path.endswith(kpack.SUFFIX):
             continue
-        a, b = _code_of(before, path), _code_of(other, path)
+        a, b = _code_of(before, path), _code_of(after, path)
         both = a.keys() & b.keys()
         differing = sorted(_shown(place) for place in both if a[place] != b[place])
         archive_change = ArchiveChange(
@@ -381,9 +381,9 @@ def _archive_changes(before: Interface, other: Interface, changed: Iterable[str]
 
 def _code_of(info: Interface, path: str) -> dict[tuple[str, str], str]:
     """The digests of the code in a kpack archive, by names that do not change with each build."""
-    own = next(name for name in info.files if neutral(name, info) == path)
+    path_of_file = next(name for name in info.files if neutral(name, info) == path)
     with Archive.open(info.path) as archive:
-        digests = code_archives.digests(archive, own)
+        digests = code_archives.digests(archive, path_of_file)
     return {(without_build(key), arch): sha256 for (key, arch), sha256 in digests.items()}
 
 

@@ -81,8 +81,8 @@ class Interface(WheelInfo):
         """The targets that it has device code for, sorted; of a listing those that file names tell."""
         if self.is_listing:
             return named_targets(self.files)
-        own = (target for library in self.libraries for target in library.targets)
-        return in_order({*own, *(target for archive in self.archives for target in archive.targets)})
+        of_libraries = (target for library in self.libraries for target in library.targets)
+        return in_order({*of_libraries, *(target for archive in self.archives for target in archive.targets)})
 
     @functools.cached_property
     def exported(self) -> frozenset[str]:
@@ -108,5 +108,7 @@ class Interface(WheelInfo):
     @functools.cached_property
     def kernels(self) -> frozenset[Kernel]:
         """The kernels of its libraries and archives."""
-        own = (kernel for library in self.libraries for kernel in library.kernels)
-        return frozenset({*own, *(kernel for group in self.archived_kernels.values() for kernel in group)})
+        of_libraries = (kernel for library in self.libraries for kernel in library.kernels)
+        return frozenset(
+            {*of_libraries, *(kernel for group in self.archived_kernels.values() for kernel in group)}
+        )

@@ -217,9 +217,9 @@ class PythonSources:
             if path in seen or path in _WITHOUT_NAMES:
                 continue
             seen.add(path)
-            if (own := self.at(path)) is not None and own.is_class:
-                names.update(_members(own), self._of_self(own))
-                bases += getattr(own, "bases", ())
+            if (described := self.at(path)) is not None and described.is_class:
+                names.update(_members(described), self._of_self(described))
+                bases += getattr(described, "bases", ())
             elif isinstance(built_in := getattr(builtins, path, None), type):
                 names.update(dir(built_in))
             else:

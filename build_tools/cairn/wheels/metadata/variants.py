@@ -141,28 +141,28 @@ def of_wheel(data: bytes, file_name: str) -> Variants:
     return variants
 
 
-def merged(first: Variants, other: Variants) -> Variants:
+def merged(first: Variants, second: Variants) -> Variants:
     """The variants of both files, which are of one version (PEP 825, "Metadata consistency").
 
     Raises:
         WheelError: they contradict each other.
     """
-    short, long = sorted((first.default_priorities.namespace, other.default_priorities.namespace), key=len)
+    short, long = sorted((first.default_priorities.namespace, second.default_priorities.namespace), key=len)
     if long[: len(short)] != short:
         raise WheelError(
             f"variants of one version order {', '.join(short)} and {', '.join(long)} differently"
         )
     for what, mine, theirs in (
-        ("label", first.variants, other.variants),
-        ("provider", first.providers, other.providers),
+        ("label", first.variants, second.variants),
+        ("provider", first.providers, second.providers),
     ):
         for name in sorted(mine.keys() & theirs.keys()):
             if mine[name] != theirs[name]:
                 raise WheelError(f"two variants of one version say different things of the {what} {name}")
-    variants = {**first.variants, **other.variants}
+    variants = {**first.variants, **second.variants}
     return Variants(
         default_priorities=Priorities(namespace=long),
-        providers={**first.providers, **other.providers},
+        providers={**first.providers, **second.providers},
         variants={label: variants[label] for label in sorted(variants)},
     )
 

@@ -299,13 +299,13 @@ def _renamed(
 
 def _edit(archive: Archive, info: WheelInfo, renamed: RenamedWheel, request: NewVersion) -> Edit:
     requires = parse_headers(info.metadata, name="METADATA").all("Requires-Dist")
-    own = set(map(wheel_info.required_name, requires))
+    required = set(map(wheel_info.required_name, requires))
     # Requirements are given for all wheels at once; the wheel that one names does not require itself.
     requirements: dict[str, list[str]] = {}
     for text in request.requires:
         if (name := wheel_info.required_name(text)) != info.distribution:
             requirements.setdefault(name, []).append(text)
-    replaced = {name: texts.pop(0) for name, texts in requirements.items() if name in own}
+    replaced = {name: texts.pop(0) for name, texts in requirements.items() if name in required}
     return Edit(
         version=renamed.new,
         build=request.build,
@@ -329,8 +329,8 @@ def _rewritten_files(archive: Archive, wheel: RenamedWheel) -> dict[str, bytes]:
     changed = {}
     for name in (member.name for member in archive.members):
         # A package's own only: `version.py` deeper down may state the version of something bundled.
-        own = name.endswith(_MODULES) and wheel_info.installed_path(name).count("/") == 1
-        if not own and not name.endswith(_MANIFEST):
+        required = name.endswith(_MODULES) and wheel_info.installed_path(name).count("/") == 1
+        if not required and not name.endswith(_MANIFEST):
             continue
         before = archive.read(name, limit=_LARGEST).decode("utf-8", "surrogateescape")
         after = _LITERAL.sub(partial(_literal, versions=literals), before)

@@ -132,8 +132,8 @@ def _check_edit(archive: Archive, info: WheelInfo, edit: Edit) -> None:
     twice = edit.binaries.keys() & {*edit.replace_files, *edit.remove_files}
     if twice:
         raise WheelError(f"{min(twice)} is to be changed in two ways at once")
-    own = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", "RECORD")}
-    touched = own & {*edit.add_files, *edit.replace_files, *edit.remove_files}
+    metadata_files = {f"{info.dist_info}/{name}" for name in ("METADATA", "WHEEL", "RECORD")}
+    touched = metadata_files & {*edit.add_files, *edit.replace_files, *edit.remove_files}
     if touched:
         raise WheelError(
             f"{min(touched)} is written by the edit itself", tip="change version, tags or requirements"

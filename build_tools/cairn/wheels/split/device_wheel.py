@@ -104,7 +104,8 @@ def archive_targets(offered: Iterable[TargetId]) -> tuple[TargetId, ...]:
             )
         # Until nothing is new: with the codes for a GPU there is one that has the features of them all.
         while (
-            new := {both for first, other in pairs(features, 2) if (both := _union(first, other))} - features
+            new := {both for first, second in pairs(features, 2) if (both := _union(first, second))}
+            - features
         ):
             features |= new
         targets_needed |= {TargetId(processor=processor, features=some) for some in features}
@@ -211,14 +212,14 @@ def file_prefix(host: str, processor: str, terms: Terms) -> str:
 
 def common_path(info: WheelInfo, path: str) -> str:
     """A path in a wheel with `.data` for the name of its data folder, which differs in each wheel."""
-    own = f"{info.data_folder}/"
-    return f".data/{path.removeprefix(own)}" if path.startswith(own) else path
+    data_folder = f"{info.data_folder}/"
+    return f".data/{path.removeprefix(data_folder)}" if path.startswith(data_folder) else path
 
 
 def data_path(info: WheelInfo, path: str) -> str:
     """The path in a wheel that `common_path` was made of."""
-    own = f"{info.data_folder}/"
-    return own + path.removeprefix(".data/") if path.startswith(".data/") else path
+    data_folder = f"{info.data_folder}/"
+    return data_folder + path.removeprefix(".data/") if path.startswith(".data/") else path
 
 
 def licences_of(host: WheelInfo, archive: Archive) -> dict[str, bytes]:

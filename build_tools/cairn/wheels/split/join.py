@@ -256,20 +256,20 @@ def write_variant(host: Path, device: Path, output_dir: Path) -> Path:
     Raises:
         WheelError: the two do not belong together, or there can be no such variant.
     """
-    info, other = wheel_info.read(host), wheel_info.read(device)
+    info, device_info = wheel_info.read(host), wheel_info.read(device)
     with (
         files.scratch(output_dir, "variant") as folder,
         Archive.open(host) as archive,
         Archive.open(device) as code,
     ):
         record = read_record(info, archive)
-        processor = processor_of(other, info, record)
-        requires = [t for t in other.requires_dist if wheel_info.required_name(t) != info.distribution]
+        processor = processor_of(device_info, info, record)
+        requires = [t for t in device_info.requires_dist if wheel_info.required_name(t) != info.distribution]
         content = datafile.dumps(variant_for(processor)).encode()
         added: dict[str, Path | bytes] = {f"{info.dist_info}/{IN_WHEEL}": content}
         for number, member in enumerate(code.members):
-            if not member.is_dir and not member.name.startswith(f"{other.dist_info}/"):
-                where = device_wheel.data_path(info, device_wheel.common_path(other, member.name))
+            if not member.is_dir and not member.name.startswith(f"{device_info.dist_info}/"):
+                where = device_wheel.data_path(info, device_wheel.common_path(device_info, member.name))
                 # Not under its own name: that of an archive may have a colon, which Windows refuses.
                 added[where] = extract(code, member.name, folder, str(number))
         change = Edit(

@@ -147,7 +147,7 @@ class _Work:
         To look for it takes each of them whole, and inflating is what costs most: so that is done once.
         """
 
-        def one(member: Member, kind: Format) -> tuple[Binary, Path]:
+        def take_member(member: Member, kind: Format) -> tuple[Binary, Path]:
             path = extract(self._archive, member.name, self._new_folder())
             with path.open("rb") as file:
                 binary = read_view(FileView(file), member.name, kind)
@@ -157,7 +157,7 @@ class _Work:
                 path.unlink()
             return binary, path
 
-        read = for_each(self._archive, one)
+        read = for_each(self._archive, take_member)
         with_code = sorted((each for each in read if each[0].code_objects), key=lambda each: each[0].path)
         self._whole = {binary.path: path for binary, path in with_code}
         return [binary for binary, _ in with_code]
@@ -274,9 +274,9 @@ def _check(info: WheelInfo, archive: Archive) -> None:
         raise WheelError(
             f"METADATA of {info.file_name} is that of {info.name} {info.version}", tip="build the wheel again"
         )
-    own = (device_names.extra_of("gfx"), device_names.EVERY)
+    device_extras = (device_names.extra_of("gfx"), device_names.EVERY)
     # As installers compare them (PEP 685): Device_All is device-all.
-    clashing = any(canonicalize_name(extra).startswith(own) for extra in info.extras)
+    clashing = any(canonicalize_name(extra).startswith(device_extras) for extra in info.extras)
     names = (wheel_info.requirement(text).name for text in info.requires_dist)
     clashing = clashing or any(device_names.processor_of(name, info.name) for name in names)
     if clashing or any(member.name.endswith((SUFFIX, f"/{SPLIT_RECORD}")) for member in archive.members):
@@ -305,8 +305,8 @@ def hook_added(archive: Archive, info: WheelInfo, archives: Iterable[str], build
     # What is not in site-packages is found by no path that counts from there.
     names = tuple(sorted({path for path in archives if not path.startswith(".data/")}))
     generic = dict(generic_targets())  # all, since it speaks for other host wheels too
-    own = info.dist_info.partition("-")[0]
-    call = _MARK + _CALL.format(own=own, build=build, archives=names, generic=generic).encode()
+    dist_name = info.dist_info.partition("-")[0]
+    call = _MARK + _CALL.format(own=dist_name, build=build, archives=names, generic=generic).encode()
     loaders = {
         name: source
         for name, source in _loaders(archive).items()

@@ -202,8 +202,8 @@ def _not_checked(
     if _lacks_modules(read, name) and all(f.code is not FindingCode.MEMBER_MISSING for f in findings):
         yield "whether it should have an extension module: its tag names an ABI of Python"
     systems = {platform.split("_")[0] for platform in wheel_info.platforms_of(name.tags)}
-    if other := sorted(system for system in systems if not system.startswith(machines.KNOWN)):
-        yield f"the libraries of {wording.some(other)}, and the machines that they are for"
+    if unknown := sorted(system for system in systems if not system.startswith(machines.KNOWN)):
+        yield f"the libraries of {wording.some(unknown)}, and the machines that they are for"
     needed = {library for binary in read.binaries for library in binary.needed}
     if drivers := sorted(name for name in needed if system_libraries.matches(name, system_libraries.DRIVERS)):
         yield f"whether the machine has {wording.some(drivers)}, of the driver of a device"

@@ -143,30 +143,30 @@ class _Rivals:
             self._lacking[path] = frozenset(name for path in loaded for name in self._missing.get(path, ()))
         return self._lacking[path]
 
-    def _is_same_module(self, path: str, other: str) -> bool:
+    def _is_same_module(self, path: str, peer: str) -> bool:
         """Whether two define one module for one Python: Python code loads the one for an MPI (mpi4py)."""
-        same_python = path.split(".")[-2:] == other.split(".")[-2:]
-        return same_python and not _inits(self._read(path)).isdisjoint(_inits(self._read(other)))
+        same_python = path.split(".")[-2:] == peer.split(".")[-2:]
+        return same_python and not _inits(self._read(path)).isdisjoint(_inits(self._read(peer)))
 
-    def _does_the_same(self, path: str, other: str) -> bool:
+    def _does_the_same(self, path: str, peer: str) -> bool:
         """Whether a different one has all functions of C that it has, but for what names the two apart."""
         # Names of C++ begin with `_` or `?`, as do those that linkers and compilers define.
-        functions, rival = ({n for n in self._read(library) if n[:1].isalpha()} for library in (path, other))
+        functions, rival = ({n for n in self._read(library) if n[:1].isalpha()} for library in (path, peer))
         functions -= _inits(functions)
-        words = (_WORDS.findall(library.rpartition("/")[2].removeprefix("lib")) for library in (path, other))
+        words = (_WORDS.findall(library.rpartition("/")[2].removeprefix("lib")) for library in (path, peer))
         apart = [(word, its_word) for word, its_word in zip(*words, strict=False) if word != its_word]
         shared = {name for name in functions if name in rival or _renamed(name, apart) in rival}
         return bool(shared) and all(any(word in name for word, _ in apart) for name in functions - shared)
 
-    def _is_for_another_version(self, path: str, other: str) -> bool:
+    def _is_for_another_version(self, path: str, peer: str) -> bool:
         """Whether two lack the same libraries, each in its version: a user has that of one of them."""
-        lacking, rivals = (set(self._missing.get(library, ())) for library in (path, other))
+        lacking, rivals = (set(self._missing.get(library, ())) for library in (path, peer))
         neutral = [
             {_VERSION.sub("", name) for name in names} for names in (lacking - rivals, rivals - lacking)
         ]
         if neutral[0].isdisjoint(neutral[1]):
             return False
-        exports, rival = self._read(path), self._read(other)
+        exports, rival = self._read(path), self._read(peer)
         return 2 * len(exports & rival) >= len(exports | rival) > 0
 
     def _read(self, path: str) -> frozenset[str]:

@@ -126,7 +126,7 @@ def read(
         only: the members to read; all by default.
     """
     rows = {row.path: row for row in info.record} if info else {}
-    own = info.unlisted if info else frozenset()
+    unlisted = info.unlisted if info else frozenset()
     packages = {member.name.rpartition("/")[0] for member in archive.members if _is_package(member.name)}
     for_windows = info is not None and all(name.startswith("win") for name in platforms_of(info.tags))
     read: list[Binary] = []
@@ -148,7 +148,7 @@ def read(
             parts = reader.read(archive, limited=limited, packages=packages)
             problems = [
                 *reader.findings,
-                *(_check_row(row, member, reader, own=member.name in own) if row else ()),
+                *(_check_row(row, member, reader, is_unlisted=member.name in unlisted) if row else ()),
                 *(() if for_windows else _check_run_bit(member, reader.head, parts)),
             ]
             if info and "/scripts/" in member.name and member.name.startswith(f"{info.data_folder}/scripts/"):
@@ -327,13 +327,15 @@ class _MemberReader:
         self.findings.append(Finding(code=code, member=self._member.name, reason=reason, fix=fix))
 
 
-def _check_row(row: RecordRow, member: Member, reader: _MemberReader, *, own: bool) -> Iterator[Finding]:
-    if row.size != member.size and not own and (row.size, row.algorithm) != (None, None):
+def _check_row(
+    row: RecordRow, member: Member, reader: _MemberReader, *, is_unlisted: bool
+) -> Iterator[Finding]:
+    if row.size != member.size and not is_unlisted and (row.size, row.algorithm) != (None, None):
         size = "no size" if row.size is None else f"{row.size} bytes"
         reason = f"RECORD gives it {size}, it has {member.size} bytes"
         yield Finding(code=FindingCode.RECORD_SIZE, member=row.path, reason=reason, fix=_REWRITE)
     reason = ""
-    if own:
+    if is_unlisted:
         reason = "RECORD has a hash or size of itself" if row.algorithm or row.size is not None else ""
     elif row.algorithm is None:
         reason = "RECORD gives it no hash"

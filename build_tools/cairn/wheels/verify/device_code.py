@@ -176,12 +176,16 @@ def check_targets(
     if is_host and not archived:  # a wheel variant has its archives itself
         yield from _check_extras(extras, targets)
     for binary in with_code:
-        own = set(binary.targets)
+        targets_of_binary = set(binary.targets)
         # A code object in a file of its own is for one target; its siblings may be for the others.
-        missing = set() if binary.is_device_code else targets - own
+        missing = set() if binary.is_device_code else targets - targets_of_binary
         for code, names, words in (
             (FindingCode.TARGETS_MISSING, missing, "it has no code for"),
-            (FindingCode.TARGETS_UNEXPECTED, own - targets, "it has code that was not asked for:"),
+            (
+                FindingCode.TARGETS_UNEXPECTED,
+                targets_of_binary - targets,
+                "it has code that was not asked for:",
+            ),
         ):
             if names:
                 reason = f"{words} {', '.join(in_order(names))}"

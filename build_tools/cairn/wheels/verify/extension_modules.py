@@ -298,12 +298,12 @@ def _beyond_abi3(binaries: Sequence[Binary], name: FileName) -> Iterator[Finding
     if len(since) < len(name.tags):
         return  # for one version too: only Requires-Python says which files are for which
     limited = _limited_api()
-    own = {symbol for binary in binaries for symbol in binary.python_defined}
+    defined = {symbol for binary in binaries for symbol in binary.python_defined}
     names = shipped(binaries)
     for binary in binaries:
         symbols = sorted(
             symbol
-            for symbol in binary.python_wanted - own
+            for symbol in binary.python_wanted - defined
             if _OF_PYTHON.fullmatch(symbol) and not symbol.startswith(_INIT)
         )
         # A library of a different wheel may have what only begins like Python's own.

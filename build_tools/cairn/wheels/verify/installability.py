@@ -269,7 +269,7 @@ def _check_twice(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
 def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Breaches by entry point, and those that a requirement would have to bring."""
     files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
-    own = _Modules(archive, files)
+    modules = _Modules(archive, files)
     if any(path.endswith(".pth") and "/" not in path for path in files):
         return (), ()  # site.py may find modules anywhere
     findings, elsewhere = [], []
@@ -278,7 +278,7 @@ def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding
             match = _REFERENCE.fullmatch(text.strip())
             if match is None:
                 continue  # a script's is judged by `installability`; other groups may have any text
-            problem = _problem(own, info, match[1], match[2])
+            problem = _problem(modules, info, match[1], match[2])
             if problem is None:
                 continue
             if problem:
@@ -298,13 +298,13 @@ def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding
 def check_absent_modules(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     """The modules that Python files of a wheel without any binary import, and that it does not have."""
     files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
-    own, left, absent = _Modules(archive, files), _MOST, dict[str, str]()
+    modules, left, absent = _Modules(archive, files), _MOST, dict[str, str]()
     for path, member in files.items():
         if path.endswith(".py") and not is_of_tests(path) and archive.member(member).size <= _LARGEST:
             left -= archive.member(member).size
             tree = _parsed(archive.read(member)) if left >= 0 else None
             for module, name in _imports(tree, path.split("/")[:-1]) if tree else ():
-                if module.partition(".")[0] in own and _problem(own, info, module, name):
+                if module.partition(".")[0] in modules and _problem(modules, info, module, name):
                     absent.setdefault(f"{module}.{name}" if name else module, member)
     for module, member in absent.items():
         reason = f"it imports {module}, which the wheel lacks, though its tag names an ABI of Python"
@@ -363,27 +363,27 @@ class _Modules:
         return self._names.get(path)
 
 
-def _problem(own: _Modules, info: WheelInfo, module: str, attribute: str | None) -> str | None:
+def _problem(modules: _Modules, info: WheelInfo, module: str, attribute: str | None) -> str | None:
     """The problem; None where none is known, an empty text where a requirement may bring the module."""
     parts = module.split(".")
     if parts[0] in sys.stdlib_module_names:
         return None
     for count in range(1, len(parts) + 1):
-        if "/".join(parts[:count]) in own:
+        if "/".join(parts[:count]) in modules:
             continue
         if count == 1:
             return "" if info.requires_dist else f"the wheel has no module {parts[0]}, and requires nothing"
-        package = own.names("/".join(parts[: count - 1]) + "/__init__.py")
+        package = modules.names("/".join(parts[: count - 1]) + "/__init__.py")
         # One without a file of its own may have parts in other wheels (PEP 420).
         if package is None or _ELSEWHERE in package:
             return None
         return f"the wheel has no module {'.'.join(parts[:count])}"
     path = "/".join(parts)
     # A submodule is an attribute too, once it was imported.
-    if attribute is None or f"{path}/{attribute}" in own:
+    if attribute is None or f"{path}/{attribute}" in modules:
         return None
-    names = own.names(f"{path}/__init__.py")
-    names = own.names(f"{path}.py") if names is None else names
+    names = modules.names(f"{path}/__init__.py")
+    names = modules.names(f"{path}.py") if names is None else names
     return None if names is None or {attribute, "*"} & names else f"nothing there defines {attribute}"
 
 

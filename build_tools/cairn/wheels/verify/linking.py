@@ -71,14 +71,14 @@ def check(
     rules = sorted(by_name.values(), key=lambda rule: tuple(map(int, rule.name.split("_")[1:])))
     for kind in ("elf", "pe", "macho"):
         of_kind = [binary for binary in binaries if binary.format == kind and not binary.is_device_code]
-        own = shipped(of_kind)
+        shipped_names = shipped(of_kind)
         needed = (_OF_PYTHON_DLL.fullmatch(library) for binary in of_kind for library in binary.needed)
         runtimes = frozenset(_OLD_RUNTIMES.get(match[1], "") for match in needed if match)
         lacking = [
             (binary, libraries, system)
             for binary in of_kind
             for libraries, system in _missing(
-                binary, own, _systems(binary, rules, platforms, runtimes), expected
+                binary, shipped_names, _systems(binary, rules, platforms, runtimes), expected
             )
         ]
         optional = alternatives.optional(archive, of_kind, [(b.path, names) for b, names, _ in lacking])
@@ -88,8 +88,8 @@ def check(
             yield _if_of_extra(finding, libraries, brought)
         for binary in of_kind:
             if kind == "elf":
-                yield from _check_symbols(binary, own, rules)
-                yield from _check_run_paths(binary, own)
+                yield from _check_symbols(binary, shipped_names, rules)
+                yield from _check_run_paths(binary, shipped_names)
             elif kind == "macho":
                 yield from macos.check_minimum(binary, platforms)
         if kind == "macho" and of_kind and any(platform.startswith("macosx") for platform in platforms):
@@ -100,9 +100,11 @@ def check(
     yield from _check_folders(archive, [binary for binary in binaries if binary.format == "pe"])
 
 
-def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy]) -> Iterator[Finding]:
+def _check_symbols(
+    binary: Binary, shipped_names: frozenset[str], rules: Sequence[Policy]
+) -> Iterator[Finding]:
     for rule in rules:
-        wrong = rule.objections(binary, own) if binary.machine in rule.versions else ()
+        wrong = rule.objections(binary, shipped_names) if binary.machine in rule.versions else ()
         if wrong:
             reason = f"{rule.name} does not promise {wording.some(wrong)}"
             fix = "build on an older system, or repair with the tag that the symbols justify"
@@ -112,7 +114,7 @@ def _check_symbols(binary: Binary, own: frozenset[str], rules: Sequence[Policy])
 
 def _missing(
     binary: Binary,
-    own: frozenset[str],
+    shipped_names: frozenset[str],
     systems: Iterable[tuple[str, Callable[[str], bool]]],
     expected: Expectation,
 ) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -125,7 +127,7 @@ def _missing(
     foreign = []
     for library in binary.needed:
         name = library.rpartition("/")[2] if binary.format == "macho" else library
-        if name not in own and not matches(name, provided) and not _is_for_debugging(binary, name):
+        if name not in shipped_names and not matches(name, provided) and not _is_for_debugging(binary, name):
             foreign.append(library)
     for system, has in systems:
         if names := tuple(library for library in foreign if not has(library)):
@@ -284,9 +286,9 @@ def _loaded(modules: Sequence[Binary], elves: Sequence[Binary]) -> Sequence[Bina
     return list(loaded.values())
 
 
-def _check_run_paths(binary: Binary, own: frozenset[str]) -> Iterator[Finding]:
+def _check_run_paths(binary: Binary, shipped_names: frozenset[str]) -> Iterator[Finding]:
     problems: dict[str, list[str]] = {}
-    system = _behind_own(binary, own)
+    system = _behind_own(binary, shipped_names)
     for path in dict.fromkeys(binary.run_paths):
         # The linker puts the folder of the binary in place of `$ORIGIN` (ld.so(8)). Packages lie side by side
         # in site-packages, and may find each other there: beyond that, only what `.data/data` becomes.
@@ -305,14 +307,14 @@ def _check_run_paths(binary: Binary, own: frozenset[str]) -> Iterator[Finding]:
         yield Finding(code=FindingCode.RPATH, member=binary.path, reason=reason, fix=fix)
 
 
-def _behind_own(binary: Binary, own: frozenset[str]) -> frozenset[str]:
+def _behind_own(binary: Binary, shipped_names: frozenset[str]) -> frozenset[str]:
     """The run paths that change nothing: folders of the system for libraries, behind those of the wheel.
 
     The system's administrator alone writes there, and what the wheel has is found before. torch has some
     such, since MKL's CMake files write `$MKLROOT/lib/intel64` even where they know no MKLROOT.
     """
     relative = [number for number, path in enumerate(binary.run_paths) if not path.startswith("/")]
-    if not relative and not own.isdisjoint(binary.needed):
+    if not relative and not shipped_names.isdisjoint(binary.needed):
         return frozenset()
     behind = binary.run_paths[relative[-1] + 1 if relative else 0 :]
     return frozenset(path for path in behind if _OF_SYSTEM.match(posixpath.normpath(path)))

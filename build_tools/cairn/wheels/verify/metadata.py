@@ -134,9 +134,9 @@ def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
         yield _of_metadata(info, FindingCode.METADATA_INVALID, problem, fix)
 
 
-def _same_version(first: str, other: str) -> bool:
+def _same_version(first: str, second: str) -> bool:
     try:
-        return Version(first) == Version(other)
+        return Version(first) == Version(second)
     except ValueError:
         return False
 
@@ -198,8 +198,8 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
             fix = f"require {required}=={siblings[required]}"
             yield _of_metadata(info, FindingCode.SIBLING_NOT_EXACT, reason, fix)
         # What is installed with it must be what it requires.
-        own = required == info.distribution
-        versions = (info.version,) if own else expected.beside.get(required, ())
+        is_itself = required == info.distribution
+        versions = (info.version,) if is_itself else expected.beside.get(required, ())
         met = not versions or any(providers.meets(version, requirement) for version in versions)
         if not met and _applies(requirement, name, expected.python):
             reason = f"it requires {requirement}, but is installed with {', '.join(versions)}"

@@ -83,10 +83,10 @@ def overwritten(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
                 yield info.path, Finding(code=FindingCode.OVERWRITES, member=path, reason=reason, fix=fix)
 
 
-def _meet(first: WheelInfo, other: WheelInfo) -> bool:
+def _meet(first: WheelInfo, second: WheelInfo) -> bool:
     """Whether there may be a Python that takes both."""
     pythons, systems = [], []
-    for info in (first, other):
+    for info in (first, second):
         pythons.append({tag.split("-")[0] for tag in info.tags if "-abi3-" not in tag and tag[:2] != "py"})
         systems.append({system for _, system in _builds(info)})
     same_python = not all(pythons) or pythons[0] & pythons[1]

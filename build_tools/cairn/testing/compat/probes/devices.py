@@ -129,9 +129,9 @@ def collectives(answer: Answer) -> None:
     with answer.check("between GPUs"):
         if count == 1:
             raise NotMeasurableError("one GPU")
-        for other in everywhere[1:]:
+        for device in everywhere[1:]:
             require(
-                torch.equal(x.to(f"cuda:{other}").cpu(), x.cpu()), f"different values reached GPU {other}"
+                torch.equal(x.to(f"cuda:{device}").cpu(), x.cpu()), f"different values reached GPU {device}"
             )
 
 
