@@ -79,12 +79,13 @@ class Trail:
 # Cairn as it is, with a note of each program that it starts (Python's audit events): FILE ARGUMENT...
 _WATCHED = """
 import runpy, sys
-from cairn.platforms import posix
+from cairn.platforms import namespaces, posix
 log = open(sys.argv.pop(1), "w")
-guard = posix._Guard.program
+ours = {posix._Guard.program: "guard", namespaces._MAKE: "namespaces"}
 def note(event, args):
     if event == "subprocess.Popen":
-        print("guard" if guard in args[1] else args[1][0], file=log, flush=True)
+        words = args[1][args[1].index("--") + 1:] if args[1][0].endswith("/nsenter") else args[1]
+        print(next((ours[word] for word in words if word in ours), words[0]), file=log, flush=True)
 sys.addaudithook(note)
 runpy.run_module("cairn", run_name="__main__", alter_sys=True)
 """
@@ -95,7 +96,8 @@ def cairn_watched(
 ) -> tuple[subprocess.CompletedProcess[str], set[str]]:
     """Run `cairn` with these words; the names of the programs that it has started, too.
 
-    The process that ends them where Cairn is killed is called `guard`.
+    The process that ends them where Cairn is killed is called `guard`, the one that makes their namespaces
+    `namespaces`; a program that enters these (nsenter) is noted by its own name.
     """
     command = [sys.executable, "-c", _WATCHED, str(log), *map(str, words)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=900)
