@@ -292,8 +292,13 @@ def make_macho(
     minimum: tuple[int, int] = (11, 0),
     defined: Sequence[str] = (),
     wanted: Sequence[str] = (),
+    platform: int = 1,
+    signed: bool = True,
 ) -> bytes:
-    """A Mach-O file for arm64, or the CPU that `machine` says, put together byte by byte."""
+    """A Mach-O file for arm64, or the CPU that `machine` says, put together byte by byte.
+
+    `platform` is that of LC_BUILD_VERSION; a signature is named, and has no bytes.
+    """
 
     def command(number: int, head: bytes, text: str = "") -> bytes:
         data = head + text.encode() + b"\0"
@@ -308,7 +313,8 @@ def make_macho(
         for symbol in names:
             symbols += struct.pack("<IBBHQ", len(strings), bits, 1, 0, 0)
             strings += b"_" + symbol.encode() + b"\0"
-    commands = [command(0x32, struct.pack("<IIII", 1, minimum[0] << 16 | minimum[1] << 8, 0, 0))]
+    commands = [command(0x32, struct.pack("<IIII", platform, minimum[0] << 16 | minimum[1] << 8, 0, 0))]
+    commands += [command(0x1D, bytes(8))] if signed else []
     commands += [library(0xD, name)] if name else []
     commands += [library(0xC, path) for path in needed]
     commands += [library(0x80000018, path) for path in weak]

@@ -39,8 +39,7 @@ _S390 = 22
 _MACHINES = {3: "i686", 21: "ppc64le", _S390: "s390x", 40: "armv7l", 62: "x86_64", 183: "aarch64"}
 _MACHINES |= {224: DEVICE, 243: "riscv64", 258: "loongarch64"}
 # d_tag of a dynamic entry (chapter 5; from 0x6ffffe00 on GNU's, as in glibc's elf.h).
-_NEEDED, _STRTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 5, 10, 14, 15, 29
-_HASH, _SYMTAB = 4, 6
+_NEEDED, _HASH, _STRTAB, _SYMTAB, _STRSZ, _SONAME, _RPATH, _RUNPATH = 1, 4, 5, 6, 10, 14, 15, 29
 _FLAGS_1, _PIE = 0x6FFFFFFB, 0x08000000  # DF_1_PIE: a program, although its type is "shared"
 _VERNEED, _GNU_HASH = 0x6FFFFFFE, 0x6FFFFEF5
 _RELA, _REL, _JMPREL, _VERSYM = 7, 17, 23, 0x6FFFFFF0
@@ -139,6 +138,7 @@ def read_view(
         version_needs=reader.version_needs(),
         undefined=frozenset(among[name] for names in lists for name in names.intersection(among)),
         instruction_set=reader.instruction_set(),
+        refusal="" if is_program or _MACHINES.get(layout.machine) == DEVICE else layout.refusal,
         executable_stack=bool(stack and stack[-1].flags & RUNS),
         python_defined=_of_python(defines) if python else frozenset(),
         python_wanted=_of_python(wants) if python else frozenset(),

@@ -35,6 +35,10 @@ EXECUTABLE = 2  # e_type
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_PHDR, PT_GNU_STACK = 1, 2, 3, 6, 0x6474E551
 PT_GNU_PROPERTY = 0x6474E553
 RUNS = 1  # p_flags: PF_X
+_HASH, _SYMTAB, _GNU_HASH, _FLAGS_1 = 4, 6, 0x6FFFFEF5, 0x6FFFFFFB
+_NOT_OPENED = 0x40  # DF_1_NOOPEN
+_SYSTEMS = (0, 3)  # ELFOSABI_SYSV, ELFOSABI_GNU
+_PAGE = 4096  # the smallest of those that Linux has
 SHT_PROGBITS, SHT_STRTAB, SHT_DYNAMIC, SHT_NOBITS = 1, 3, 6, 8  # NOBITS: room in memory alone, as .bss
 SHT_DYNSYM = 11
 SHF_ALLOC = 2
@@ -99,6 +103,7 @@ class Layout:
         order: of its bytes, as `struct` has it.
         type: e_type.
         machine: e_machine.
+        system: e_ident[EI_OSABI] and e_ident[EI_ABIVERSION].
         segments_at: where the program headers are.
         segments: them.
         sections_at: where the section table is; 0 where there is none.
@@ -111,6 +116,7 @@ class Layout:
     order: str
     type: int
     machine: int
+    system: tuple[int, int]
     segments_at: int
     segments: tuple[Segment, ...]
     sections_at: int
@@ -190,6 +196,19 @@ class Layout:
         end = next((number for number, entry in enumerate(entries) if not entry.tag), len(entries))
         return tuple(entries[:end])
 
+    @property
+    def refusal(self) -> str:
+        """Why glibc loads no such library (elf/dl-load.c), or finds nothing in it; empty for no reason."""
+        if self.system[0] not in _SYSTEMS or self.system[1]:
+            return "it is for OS ABI {} of version {}, which no Linux has".format(*self.system)
+        # `strip` behind patchelf leaves such ones (NixOS/patchelf#10).
+        if any((segment.address - segment.offset) % _PAGE for segment in self.loads):
+            return "its segments do not begin where pages of memory may"
+        if (self.value(_FLAGS_1) or 0) & _NOT_OPENED:
+            return "it says that no running program may open it (DF_1_NOOPEN)"
+        found = {entry.tag for entry in self.dynamic} & {_HASH, _GNU_HASH, _SYMTAB}
+        return "it has no hash table, by which its symbols are found" if found == {_SYMTAB} else ""
+
     def value(self, tag: int) -> int | None:
         """The value of the first dynamic entry with that tag."""
         return next((entry.value for entry in self.dynamic if entry.tag == tag), None)
@@ -259,7 +278,9 @@ def read(view: View) -> Layout:
     # Elf64_Ehdr and Elf32_Ehdr differ in the width of e_entry, e_phoff and e_shoff alone.
     header = struct.Struct(f"{order}HHI{'QQQ' if wide else 'III'}IHHHHHH")
     fields = header.unpack(view.read(_IDENT_SIZE, header.size))
-    kind, machine, _, _, segments_at, sections_at, _, _, *sizes = fields
+    kind, machine, version, _, segments_at, sections_at, _, _, *sizes = fields
+    if version != 1:
+        raise WheelError(f"an ELF file of version {version}")
     segment_size, segment_count, section_size, section_count, names_index = sizes
     # Headers of a size that they do not have: loaders refuse them (glibc: e_phentsize), tools skip them.
     odd = segment_count and segment_size != (56 if wide else 32)
@@ -273,6 +294,7 @@ def read(view: View) -> Layout:
         order=order,
         type=kind,
         machine=machine,
+        system=(ident[7], ident[8]),
         segments_at=segments_at,
         # In an Elf32_Phdr the flags are the last field but one.
         segments=tuple(Segment(*(r if wide else (r[0], r[6], *r[1:6], r[7]))) for r in rows),

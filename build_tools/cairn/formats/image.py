@@ -71,6 +71,8 @@ class Image:
         executable_stack: whether it asks for a stack that code can be run from.
         minimum_macos: the oldest macOS that it says it runs on; None where it does not say, or is for another
             system of Apple's.
+        systems: the systems of Apple's that it says it is for, such as `macOS`.
+        refusal: why a loader refuses it whatever the machine has; empty where nothing is known.
         sections: all sections, where they were asked for.
         exports: the symbols that others can bind to, where they were asked for; none of a program for Linux.
         imports: those that it wants of others, where they were asked for.
@@ -95,6 +97,8 @@ class Image:
     instruction_set: str = ""
     executable_stack: bool = False
     minimum_macos: tuple[int, int] | None = None
+    systems: frozenset[str] = frozenset()
+    refusal: str = ""
     sections: tuple[Section, ...] = ()
     exports: frozenset[Symbol] = field(default=frozenset(), repr=False)
     imports: frozenset[Symbol] = field(default=frozenset(), repr=False)

@@ -28,6 +28,8 @@ _LOAD, _LOAD_WEAK, _REEXPORT, _LAZY, _UPWARD = 0xC, 0x80000018, 0x8000001F, 0x20
 _ID, _RPATH, _SYMTAB = 0xD, 0x8000001C, 0x2
 _VERSION_MIN, _BUILD_VERSION = 0x24, 0x32
 _MACOS = 1  # PLATFORM_MACOS
+_SYSTEMS = {_MACOS: "macOS", 2: "iOS", 6: "Mac Catalyst", 7: "the simulator of iOS"}
+_SIGNATURE = 0x1D
 _STAB, _PRIVATE, _DEFINED_ELSEWHERE, _EXTERNAL, _TYPE = 0xE0, 0x10, 0, 0x01, 0x0E  # bits of n_type
 _WEAK_REFERENCE = 0x40  # of n_desc: the loader goes on without it
 _WEAK_DEFINITION = 0x80
@@ -110,6 +112,8 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         needed=tuple(dict.fromkeys(needed)),
         rpath=tuple(names.get(_RPATH, ())),
         minimum_macos=_minimum(commands, order),
+        systems=(systems := frozenset(_systems(commands, order))),
+        refusal=_refusal(kind, cpu, {number for number, _ in commands}, systems),
         python_defined=of_python[True] if python else frozenset(),
         python_wanted=of_python[False] if python else frozenset(),
         exports=frozenset(by_place[True] if symbols else ()),
@@ -135,6 +139,22 @@ def _string(data: bytes, order: str) -> str:
         raise WheelError("a Mach-O file with a load command that is cut off")
     (at,) = struct.unpack_from(f"{order}I", data, 8)
     return data[at:].partition(b"\0")[0].decode("utf-8", "backslashreplace")
+
+
+def _systems(commands: list[tuple[int, bytes]], order: str) -> Iterator[str]:
+    for command, data in commands:
+        if command == _BUILD_VERSION and len(data) >= 12:  # noqa: PLR2004 - with its platform
+            (platform,) = struct.unpack_from(f"{order}I", data, 8)
+            yield _SYSTEMS.get(platform, f"platform {platform}")
+
+
+def _refusal(kind: int, cpu: int, commands: set[int], systems: frozenset[str]) -> str:
+    """Why dyld, or the kernel on Apple silicon, takes no such library; empty where nothing is known."""
+    if kind == _PROGRAM:
+        return "it is a program, which cannot be loaded into another"
+    loaded = _TYPES.get(kind) in ("library", "bundle") and "macOS" in systems
+    unsigned = loaded and _MACHINES.get(cpu) == "arm64" and _SIGNATURE not in commands
+    return "it has no signature, without which Apple silicon runs no code" if unsigned else ""
 
 
 def _minimum(commands: list[tuple[int, bytes]], order: str) -> tuple[int, int] | None:

@@ -34,6 +34,7 @@ _IMPORT = struct.Struct("<IIIII")  # look-up table, time, forwarders, name, addr
 _DELAYED = struct.Struct("<IIIIIIII")  # attributes, name, module handle, tables; zeros end the table
 _EXPORT = struct.Struct("<IIHHIIIIIII")  # flags, time, version, name, ordinals and tables
 _I386 = 0x14C
+_DLL = 0x2000  # IMAGE_FILE_DLL
 _MACHINES = {_I386: "win32", 0x8664: "win_amd64", 0xAA64: "win_arm64"}
 _BITS = {0x10B: 32, 0x20B: 64}  # the magic number of the optional header: PE32, PE32+
 _TABLES_AT = {32: 96, 64: 112}  # where in it the data directories begin; their number stands before them
@@ -102,6 +103,7 @@ def read_view(view: View, *, python: bool = False, symbols: bool = False) -> Ima
         format="pe",
         machine=ANY_MACHINE if anywhere else machine,
         needed=tuple(dict.fromkeys(name.lower() for name in needed)),
+        refusal="" if reader.flags & _DLL else "to Windows it is a program, not a DLL",
         python_defined=frozenset(reader.exported(b"Py") if python and not anywhere else ()),
         python_wanted=frozenset(
             name for _, name in (reader.imported("python3") if python and not anywhere else ())
@@ -136,7 +138,9 @@ class _Reader:
         if view.read(at, len(_SIGNATURE)) != _SIGNATURE:
             raise WheelError("not a PE file but a program for DOS")
         header = at + len(_SIGNATURE)
-        self.machine, count, _, _, _, size, _ = _FILE_HEADER.unpack(view.read(header, _FILE_HEADER.size))
+        self.machine, count, _, _, _, size, self.flags = _FILE_HEADER.unpack(
+            view.read(header, _FILE_HEADER.size)
+        )
         optional = header + _FILE_HEADER.size
         self._read_optional(view.read(optional, size))
         table = view.read(optional + size, count * _SECTION.size)

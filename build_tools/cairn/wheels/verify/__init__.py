@@ -27,6 +27,7 @@ from cairn.wheels.verify import (
     linking,
     machines,
     metadata,
+    python_sources,
     reach,
     symbols,
 )
@@ -161,7 +162,8 @@ def judge_archive(
         elsewhere = (*elsewhere, *absent)
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
-        findings += installability.check_absent_modules(archive, info) if _lacks_modules(read, name) else ()
+        findings += python_sources.check_absent_modules(archive, info) if _lacks_modules(read, name) else ()
+        findings += python_sources.check_first_imports(archive, info, name)
     ordered, judged = _sorted(findings), {*filter(supported.get, supported)}
     verdict = Verdict(
         findings=tuple(finding for finding in ordered if finding.code not in NOTES),

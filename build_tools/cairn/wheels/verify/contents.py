@@ -265,6 +265,7 @@ class _MemberReader:
                 if self._library and binary.type in ("relocatable", "core") and not binary.is_device_code:
                     reason = f"it is named as a library, and is a {binary.type} file, which no loader takes"
                     self._find(FindingCode.BINARY_MALFORMED, reason, "link it as a shared library")
+                self._judge_loading(binary)
                 return (binary,)
             parts = read_macho(view, name, python=python)
         except ArchiveError:  # nothing is known of the binary: its member does not unpack
@@ -276,7 +277,14 @@ class _MemberReader:
         if self._library and not parts and ".dSYM/" not in name:
             reason = "it is named as a library, and is a Mach-O file of another kind"
             self._find(FindingCode.BINARY_MALFORMED, reason, "build it again")
+        for part in parts:
+            self._judge_loading(part)
         return parts
+
+    def _judge_loading(self, binary: Binary) -> None:
+        if binary.refusal and self._library:
+            reason = f"no loader takes it: {binary.refusal}"
+            self._find(FindingCode.BINARY_MALFORMED, reason, "build it again, and change it by patchelf last")
 
     def _judge_urls(self, archive: Archive) -> None:
         """A password in a URL is an example where it stands in docstrings alone."""
@@ -293,10 +301,11 @@ class _MemberReader:
         if not (self._library or known) or is_of_tests(member.name):
             return
         self.unread = next((kind for magic, kind in _UNREAD.items() if self.head.startswith(magic)), "")
-        problem = None
+        # A library may be packed, for a program to unpack; what Python imports may not.
+        problem, is_module = None, MODULE.search(member.name)
         if self.head.startswith(_POINTER) and member.size <= _LONGEST_POINTER:
             problem = "it is a pointer of Git LFS, not the file that this stands for"
-        elif self._library and not self.unread and not _LINKER_SCRIPT.match(self.head):
+        elif self._library and not (self.unread and not is_module) and not _LINKER_SCRIPT.match(self.head):
             is_what = f"begins with {self.head[:_MAGIC]!r}"
             is_what = "is empty" if not member.size else "is nothing but zeros" if self._blank else is_what
             problem = f"it is named as a library and {is_what}: no system loads it"

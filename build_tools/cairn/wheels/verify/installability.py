@@ -11,13 +11,10 @@ packaging.python.org, and what pip and installer refuse.
 
 from __future__ import annotations
 
-import ast
 import keyword
 import re
-import sys
 import unicodedata
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from packaging.utils import canonicalize_name
 
@@ -32,9 +29,9 @@ from cairn.wheels.metadata.wheel_info import (
     WheelInfo,
     decoded,
     installed_path,
-    is_of_tests,
     platforms_of,
 )
+from cairn.wheels.verify import python_sources
 from cairn.wheels.verify.findings import Finding, FindingCode
 
 # PyPA's binary distribution format, "The .data directory": where each folder of `{name}-{version}.data` goes.
@@ -62,25 +59,8 @@ _REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra al
 _REFERENCE = re.compile(
     r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*(?::\s*([A-Za-z_]\w*)[\w.]*)?\s*(?:\[[^\]]*\])?"
 )
-_MODULE_FILES = (".py", ".pyc", ".pyd", ".so")
-_LARGEST = 1 << 20  # bytes of a module that is parsed
-_MOST = 16 << 20  # bytes of all that are
-_ELSEWHERE = "(elsewhere)"  # among the names of a package whose modules may be elsewhere
-# A package with one of these may find its modules elsewhere (pkgutil, pkg_resources, importlib).
 _STRAYS = frozenset(
     ("tests", "test", "docs", "doc", "examples", "example", "scripts", "build", "dist", "src")
-)
-_FINDS_ELSEWHERE = (b"__path__", b"declare_namespace", b"meta_path", b"path_hooks")
-# A module with one of these may have names that no statement of it binds.
-_BINDS_UNSEEN = (
-    b"globals",
-    b"__getattr__",
-    b"exec",
-    b"sys.modules",
-    b"setattr",
-    b"__dict__",
-    b"vars",
-    b"locals",
 )
 
 
@@ -269,7 +249,7 @@ def _check_twice(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
 def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Breaches by entry point, and those that a requirement would have to bring."""
     files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
-    modules = _Modules(archive, files)
+    own = python_sources.Modules(archive, files)
     if any(path.endswith(".pth") and "/" not in path for path in files):
         return (), ()  # site.py may find modules anywhere
     findings, elsewhere = [], []
@@ -278,7 +258,7 @@ def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding
             match = _REFERENCE.fullmatch(text.strip())
             if match is None:
                 continue  # a script's is judged by `installability`; other groups may have any text
-            problem = _problem(modules, info, match[1], match[2])
+            problem = python_sources.module_problem(own, info, match[1], match[2])
             if problem is None:
                 continue
             if problem:
@@ -295,129 +275,6 @@ def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding
     return tuple(findings), tuple(unknown)
 
 
-def check_absent_modules(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
-    """The modules that Python files of a wheel without any binary import, and that it does not have."""
-    files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
-    modules, left, absent = _Modules(archive, files), _MOST, dict[str, str]()
-    for path, member in files.items():
-        if path.endswith(".py") and not is_of_tests(path) and archive.member(member).size <= _LARGEST:
-            left -= archive.member(member).size
-            tree = _parsed(archive.read(member)) if left >= 0 else None
-            for module, name in _imports(tree, path.split("/")[:-1]) if tree else ():
-                if module.partition(".")[0] in modules and _problem(modules, info, module, name):
-                    absent.setdefault(f"{module}.{name}" if name else module, member)
-    for module, member in absent.items():
-        reason = f"it imports {module}, which the wheel lacks, though its tag names an ABI of Python"
-        fix = "build the wheel with its extension modules, or tag it as one of Python alone"
-        yield Finding(code=FindingCode.MEMBER_MISSING, member=member, reason=reason, fix=fix)
-
-
-def _imports(tree: ast.AST, package: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """The modules that a file imports when it runs; for `from . import name` the package and the name."""
-    nodes: list[ast.AST] = [tree]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, None) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            above = package[: len(package) - node.level + 1] if node.level else ()
-            if node.module:
-                yield ".".join((*above, node.module)), None
-            elif above:
-                yield from ((".".join(above), alias.name) for alias in node.names if alias.name != "*")
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            nodes += node.orelse
-        else:
-            nodes += ast.iter_child_nodes(node)
-
-
-class _Modules:
-    """The modules of a wheel: looked up once, since it may have thousands of files and of entry points."""
-
-    def __init__(self, archive: Archive, files: dict[str, str]) -> None:
-        self._archive, self._files = archive, files
-        self._names: dict[str, frozenset[str]] = {}
-        self._left = _MOST
-        self._folders: set[str] = set()
-        for folder in {path.rpartition("/")[0] for path in files}:
-            above = folder
-            while above and above not in self._folders:
-                self._folders.add(above)
-                above = above.rpartition("/")[0]
-        ends = [path.rpartition("/") for path in files if path.endswith(_MODULE_FILES)]
-        self._modules = {f"{folder}{slash}{file.split('.')[0]}" for folder, slash, file in ends}
-
-    def __contains__(self, path: str) -> bool:
-        """Whether there is a module or a folder at a path."""
-        return path in self._folders or path in self._modules
-
-    def names(self, path: str) -> frozenset[str] | None:
-        """All names that a file may define, `*` among them where it may be any; None if there is no file."""
-        if path not in self._names and path in self._files:
-            self._left -= (size := self._archive.member(self._files[path]).size)
-            is_read = size <= _LARGEST and self._left >= 0
-            text = self._archive.read(self._files[path]) if is_read else _FINDS_ELSEWHERE[0]
-            names = _names_of(text) if is_read else frozenset("*")
-            elsewhere = any(mark in text for mark in _FINDS_ELSEWHERE)
-            self._names[path] = names | {_ELSEWHERE} if elsewhere else names
-        return self._names.get(path)
-
-
-def _problem(modules: _Modules, info: WheelInfo, module: str, attribute: str | None) -> str | None:
-    """The problem; None where none is known, an empty text where a requirement may bring the module."""
-    parts = module.split(".")
-    if parts[0] in sys.stdlib_module_names:
-        return None
-    for count in range(1, len(parts) + 1):
-        if "/".join(parts[:count]) in modules:
-            continue
-        if count == 1:
-            return "" if info.requires_dist else f"the wheel has no module {parts[0]}, and requires nothing"
-        package = modules.names("/".join(parts[: count - 1]) + "/__init__.py")
-        # One without a file of its own may have parts in other wheels (PEP 420).
-        if package is None or _ELSEWHERE in package:
-            return None
-        return f"the wheel has no module {'.'.join(parts[:count])}"
-    path = "/".join(parts)
-    # A submodule is an attribute too, once it was imported.
-    if attribute is None or f"{path}/{attribute}" in modules:
-        return None
-    names = modules.names(f"{path}/__init__.py")
-    names = modules.names(f"{path}.py") if names is None else names
-    return None if names is None or {attribute, "*"} & names else f"nothing there defines {attribute}"
-
-
-def _names_of(text: bytes) -> frozenset[str]:
-    """All names that a module may have, `*` among them where it may have any."""
-    if any(mark in text for mark in _BINDS_UNSEEN):
-        return frozenset("*")
-    tree = _parsed(text)
-    return frozenset("*" if tree is None else (name for node in ast.walk(tree) for name in _bound(node)))
-
-
-def _parsed(text: bytes) -> ast.Module | None:
-    """The tree of a Python file; None where it is for another Python."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old syntax, which is theirs
-            return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
-def _bound(node: ast.AST) -> tuple[str, ...]:
-    """The names that a node binds, wherever it stands: more than the module's own do no harm."""
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return (node.name,)
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return tuple((alias.asname or alias.name).split(".")[0] for alias in node.names)
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-        return (node.id,)
-    if isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler):
-        return (node.name or "",)
-    return ()
-
-
 def _check_required_packages(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     """A wheel must not bring the package of a project that it requires: the last one installed would win.
 
@@ -431,8 +288,8 @@ def _check_required_packages(archive: Archive, info: WheelInfo) -> Iterator[Find
         project = modules.get(module)
         if project is None or canonicalize_name(project) == info.distribution or not member.size:
             continue
-        text = archive.read(member.name) if member.size <= _LARGEST else b""
-        if text.strip() and not any(mark in text for mark in _FINDS_ELSEWHERE):
+        text = archive.read(member.name) if member.size <= python_sources.LARGEST_MODULE else b""
+        if text.strip() and not any(mark in text for mark in python_sources.FINDS_ELSEWHERE):
             reason = f"it is the package of {project}, which it requires: one of the two would be overwritten"
             fix = "leave it out, or do not require the project"
             yield Finding(code=FindingCode.OVERWRITES, member=member.name, reason=reason, fix=fix)

@@ -125,6 +125,9 @@ def check_minimum(binary: Binary, platforms: Sequence[str]) -> Iterator[Finding]
     """The tag names the oldest macOS; since 11 the first number alone counts (packaging.tags)."""
     tags = [(platform, match) for platform in platforms if (match := _TAG.fullmatch(platform))]
     fitting = [(p, m) for p, m in tags if m[3] == binary.machine or m[3] not in ("arm64", "x86_64")]
+    if tags and len(tags) == len(platforms) and binary.systems and "macOS" not in binary.systems:
+        reason = f"it is for {wording.some(sorted(binary.systems))}, the wheel for macOS"
+        yield Finding(code=FindingCode.MACHINE, member=binary.path, reason=reason, fix="build it for macOS")
     if binary.minimum_macos is None or not fitting:
         return
     platform, oldest = min(fitting, key=lambda pair: (int(pair[1][1]), int(pair[1][2])))

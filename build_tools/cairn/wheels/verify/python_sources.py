@@ -1,4 +1,4 @@
-"""Python files that no Python can read: zeros, cut off, or with the markers of a conflict.
+"""Python files that no Python can read, and what they import that the wheel lacks.
 
 Wheels have Python files on purpose that this Python cannot compile: for Python 2, templates, data of tests.
 Only what no author writes counts: NUL bytes; a file of a package that ends before its last statement does;
@@ -9,8 +9,14 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from cairn import requirements
+from cairn.formats.zip.reader import Archive
+from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, is_of_tests
+from cairn.wheels.verify.findings import Finding, FindingCode
 
 _MARKERS = re.compile(rb"^<<<<<<< .*\n(?:.*\n)*?=======\r?\n(?:.*\n)*?>>>>>>> ", re.MULTILINE)
 _LARGEST = 1 << 21  # bytes of a file that is parsed, which takes a hundred times as many for its tree
@@ -21,6 +27,26 @@ _GOES_ON = b"([{,\\:=+-*/%&|^<.@"
 # end of the text the parser says that more is due.
 _ALLOW_INCOMPLETE = 0x4000
 _INCOMPLETE = "incomplete input"
+_MODULE_FILES = (".py", ".pyc", ".pyd", ".so")
+LARGEST_MODULE = 1 << 20  # bytes of a module that is parsed
+_MOST = 16 << 20  # bytes of all that are
+_ELSEWHERE = "(elsewhere)"  # among the names of a package whose modules may be elsewhere
+# A package with one of these may find its modules elsewhere (pkgutil, pkg_resources, importlib).
+FINDS_ELSEWHERE = (b"__path__", b"declare_namespace", b"meta_path", b"path_hooks")
+# A module with one of these may have names that no statement of it binds.
+_BINDS_UNSEEN = (
+    b"globals",
+    b"__getattr__",
+    b"exec",
+    b"sys.modules",
+    b"setattr",
+    b"__dict__",
+    b"vars",
+    b"locals",
+)
+_MOST_FIRST = 1 << 17  # bytes of the files that a package imports first
+_HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
+_AGAIN = "build the wheel again from a whole source tree"
 
 
 def problem(data: bytes, *, in_package: bool) -> str:
@@ -75,3 +101,173 @@ def _error(data: bytes, flags: int = 0) -> SyntaxError | None:
     except (ValueError, RecursionError, MemoryError):
         return None  # for another Python
     return None
+
+
+def check_absent_modules(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
+    """The modules that Python files of a wheel without any binary import, and that it does not have."""
+    files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
+    own, left, absent = Modules(archive, files), _MOST, dict[str, str]()
+    for path, member in files.items():
+        if path.endswith(".py") and not is_of_tests(path) and archive.member(member).size <= LARGEST_MODULE:
+            left -= archive.member(member).size
+            tree = _parsed(archive.read(member)) if left >= 0 else None
+            for module, name in _imports(tree, path.split("/")[:-1]) if tree else ():
+                if module.partition(".")[0] in own and module_problem(own, info, module, name):
+                    absent.setdefault(f"{module}.{name}" if name else module, member)
+    for module, member in absent.items():
+        reason = f"it imports {module}, which the wheel lacks, though its tag names an ABI of Python"
+        fix = "build the wheel with its extension modules, or tag it as one of Python alone"
+        yield Finding(code=FindingCode.MEMBER_MISSING, member=member, reason=reason, fix=fix)
+
+
+def check_first_imports(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
+    """What Python runs as it imports a package can be read, and imports no module that the wheel lacks.
+
+    Followed are the statements at the top of a file, which nothing guards; of large packages only the first.
+    """
+    files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
+    own, left, is_ours = Modules(archive, files), _MOST_FIRST, _is_for_this_python(info, name)
+    queue = [path for path in files if path.endswith("/__init__.py") and path.count("/") == 1]
+    queue = [path for path in queue if not is_of_tests(path)]
+    seen = set(queue)
+    while queue:
+        path = queue.pop(0)
+        left -= archive.member(files[path]).size
+        if left < 0:
+            return
+        text = archive.read(files[path])
+        if is_ours and (found := _error(text)):
+            reason = f"Python {_HERE} cannot read it: {found.msg} (line {found.lineno})"
+            yield Finding(code=FindingCode.PYTHON_SOURCE, member=files[path], reason=reason, fix=_AGAIN)
+        for module, attribute in _unguarded(_parsed(text), path.split("/")[:-1]):
+            if module.partition(".")[0] in own and module_problem(own, info, module, attribute):
+                absent = f"{module}.{attribute}" if attribute else module
+                reason = f"it imports {absent} as soon as it is imported, and the wheel lacks that"
+                yield Finding(code=FindingCode.MEMBER_MISSING, member=files[path], reason=reason, fix=_AGAIN)
+            place = module.replace(".", "/")
+            new = [f"{place}{end}" for end in (".py", "/__init__.py") if f"{place}{end}" in files]
+            queue += [inside for inside in new if inside not in seen]
+            seen.update(new)
+
+
+def _unguarded(tree: ast.Module | None, package: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """What the statements at the top of a file import, as `_imports` has it."""
+    for node in tree.body if tree else ():
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from _imports(node, package)
+
+
+def _is_for_this_python(info: WheelInfo, name: FileName) -> bool:
+    """Whether the Python that Cairn runs on may import the wheel, on some platform."""
+    pythons = {tag.split("-")[0] for tag in name.tags}
+    try:
+        allowed = requirements.specifiers(info.requires_python or "").contains(_HERE)
+    except ValueError:
+        return False
+    return allowed and not pythons.isdisjoint(("py3", f"cp{_HERE.replace('.', '')}"))
+
+
+def _imports(tree: ast.AST, package: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """The modules that a file imports when it runs; for `from . import name` the package and the name."""
+    nodes: list[ast.AST] = [tree]
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, None) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            if node.module:
+                yield ".".join((*above, node.module)), None
+            elif above:
+                yield from ((".".join(above), alias.name) for alias in node.names if alias.name != "*")
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            nodes += node.orelse
+        else:
+            nodes += ast.iter_child_nodes(node)
+
+
+class Modules:
+    """The modules of a wheel: looked up once, since it may have thousands of files and of entry points."""
+
+    def __init__(self, archive: Archive, files: dict[str, str]) -> None:
+        self._archive, self._files = archive, files
+        self._names: dict[str, frozenset[str]] = {}
+        self._left = _MOST
+        self._folders: set[str] = set()
+        for folder in {path.rpartition("/")[0] for path in files}:
+            above = folder
+            while above and above not in self._folders:
+                self._folders.add(above)
+                above = above.rpartition("/")[0]
+        ends = [path.rpartition("/") for path in files if path.endswith(_MODULE_FILES)]
+        self._modules = {f"{folder}{slash}{file.split('.')[0]}" for folder, slash, file in ends}
+
+    def __contains__(self, path: str) -> bool:
+        """Whether there is a module or a folder at a path."""
+        return path in self._folders or path in self._modules
+
+    def names(self, path: str) -> frozenset[str] | None:
+        """All names that a file may define, `*` among them where it may be any; None if there is no file."""
+        if path not in self._names and path in self._files:
+            self._left -= (size := self._archive.member(self._files[path]).size)
+            is_read = size <= LARGEST_MODULE and self._left >= 0
+            text = self._archive.read(self._files[path]) if is_read else FINDS_ELSEWHERE[0]
+            names = _names_of(text) if is_read else frozenset("*")
+            elsewhere = any(mark in text for mark in FINDS_ELSEWHERE)
+            self._names[path] = names | {_ELSEWHERE} if elsewhere else names
+        return self._names.get(path)
+
+
+def module_problem(own: Modules, info: WheelInfo, module: str, attribute: str | None) -> str | None:
+    """The problem; None where none is known, an empty text where a requirement may bring the module."""
+    parts = module.split(".")
+    if parts[0] in sys.stdlib_module_names:
+        return None
+    for count in range(1, len(parts) + 1):
+        if "/".join(parts[:count]) in own:
+            continue
+        if count == 1:
+            return "" if info.requires_dist else f"the wheel has no module {parts[0]}, and requires nothing"
+        package = own.names("/".join(parts[: count - 1]) + "/__init__.py")
+        # One without a file of its own may have parts in other wheels (PEP 420).
+        if package is None or _ELSEWHERE in package:
+            return None
+        return f"the wheel has no module {'.'.join(parts[:count])}"
+    path = "/".join(parts)
+    # A submodule is an attribute too, once it was imported.
+    if attribute is None or f"{path}/{attribute}" in own:
+        return None
+    names = own.names(f"{path}/__init__.py")
+    names = own.names(f"{path}.py") if names is None else names
+    return None if names is None or {attribute, "*"} & names else f"nothing there defines {attribute}"
+
+
+def _names_of(text: bytes) -> frozenset[str]:
+    """All names that a module may have, `*` among them where it may have any."""
+    if any(mark in text for mark in _BINDS_UNSEEN):
+        return frozenset("*")
+    tree = _parsed(text)
+    return frozenset("*" if tree is None else (name for node in ast.walk(tree) for name in _bound(node)))
+
+
+def _parsed(text: bytes) -> ast.Module | None:
+    """The tree of a Python file; None where it is for another Python."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old syntax, which is theirs
+            return ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def _bound(node: ast.AST) -> tuple[str, ...]:
+    """The names that a node binds, wherever it stands: more than the module's own do no harm."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return (node.name,)
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return tuple((alias.asname or alias.name).split(".")[0] for alias in node.names)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return (node.id,)
+    if isinstance(node, ast.MatchAs | ast.MatchStar | ast.ExceptHandler):
+        return (node.name or "",)
+    return ()

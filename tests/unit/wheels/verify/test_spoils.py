@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
 import re
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,7 +43,8 @@ POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64
 SO = "demo/m.cpython-312-x86_64-linux-gnu.so"
 PYD = "demo/m.cp312-win_amd64.pyd"
 DARWIN = "demo/m.cpython-312-darwin.so"
-INIT = {"demo/__init__.py": b"def main(): ...\n"}
+MAIN = b"def main(): ...\n"
+INIT = {"demo/__init__.py": MAIN}
 
 
 def elf(**more: Any) -> bytes:
@@ -78,6 +81,20 @@ def lost(library: str, *run_paths: str) -> tuple[tuple[str, ...], dict[str, byte
 
 LARGE = b"LARGE = 'as what is generated may be'\n" * 30_000  # 1.1 MB
 ELF, DLL, MACHO = elf(), make_dll(exports=("PyInit_m",)), macho()
+FLAGS_1, PIE, NOT_OPENED = 0x6FFFFFFB, 0x08000000, 0x40
+ASTRAY = struct.pack("<IIQQQQQQ", 1, 4, 0, 1 << 20 | 16, 0, 0, 0, 4096)  # a PT_LOAD between two pages
+
+
+def patched(data: bytes, at: int, new: bytes) -> bytes:
+    return data[:at] + new + data[at + len(new) :]
+
+
+def program(dll_file: bytes) -> bytes:
+    """A DLL without the bit that says so."""
+    at = struct.unpack_from("<I", dll_file, 0x3C)[0] + 22
+    return patched(dll_file, at, struct.pack("<H", struct.unpack_from("<H", dll_file, at)[0] & ~0x2000))
+
+
 NEWER_CALLS = {"python3.dll": ("PyObject_CallNoArgs",)}
 
 # By the code of the finding that there must be: wheel tags and files, of which the first is the one found.
@@ -96,6 +113,23 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "an object file for a library": (MACOS, {"demo/x.dylib": make_macho(kind=1)}),
         "an object file for a library of Linux": (LINUX, {"demo/x.so": of_type(1)}),
         "what a program left when it crashed": (LINUX, {"demo/x.so": of_type(4)}),
+        "a library of FreeBSD": (LINUX, {SO: patched(ELF, 7, b"\x09")}),
+        "an ABI that glibc has not": (LINUX, {SO: patched(ELF, 8, b"\x09")}),
+        "a version of ELF that is none": (LINUX, {SO: patched(ELF, 20, bytes(4))}),
+        "a segment between two pages": (LINUX, {SO: patched(ELF, 64 + 2 * 56, ASTRAY)}),
+        "one that may not be opened": (
+            LINUX,
+            {
+                "demo/libx.so": make_elf(pie=True).replace(
+                    struct.pack("<QQ", FLAGS_1, PIE), struct.pack("<QQ", FLAGS_1, NOT_OPENED)
+                )
+            },
+        ),
+        "a library without a hash table": (LINUX, {"demo/libx.so": make_elf(hash_table="")}),
+        "a module that is packed": (LINUX, {SO: gzip.compress(ELF)}),
+        "a program of Windows for a module": (WINDOWS, {PYD: program(DLL)}),
+        "a program of macOS for a module": (MACOS, {DARWIN: macho(kind=2)}),
+        "no signature on Apple silicon": (MACOS, {DARWIN: macho(signed=False)}),
     },
     "module-abi": {
         "no stable ABI": (ABI3, {"demo/m.abi3.so": elf(symbols=("PyFrame_New", "PyList_New"))}),
@@ -137,6 +171,8 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "one of two machines": ((*MACOS, "cp312-cp312-macosx_11_0_x86_64"), {DARWIN: MACHO}),
         "a module of Linux for macOS": (MACOS, {DARWIN: ELF}),
         "no module for a second machine": ((*LINUX, ARM), {SO: ELF}),
+        "a module for the simulator of iOS": (MACOS, {DARWIN: macho(platform=7)}),
+        "a module for Mac Catalyst": (MACOS, {DARWIN: macho(platform=6)}),
         "no library for a second machine": ((*ANY_PYTHON, ANY_ARM), {"demo/libx.so": make_elf()}),
         "a module of x86-64 for Android on ARM": (ANDROID, {"demo/m.abi3.so": elf(needed=("liblog.so",))}),
         "no module for a second machine of Windows": ((*WINDOWS, "cp312-cp312-win_arm64"), {PYD: DLL}),
@@ -201,7 +237,30 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
             *("C:\\build\\python.exe", "/bin/sh\n'''exec' /build/venv/bin/python3 \"$0\" \"$@\"\n' '''"),
         )
     },
+    "member-missing": {
+        "a module that the package imports": ((), {"demo/__init__.py": b"from .core import run\n" + MAIN}),
+        "one by its whole name": ((), {"demo/__init__.py": b"import os, demo.core\n" + MAIN}),
+        "one by its name alone": (
+            (),
+            {
+                "demo/a.py": b"from . import (\n    core,  # all of it\n)\n",
+                "demo/__init__.py": b"from .a import core\n" + MAIN,
+            },
+        ),
+        "one that a module imports": (
+            (),
+            {"demo/a.py": b"from .b.c import x\n", "demo/__init__.py": b"from demo.a import x\n" + MAIN},
+        ),
+    },
     "python-source": {
+        "Python 2": ((), {"demo/__init__.py": b"print 'done'\n"}),
+        "tabs behind spaces": (
+            (),
+            {
+                "demo/a.py": b"def f():\n        x = 1\n\treturn x\n",
+                "demo/__init__.py": b"from .a import f\n" + MAIN,
+            },
+        ),
         "zeros": ((), {"demo/a.py": bytes(999)}),
         "zeros behind a beginning": ((), {"demo/a.py": b"import os\n" + bytes(4096)}),
         "cut off in a call": ((), {"demo/a.py": b"import os\nprint(os.path.join('a',\n"}),
@@ -231,7 +290,7 @@ ELSEWHERE |= {spoil: "" for spoils in SPOILS.values() for spoil in spoils if "a 
 
 def wheel_of(make_wheel: MakeWheel, tags: tuple[str, ...], files: Mapping[str, bytes]) -> Path:
     tags = tags or ("py3-none-any",)
-    return make_wheel(tags=tags, files={**INIT, **files}, requires=(), executables=(APP,))
+    return make_wheel(tags=tags, files={**INIT, **files}, requires=(), executables=(APP, DARWIN))
 
 
 def found(wheel: Path, **more: Any) -> list[tuple[str, str]]:
@@ -245,8 +304,42 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
 
 
 @pytest.mark.parametrize(
+    ("init", "requires_python"),
+    [
+        (b"try:\n    from .core import run\nexcept ImportError:\n    run = None\n", ">=3.9"),
+        (b'"""\nfrom .core import run\n"""\n', ">=3.9"),
+        (b"def run():\n    from .core import run\n", ">=3.9"),
+        (b"if sys.platform == 'win32':\n    from .core import run\n", ">=3.9"),
+        (b"from .core import run\n__path__ = extend_path(__path__, __name__)\n", ">=3.9"),
+        (b"from . import version\nversion = 1\n", ">=3.9"),
+        (b"from . import data, stubs\nfrom .data import x\nimport other.core\n", ">=3.9"),
+        (b"from . import core\n\ndef __getattr__(name): ...\n", ">=3.9"),
+        (b"print 'done'\n", ">=3.99"),
+        (b"print 'done'\n", "==2.7.*"),
+    ],
+)
+def test_what_a_package_imports_may_be_elsewhere(
+    make_wheel: MakeWheel, init: bytes, requires_python: str
+) -> None:
+    files = {
+        "demo/__init__.py": init + MAIN,
+        "demo/data/x.py": b"",
+        "demo/stubs.pyi": b"",
+        "demo/stubs.py": b"",
+    }
+    wheel = make_wheel(tags=("py3-none-any",), files=files, requires=())
+    if requires_python != ">=3.9":
+        said = f"Requires-Python: {requires_python}".encode()
+        change = {f"{INFO}/METADATA": lambda data: data.replace(b"Requires-Python: >=3.9", said)}
+        wheel = altered(wheel, change, record=True)
+    assert {code for code, _ in found(wheel)} <= {"python-tag"}
+
+
+@pytest.mark.parametrize(
     ("tags", "files"),
     [
+        (IOS, {"demo/m.cpython-313-iphoneos.so": macho(platform=2, signed=False)}),
+        (WINDOWS, {PYD: DLL, "demo/run.exe": program(DLL), "demo/libx.so": gzip.compress(ELF)}),
         (LINUX, {SO: ELF}),
         (WINDOWS, {PYD: DLL}),
         (MACOS, {DARWIN: MACHO}),
@@ -983,6 +1076,8 @@ def test_a_file_may_not_take_the_place_of_python(make_wheel: MakeWheel, path: st
         ("extra-undeclared", ("demo[slow]; extra == 'fast'",), INIT),
         ("requirement-unmet", ("other>=2,<1",), INIT),
         ("requirement-unmet", ("other==1.*,!=1.*; extra == 'fast'",), INIT),
+        ("requirement-unmet", ("demo==2; extra == 'fast'",), INIT),
+        ("", ("demo==1.0; extra == 'fast'",), INIT),
         ("overwrites", ("Other.Thing",), {**INIT, "other_thing/__init__.py": b"x = 1\n"}),
         ("overwrites", ("other",), {**INIT, "other.py": b"x = 1\n"}),
         ("", ("other; extra == 'Fast'", "demo[fast]; extra == 'fast'", "other>=1,<2", "other===x"), INIT),
