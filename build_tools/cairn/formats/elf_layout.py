@@ -206,8 +206,8 @@ class Layout:
             return "its segments do not begin where pages of memory may"
         if (self.value(_FLAGS_1) or 0) & _NOT_OPENED:
             return "it says that no running program may open it (DF_1_NOOPEN)"
-        found = {entry.tag for entry in self.dynamic} & {_HASH, _GNU_HASH, _SYMTAB}
-        return "it has no hash table, by which its symbols are found" if found == {_SYMTAB} else ""
+        tables = {entry.tag for entry in self.dynamic} & {_HASH, _GNU_HASH, _SYMTAB}
+        return "it has no hash table, by which its symbols are found" if tables == {_SYMTAB} else ""
 
     def value(self, tag: int) -> int | None:
         """The value of the first dynamic entry with that tag."""

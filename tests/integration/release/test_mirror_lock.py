@@ -286,3 +286,36 @@ def test_what_is_locked_can_be_mirrored(
     assert main([*command, "--require", "rebuilt!=2.0"]) == 0
     sync = ["index", "mirror", "sync", "--stack", str(SAMPLE), "--lock", str(lock)]
     assert main([*sync, "--store", str(tmp_path / "store")]) == 0
+
+
+@pytest.mark.parametrize("require", ["gpulib", "gpulib[device-gfx942]", ""])
+def test_what_uv_chooses_for_a_lock_is_looked_into_for_extras(
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    require: str,
+) -> None:
+    targets = ("gfx942", "gfx1100")
+    needs = [f'gpulib-device-{target}==1.0; extra == "device-{target}"' for target in targets]
+    extras = [f"device-{target}" for target in targets]
+    wheels = [make_wheel(tmp_path, "gpulib", "1.0", requires=needs, extras=extras)]
+    wheels += [make_wheel(tmp_path, f"gpulib-device-{target}", "1.0") for target in targets]
+    publish(LocalStore(tmp_path / "up"), "dev", wheels)
+    _use(monkeypatch, tmp_path / "up")
+    words = ["--stack", str(project), "--lock", str(tmp_path / "new.lock.toml")]
+    refused = require == "gpulib"
+    if not require:  # an index, or a folder, without METADATA beside its wheels
+        monkeypatch.delenv("PIP_INDEX_URL")
+        monkeypatch.setenv("PIP_NO_INDEX", "1")
+        monkeypatch.setenv("PIP_FIND_LINKS", str(wheels[0].parent))
+    assert main(["index", "mirror", "lock", *words, "--require", require or "gpulib"]) == (
+        2 if refused else 0
+    )
+    printed = "".join(capsys.readouterr())
+    said = "gpulib-1.0-py3-none-any.whl serves no GPU without one of gpulib-device-gfx942==1.0"
+    assert (said in printed) == refused
+    assert ("--require 'NAME[device-gfx942]'" in printed) == refused
+    assert (tmp_path / "new.lock.toml").exists() != refused
+    assert ("left out, with what they name: gpulib[device-gfx1100]" in printed) == ("[" in require)
+    assert ("not looked into for extras: gpulib-1.0" in printed) == (not require)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from cairn.options import argument, flag, option, repeated
 from cairn.output import console, wording
 
 if TYPE_CHECKING:
+    from cairn.release.publish.distribution import Dist
     from cairn.release.publish.mirror_lock import MirrorLock
     from cairn.release.publish.sdk_index import SdkToLock
     from cairn.stack import Stack
@@ -178,7 +179,7 @@ def _lock(request: Lock) -> Answer:
     import msgspec
 
     from cairn import package_index, shipped
-    from cairn.release.publish import distribution, mirror_lock, sdk_index
+    from cairn.release.publish import distribution, mirror_lock
 
     stack, path = request.load()
     if shipped.is_unpacked(path) and not request.dry_run:
@@ -208,7 +209,7 @@ def _lock(request: Lock) -> Answer:
             tip="name wheels of the stack, or give --require",
         )
     with console.current().stage(f"resolve for {stack.name}"):
-        lock = mirror_lock.resolve(
+        lock, addresses = mirror_lock.resolve(
             stack,
             mirror_lock.places_of(stack),
             requirements,
@@ -217,12 +218,12 @@ def _lock(request: Lock) -> Answer:
             sdk=sdk,
         )
     lock = msgspec.structs.replace(lock, unverified=unverified)
-    unserved = sdk_index.unserved(lock, dists)
+    unserved = _unserved(stack, lock, dists, addresses)
     if not request.dry_run:
         mirror_lock.write(path, lock)
     changes = mirror_lock.changes(before, lock)
-    total = sum(file.size or 0 for file in lock.files)
-    counts = f"files: {len(lock.files)}, {total / 1e6:.0f} MB where sizes are known; changes: {len(changes)}"
+    size = sum(file.size or 0 for file in lock.files) / 1e6
+    counts = f"files: {len(lock.files)}, {size:.0f} MB where sizes are known; changes: {len(changes)}"
     text: list[Piece] = [*changes, *map(Warn, offered.remarks), Note(counts)]
     text += [Note(f"left out, with what they name: {wording.some(list(unserved))}")] if unserved else []
     if unverified:
@@ -232,6 +233,22 @@ def _lock(request: Lock) -> Answer:
         )
     answer = {"changes": changes, "files": len(lock.files), "unverified": unverified, "unserved": unserved}
     return Answer(answer, text)
+
+
+def _unserved(
+    stack: Stack, lock: MirrorLock, dists: Iterable[Dist], addresses: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Return the extras for GPUs that a lock does not serve; warn of files that cannot be looked into."""
+    from cairn.release.publish import mirror_lock, sdk_index
+    from cairn.targets import CPU
+
+    # What uv has chosen may be a host wheel, too; of a stack for no GPU nobody asks.
+    for_gpus = any(target != CPU for target in stack.targets)
+    needs, unread = sdk_index.needs_of(addresses if for_gpus else {})
+    needs |= {dist.path.name: dist.needs for dist in dists if mirror_lock.is_of_sdk(dist.name)}
+    if unread:
+        console.current().warn(f"not looked into for extras: {wording.some(unread)}")
+    return sdk_index.unserved(lock, needs)
 
 
 def _offered_sdk(request: Lock, stack: Stack, before: MirrorLock | None, folder: Path) -> SdkToLock:

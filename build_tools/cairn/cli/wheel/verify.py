@@ -107,14 +107,15 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
     verdicts: dict[Path, Verdict] = {}
     supplies = providers.supplies(tuple(texts), folders=request.find_links)
     for path, supply in supplies.items():
-        libraries = (*request.provided, *supply.libraries)
+        expected = replace(
+            expectation,
+            provided_libraries=(*request.provided, *supply.libraries),
+            beside=supply.versions,
+            extras=supply.extras,
+            in_wheels=supply.in_wheels,
+        )
         try:
-            verdicts[path] = judge_alone(
-                path,
-                replace(
-                    expectation, provided_libraries=libraries, beside=supply.versions, extras=supply.extras
-                ),
-            )
+            verdicts[path] = judge_alone(path, expected)
         except PrerequisiteError as error:  # for Windows, without the extra for it
             unjudged[texts[path]] = error
     verdicts = judge_together(verdicts, {path: supply.wheels for path, supply in supplies.items()})

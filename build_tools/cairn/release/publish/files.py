@@ -246,7 +246,9 @@ class Offer:
 
         if self.entry is not None or self.build != PUBLISHED:
             return {}
-        unserved, problems = rules.unserved((item for item in self.dists if item.path.name in added), has)
+        unserved, problems = rules.unserved(
+            ((item.path.name, item.needs) for item in self.dists if item.path.name in added), has
+        )
         if problems:
             raise StoreError(
                 f"not published: {'; '.join(problems)}",

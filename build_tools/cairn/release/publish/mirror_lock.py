@@ -35,11 +35,9 @@ from cairn.wheels.metadata import device_names
 from cairn.wheels.metadata.wheel_info import parse_file_name
 from cairn.wheels.wheelset import ClosureFile
 
-FILE = "mirror.lock.toml"
-"""Its name, beside the stack.toml."""
+FILE = "mirror.lock.toml"  # beside the stack.toml
 
-LOCK_SDK = "cairn index mirror lock --stack STACK --rocm-index-url URL"
-"""What makes its [sdk]."""
+LOCK_SDK = "cairn index mirror lock --stack STACK --rocm-index-url URL"  # makes its [sdk]
 
 _HEADER = """\
 # What the sets of this stack need of other indexes, for each Python and platform: bytes, by their sha256.
@@ -394,8 +392,8 @@ def resolve(
     settings: PipSettings,
     before: MirrorLock | None = None,
     sdk: Mapping[str, str] | None = None,
-) -> MirrorLock:
-    """Resolve requirements into a lock, from the index that pip is set up for.
+) -> tuple[MirrorLock, dict[str, str]]:
+    """Resolve requirements into a lock, from the index that pip is set up for; also where its files are.
 
     Args:
         stack: whose lock it is.
@@ -409,19 +407,19 @@ def resolve(
         NetworkError: a requirement cannot be met there, or the index cannot be reached; uv's explanation.
         UsageError: uv has no name for a platform, or no mirror may hold a file that it chooses.
     """
-    locked: list[LockedFile] = []
+    locked: dict[LockedFile, str] = {}
     earlier = before.files if before is not None else ()
     sizes = {file.sha256: file.size for file in earlier}  # an index may have stopped saying it
     for platform in platforms:
         lines = tuple(lines_for(entries, platform))
         known = [f for f in earlier if platform.takes(f.file_name, None)]
-        locked += _locked(lines, platform, settings=settings, known=known)
+        locked.update(_locked(lines, platform, settings=settings, known=known))
     if problems := dict.fromkeys(filter(None, map(_problem, locked))):
         raise UsageError(
             f"not locked, since no mirror may hold it: {'; '.join(problems)}",
             tip="have a different version be taken: --require 'NAME!=VERSION'",
         )
-    return MirrorLock(
+    lock = MirrorLock(
         stack=stack.name,
         pythons=tuple(dict.fromkeys(platform.python for platform in platforms)),
         platforms=tuple(dict.fromkeys(platform.tag for platform in platforms)),
@@ -431,12 +429,13 @@ def resolve(
         ),
         sdk=sdk or {},
     )
+    return lock, {file.file_name: address for file, address in locked.items()}
 
 
 def _locked(
     lines: Sequence[str], platform: Platform, *, settings: PipSettings, known: Sequence[LockedFile]
-) -> Iterator[LockedFile]:
-    """The locked files for one platform."""
+) -> Iterator[tuple[LockedFile, str]]:
+    """The locked files for one platform, each with its address."""
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
         output, constraints = Path(folder, _PYLOCK), Path(folder, "constraints.txt")
         constraints.write_text("".join(_constraints(known)), encoding="utf-8")
@@ -480,8 +479,8 @@ def _constraints(known: Iterable[LockedFile]) -> Iterator[str]:
         yield f"{name}>={min(of_project, key=Version)},<={max(of_project, key=Version)}\n"
 
 
-def _files_of(package: Mapping[str, Any], platform: Platform) -> Iterator[LockedFile]:
-    """The wheels of a package of a pylock.toml."""
+def _files_of(package: Mapping[str, Any], platform: Platform) -> Iterator[tuple[LockedFile, str]]:
+    """The wheels of a package of a pylock.toml, each with its address."""
     for wheel in package.get("wheels", ()):
         # `name` may be left out where the end of the address says it.
         place = urllib.parse.urlsplit(wheel["url"]).path if "url" in wheel else wheel.get("path", "")
@@ -490,10 +489,11 @@ def _files_of(package: Mapping[str, Any], platform: Platform) -> Iterator[Locked
         if sha256 is None:
             raise NetworkError(f"the index gives no sha256 of {file_name}", tip="ask an index that does")
         if platform.takes(file_name, None):
-            yield LockedFile(
+            file = LockedFile(
                 name=package["name"],
                 version=package["version"],
                 file_name=file_name,
                 sha256=sha256,
                 size=wheel.get("size"),
             )
+            yield file, wheel.get("url", "")

@@ -32,7 +32,7 @@ from cairn.release.index.generation import (
 from cairn.release.index.snapshot import Snapshot
 from cairn.release.publish import compatibility
 from cairn.release.publish.compatibility import overlap
-from cairn.release.publish.distribution import Dist
+from cairn.release.publish.distribution import Needs
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.rocm_version import sorts_above
@@ -272,7 +272,7 @@ def sorting_below(target: Snapshot, wheels: Sequence[FileRef]) -> tuple[str, ...
 
 
 def unserved(
-    dists: Iterable[Dist], has: Callable[[Requirement], bool]
+    needs: Iterable[tuple[str, Needs]], has: Callable[[Requirement], bool]
 ) -> tuple[dict[str, list[str]], list[str]]:
     """The extras for GPUs that cannot be installed, each with what it lacks; and what is wrong with that.
 
@@ -281,28 +281,29 @@ def unserved(
     extras can be installed serves nobody.
 
     Args:
-        dists: the distributions whose extras count; an sdist that decides its own late is passed over.
+        needs: of the files whose extras count, with their names; an sdist that decides late is passed over.
         has: whether what is there meets a requirement.
     """
     absent: dict[str, list[str]] = {}
     problems = []
-    for dist in dists:
-        of_extras = [*device_names.lacking(dist.needs.requires if dist.needs.reliable else (), {}, has)]
+    for file_name, of_file in needs:
+        project = project_of(file_name)
+        of_extras = [*device_names.lacking(of_file.requires if of_file.reliable else (), {}, has)]
         unserved = {
             extra: [f"{wheel.name}{wheel.specifier}" for wheel in wheels]
             for extra, wheels, _ in of_extras
             if wheels
         }
         torn = [
-            f"{dist.name}[{extra}] lacks {wording.some(unserved[extra])}, and has the rest"
+            f"{project}[{extra}] lacks {wording.some(unserved[extra])}, and has the rest"
             for extra, _, is_torn in of_extras
             if is_torn
         ]
         if of_extras and len(unserved) == len(of_extras) and not torn:
             every = list(dict.fromkeys(name for names in unserved.values() for name in names))
-            torn = [f"{dist.path.name} serves no GPU without one of {wording.some(every)}"]
+            torn = [f"{file_name} serves no GPU without one of {wording.some(every)}"]
         problems += torn
-        absent |= {f"{dist.name}[{extra}]": names for extra, names in unserved.items()}
+        absent |= {f"{project}[{extra}]": names for extra, names in unserved.items()}
     return absent, problems
 
 

@@ -17,16 +17,18 @@ from packaging.version import Version
 
 from cairn import files, simple_index
 from cairn import targets as gpu
+from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, NetworkError, UsageError
 from cairn.output import Progress, silent
 from cairn.package_index import TIP
 from cairn.release.index.generation import project_of, version_of
-from cairn.release.publish import mirror, mirror_lock, rules, sdk_packages
+from cairn.release.publish import distribution, mirror, mirror_lock, rules, sdk_packages
 from cairn.release.publish.compatibility import Platform
-from cairn.release.publish.distribution import Dist
+from cairn.release.publish.distribution import Needs
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.simple_index import IndexFile
 from cairn.venv import PackageSource
+from cairn.wheels import published
 
 # What there is of an SDK where the root of an index lists nothing.
 _UNLISTED = (
@@ -142,10 +144,38 @@ def to_lock(
     )
 
 
-def unserved(lock: MirrorLock, dists: Iterable[Dist]) -> dict[str, list[str]]:
-    """The extras for GPUs of files of an SDK that a lock does not serve, each with what it lacks.
+def needs_of(addresses: Mapping[str, str]) -> tuple[dict[str, Needs], list[str]]:
+    """What the METADATA of locked wheels says, of one of each version; and those where it cannot be read.
+
+    uv too takes a version's other wheels to say the same.
+
+    Args:
+        addresses: where each file is, by its name; empty where a lock does not say.
+    """
+    versions = {(project_of(name), version_of(name)): name for name in sorted(addresses)}
+
+    def read(name: str) -> Needs | None:
+        # Its page says whether there is a sidecar, and uv alone has read that.
+        for has_metadata in (True, False) if addresses[name] else ():
+            file = IndexFile(name=name, url=addresses[name], sha256=None, has_metadata=has_metadata)
+            with contextlib.suppress(CairnError):
+                if (data := published.metadata(file)) is not None:
+                    return distribution.needs_of(data, filename=name)
+        return None
+
+    read_needs = dict(zip(versions.values(), side_by_side(read, versions.values()), strict=True))
+    unread = [name for name, needs in read_needs.items() if needs is None]
+    return {name: needs for name, needs in read_needs.items() if needs is not None}, unread
+
+
+def unserved(lock: MirrorLock, needs: Mapping[str, Needs]) -> dict[str, list[str]]:
+    """The extras for GPUs of files that a lock does not serve, each with what it lacks.
 
     A stack may be for some families only.
+
+    Args:
+        lock: the lock.
+        needs: of the files whose extras count, by file name.
 
     Raises:
         UsageError: an extra is served in part, or none of a file's is.
@@ -159,11 +189,12 @@ def unserved(lock: MirrorLock, dists: Iterable[Dist]) -> dict[str, list[str]]:
             for project, version in locked
         )
 
-    extras, problems = rules.unserved((dist for dist in dists if mirror_lock.is_of_sdk(dist.name)), has)
+    extras, problems = rules.unserved(needs.items(), has)
     if problems:
         raise UsageError(
             f"not locked: {'; '.join(problems)}",
-            tip="name the files that it lacks, too: cairn index mirror lock --stack STACK FILE …",
+            tip="name the files that it lacks, too: cairn index mirror lock --stack STACK FILE …; or ask for "
+            "what an index has of it: --require 'NAME[device-gfx942]'",
         )
     return extras
 

@@ -29,12 +29,14 @@ class Supply:
         libraries: names of the libraries that come from those it requires, sorted.
         versions: distribution to the versions of it that are there.
         extras: distribution to the extras that they declare.
+        in_wheels: distribution to the libraries in its wheels, whoever requires them.
         wheels: those that it requires, among the wheels that were named.
     """
 
     libraries: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]]
     extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    in_wheels: Mapping[str, frozenset[str]] = field(default_factory=dict)
     wheels: tuple[Path, ...] = ()
 
 
@@ -91,6 +93,10 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
     declared = [(supplier.name, supplier.extras) for those in known.values() for supplier in those]
     for distribution, names in (*declared, *((name.distribution, names) for name, _, names in everywhere)):
         extras[distribution] = extras.get(distribution, frozenset()) | names
+    in_wheels: dict[str, frozenset[str]] = {}
+    holding = [(supplier.name, supplier.libraries) for those in known.values() for supplier in those]
+    for distribution, names in (*holding, *((name.distribution, names) for name, names, _ in everywhere)):
+        in_wheels[distribution] = in_wheels.get(distribution, frozenset()) | names
     supplies: dict[Path, Supply] = {}
     for path, supply in read.items():
         requires = supply.requires if supply else ()
@@ -100,6 +106,7 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
             libraries=tuple(sorted(libraries)),
             versions=versions,
             extras=extras,
+            in_wheels=in_wheels,
             wheels=tuple(supplier.path for supplier in suppliers),
         )
     return supplies

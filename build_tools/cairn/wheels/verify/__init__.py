@@ -158,12 +158,11 @@ def judge_archive(
     if info is not None:
         findings += archives.check_host(read.binaries, info.extras)
         of_extras, absent = archives.check_extras(info, name, expected)
-        findings += of_extras
-        elsewhere = (*elsewhere, *absent)
+        findings, elsewhere = [*findings, *of_extras], (*elsewhere, *absent)
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
-        findings += python_sources.check_absent_modules(archive, info) if _lacks_modules(read, name) else ()
-        findings += python_sources.check_first_imports(archive, info, name)
+        every = _lacks_modules(read, name)
+        findings += python_sources.check_imports(archive, info, name, every=every)
     ordered, judged = _sorted(findings), {*filter(supported.get, supported)}
     verdict = Verdict(
         findings=tuple(finding for finding in ordered if finding.code not in NOTES),

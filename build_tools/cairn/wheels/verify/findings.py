@@ -166,6 +166,7 @@ class Expectation:
         beside: distribution to the versions of it that are installed with the wheel, one of which its
             requirements must accept.
         extras: distribution to the extras that its versions there declare; of others it is not known.
+        in_wheels: distribution to the libraries in its wheels there.
         provided_libraries: globs of libraries that its requirements supply.
         members: paths that it must have, as its stack declares them.
         python: the Python that must be able to install it: `3.11`, or `3.13t`, which is free-threaded.
@@ -179,6 +180,7 @@ class Expectation:
     siblings: Mapping[str, str] = field(default_factory=dict)
     beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    in_wheels: Mapping[str, frozenset[str]] = field(default_factory=dict)
     provided_libraries: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     python: str | None = None

@@ -82,10 +82,13 @@ def check(
             )
         ]
         optional = alternatives.optional(archive, of_kind, [(b.path, names) for b, names, _ in lacking])
-        brought = _of_extras(info) if lacking and info else {}
+        started = {binary.path for binary in of_kind if binary.is_module} or {one.path for one in of_kind}
+        # Where nothing loads without an extra, it is no extra.
+        serves = bool(started.difference(binary.path for binary, _, _ in lacking))
+        of_extras = list(_of_extras(info)) if lacking and info and serves else []
         for binary, libraries, system in lacking:
             finding = _needed(binary, libraries, system, absent, optional=binary.path in optional)
-            yield _if_of_extra(finding, libraries, brought)
+            yield _if_of_extra(finding, libraries, of_extras, expected)
         for binary in of_kind:
             if kind == "elf":
                 yield from _check_symbols(binary, shipped_names, rules)
@@ -148,34 +151,45 @@ def _needed(
     return Finding(code=FindingCode.NEEDED, member=binary.path, reason=reason, fix=fix)
 
 
-def _of_extras(info: WheelInfo) -> dict[str, str]:
-    """Words of the names of wheels that extras alone require, each with the extra and the wheel."""
+def _of_extras(info: WheelInfo) -> Iterator[tuple[str, str, set[str]]]:
+    """The wheels that extras alone require: extra, wheel, and words of its name that say what it has."""
     always = [canonicalize_name(match[1]) for match in map(_REQUIRED.match, info.requires_dist) if match]
     common = {word for name in (*always, info.distribution) for word in name.split("-")}
-    words: dict[str, str] = {}
     for text in info.requires_dist:
         with contextlib.suppress(WheelError):  # which `metadata` reports
             requirement = requirement_of(text)
             extra = _EXTRA.search(str(requirement.marker or ""))
             name = canonicalize_name(requirement.name)
-            if extra and not requirements.is_sdk(name):
-                fresh = set(name.split("-")) - common
-                words |= {word: f"its extra {extra[1]} names {name}" for word in fresh if len(word) > _SHORT}
-    return words
+            if extra and name not in always and not requirements.is_sdk(name):
+                yield extra[1], name, {word for word in {*name.split("-")} - common if len(word) > _SHORT}
 
 
-def _if_of_extra(finding: Finding, missing: Sequence[str], brought: Mapping[str, str]) -> Finding:
-    """A finding on missing libraries, as a note where a wheel of an extra is called like one of them.
+def _if_of_extra(
+    finding: Finding,
+    missing: Sequence[str],
+    of_extras: Iterable[tuple[str, str, set[str]]],
+    expected: Expectation,
+) -> Finding:
+    """A finding on missing libraries, as a note where wheels that extras name bring them.
 
     Kivy's module for GStreamer needs gstreamer-1.0-0.dll and what comes with it, and kivy-deps.gstreamer is
-    of its extra `media`: without that it is never loaded, and what that wheel has is not known.
+    of its extra `media`: without that it is never loaded. Of a wheel that is there its files count. One that
+    is not has a name alone: what it brings is not checked, which the note says.
     """
-    stems = [name.rpartition("/")[2].lower().removeprefix("lib") for name in missing]
-    sources = dict.fromkeys(text for word, text in brought.items() if any(s.startswith(word) for s in stems))
-    if finding.code is not FindingCode.NEEDED or not sources:
+    left = {name.rpartition("/")[2].lower() for name in missing}
+    sources = []
+    for extra, name, words in of_extras:
+        libraries = {library.lower() for library in expected.in_wheels.get(name, ())}
+        if name in expected.in_wheels:
+            sources += [f"its extra {extra} names {name}, which has it"] if left & libraries else []
+            left -= libraries
+        elif any(library.removeprefix("lib").startswith(tuple(words)) for library in left if words):
+            sources.append(f"its extra {extra} names {name}, which was not given: not checked")
+            left.clear()
+    if finding.code is not FindingCode.NEEDED or left or not sources:
         return finding
-    reason = f"{finding.reason}; {', '.join(sources)}, which may bring it"
-    fix = "nothing, where it is loaded with that extra alone; otherwise require the wheel always"
+    reason = f"{finding.reason}; {', '.join(dict.fromkeys(sources))}"
+    fix = "give that wheel to the same command; require it always, if anything is loaded without it"
     return replace(finding, code=FindingCode.OPTIONAL_PLUGIN, reason=reason, fix=fix)
 
 

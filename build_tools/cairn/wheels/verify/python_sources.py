@@ -103,7 +103,15 @@ def _error(data: bytes, flags: int = 0) -> SyntaxError | None:
     return None
 
 
-def check_absent_modules(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
+def check_imports(archive: Archive, info: WheelInfo, name: FileName, *, every: bool) -> Iterator[Finding]:
+    """The modules of the wheel that it imports are there: those that it does at once, or `every` one."""
+    if every:
+        yield from _absent_modules(archive, info)
+    else:
+        yield from _first_imports(archive, info, name)
+
+
+def _absent_modules(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     """The modules that Python files of a wheel without any binary import, and that it does not have."""
     files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
     own, left, absent = Modules(archive, files), _MOST, dict[str, str]()
@@ -120,7 +128,7 @@ def check_absent_modules(archive: Archive, info: WheelInfo) -> Iterator[Finding]
         yield Finding(code=FindingCode.MEMBER_MISSING, member=member, reason=reason, fix=fix)
 
 
-def check_first_imports(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
+def _first_imports(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
     """What Python runs as it imports a package can be read, and imports no module that the wheel lacks.
 
     Followed are the statements at the top of a file, which nothing guards; of large packages only the first.
@@ -136,8 +144,8 @@ def check_first_imports(archive: Archive, info: WheelInfo, name: FileName) -> It
         if left < 0:
             return
         text = archive.read(files[path])
-        if is_ours and (found := _error(text)):
-            reason = f"Python {_HERE} cannot read it: {found.msg} (line {found.lineno})"
+        if is_ours and (error := _error(text)):
+            reason = f"Python {_HERE} cannot read it: {error.msg} (line {error.lineno})"
             yield Finding(code=FindingCode.PYTHON_SOURCE, member=files[path], reason=reason, fix=_AGAIN)
         for module, attribute in _unguarded(_parsed(text), path.split("/")[:-1]):
             if module.partition(".")[0] in own and module_problem(own, info, module, attribute):

@@ -9,7 +9,10 @@ import pytest
 from cairn.wheels.verify import Expectation, judge
 from helpers.formats import make_elf
 from helpers.release import make_wheel as make_release_wheel
-from helpers.wheels import LINUX, MakeWheel, cairn_wheel
+from helpers.wheels import LINUX, MakeWheel, build_wheel, cairn_wheel
+
+MODULE = "demo/m.cpython-311-x86_64-linux-gnu.so"
+LOADS = {"demo/n.cpython-311-x86_64-linux-gnu.so": make_elf(defined=("PyInit_n",))}
 
 
 @pytest.mark.parametrize(
@@ -58,7 +61,7 @@ def test_a_library_that_a_wheel_of_an_extra_brings_is_a_note(
     make_wheel: MakeWheel, requires: list[str], library: str, *, brought: bool
 ) -> None:
     module = make_elf(needed=[library, "libgobject-3.so"], defined=("PyInit_m",))  # one of them is enough
-    files = {"demo/m.cpython-311-x86_64-linux-gnu.so": module}
+    files = {"demo/m.cpython-311-x86_64-linux-gnu.so": module, **LOADS}
     verdict = judge(make_wheel(tags=LINUX, files=files, requires=requires), Expectation())
     (needed,) = (
         one
@@ -67,3 +70,38 @@ def test_a_library_that_a_wheel_of_an_extra_brings_is_a_note(
     )
     assert (needed in verdict.notes) == brought
     assert ("its extra base names" in needed.reason) == brought
+    assert ("not checked" in needed.reason) == brought
+
+
+@pytest.mark.parametrize(
+    ("libraries", "loads", "code"),
+    [
+        (("libgstream.so.0",), LOADS, 0),
+        (("libgstream.so.0",), {}, 7),  # no module loads without it
+        (("libother.so.0",), LOADS, 7),
+        ((), LOADS, 7),
+        (None, LOADS, 0),
+        (None, {}, 7),
+    ],
+)
+def test_of_a_wheel_of_an_extra_that_is_there_the_files_count(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    libraries: tuple[str, ...] | None,
+    loads: dict[str, bytes],
+    code: int,
+) -> None:
+    files = {MODULE: make_elf(needed=["libgstream.so.0"], defined=("PyInit_m",)), **loads}
+    wheel = build_wheel(tmp_path, tags=LINUX, files=files, requires=["gstream; extra == 'fast'"])
+    beside: list[Path] = []
+    if libraries is not None:
+        shipped = {f"gstream/{name}": make_elf() for name in libraries}
+        tags = ("py3-none-manylinux_2_28_x86_64",)
+        library = build_wheel(tmp_path / "sdk", name="gstream", tags=tags, files=shipped, requires=())
+        beside = [library]
+    capsys.readouterr()
+    cairn_wheel("verify", wheel, *beside)
+    printed = capsys.readouterr().out
+    assert (f"[needed] {MODULE}" in printed) == bool(code)
+    assert ("gstream, which has it" in printed) == (not code and libraries is not None)
+    assert ("gstream, which was not given: not checked" in printed) == (not code and libraries is None)

@@ -244,7 +244,7 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
             (),
             {
                 "demo/a.py": b"from . import (\n    core,  # all of it\n)\n",
-                "demo/__init__.py": b"from .a import core\n" + MAIN,
+                "demo/__init__.py": b"from .a import f\n" + MAIN,
             },
         ),
         "one that a module imports": (
