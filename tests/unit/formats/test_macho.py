@@ -37,6 +37,7 @@ def test_what_the_loader_reads() -> None:
         needed=("@rpath/liba.dylib", "/usr/lib/libSystem.B.dylib"),
         rpath=("@loader_path/../lib",),
         minimum_macos=(12, 3),
+        systems=frozenset({"macOS"}),
         python_defined=frozenset(["PyInit_demo"]),
         python_wanted=frozenset(["PyList_New", "_Py_Dealloc"]),
     )
