@@ -416,3 +416,10 @@ def test_the_address_of_an_index_in_a_folder_leads_to_the_files_of_its_store_alo
         places = list(isolation.places_in(f"--index-url=file://{store}/{index}/simple/"))
         assert places == [store / index / "simple", store / "files"]
     assert list(isolation.places_in(f"file://{tmp_path}/simple")) == [tmp_path / "simple"]
+
+
+@pytest.mark.parametrize("option", ["-I", "-L", "-B", "-F", "-isystem ", "-fmap=", "-Wl,-rpath,"])
+def test_folders_in_the_flags_of_a_compiler(tmp_path: Path, option: str) -> None:
+    """As the stack pyg has them in CXXFLAGS."""
+    flags = f'-g0 "-fmap=/nowhere=." "{option}{tmp_path}" -O2'
+    assert list(isolation.places_in(flags)) == [tmp_path]
