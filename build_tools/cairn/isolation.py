@@ -135,7 +135,6 @@ _IS_WRITTEN = _names(
     r"\w*_(OUT|DB|LOG)(_\w+)?|(HF|TORCH|TRITON)_HOME",
 )
 _NAMES_NO_FOLDER = _names(r"PATH|PWD|OLDPWD|SHELL|MAIL|(SSH|DBUS)_\w+|XDG_(CONFIG|DATA|STATE|RUNTIME)\w+")
-# Compilers take folders without a blank: `-I/opt/x/include`.
 PLACE = re.compile(r"(?:(?<![\w.])|(?<=-[BFIL]))/[^\s\"'`:;,=|&<>(){}\[\]\\]*[^\s\"'`:;,=|&<>(){}\[\]\\.]")
 _MARKS = ("state.json", "set.json")  # one stands beside the pages of an index, or of a set
 _EVERYWHERE = Path(os.sep)

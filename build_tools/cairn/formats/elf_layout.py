@@ -35,7 +35,7 @@ EXECUTABLE = 2  # e_type
 PT_LOAD, PT_DYNAMIC, PT_INTERP, PT_PHDR, PT_GNU_STACK = 1, 2, 3, 6, 0x6474E551
 PT_GNU_PROPERTY = 0x6474E553
 RUNS = 1  # p_flags: PF_X
-_HASH, _SYMTAB, _GNU_HASH, _FLAGS_1 = 4, 6, 0x6FFFFEF5, 0x6FFFFFFB
+_FLAGS_1 = 0x6FFFFFFB
 _NOT_OPENED = 0x40  # DF_1_NOOPEN
 _SYSTEMS = (0, 3)  # ELFOSABI_SYSV, ELFOSABI_GNU
 _PAGE = 4096  # the smallest of those that Linux has
@@ -198,7 +198,7 @@ class Layout:
 
     @property
     def refusal(self) -> str:
-        """Why glibc loads no such library (elf/dl-load.c), or finds nothing in it; empty for no reason."""
+        """Why glibc loads no such library (elf/dl-load.c); empty where nothing is known."""
         if self.system[0] not in _SYSTEMS or self.system[1]:
             return "it is for OS ABI {} of version {}, which no Linux has".format(*self.system)
         # `strip` behind patchelf leaves such ones (NixOS/patchelf#10).
@@ -206,8 +206,7 @@ class Layout:
             return "its segments do not begin where pages of memory may"
         if (self.value(_FLAGS_1) or 0) & _NOT_OPENED:
             return "it says that no running program may open it (DF_1_NOOPEN)"
-        tables = {entry.tag for entry in self.dynamic} & {_HASH, _GNU_HASH, _SYMTAB}
-        return "it has no hash table, by which its symbols are found" if tables == {_SYMTAB} else ""
+        return ""
 
     def value(self, tag: int) -> int | None:
         """The value of the first dynamic entry with that tag."""

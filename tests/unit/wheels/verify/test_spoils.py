@@ -125,7 +125,6 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
                 )
             },
         ),
-        "a library without a hash table": (LINUX, {"demo/libx.so": make_elf(hash_table="")}),
         "a module that is packed": (LINUX, {SO: gzip.compress(ELF)}),
         "a program of Windows for a module": (WINDOWS, {PYD: program(DLL)}),
         "a program of macOS for a module": (MACOS, {DARWIN: macho(kind=2)}),
