@@ -82,7 +82,9 @@ def check(
             )
         ]
         optional = alternatives.optional(archive, of_kind, [(b.path, names) for b, names, _ in lacking])
-        started = {binary.path for binary in of_kind if binary.is_module} or {one.path for one in of_kind}
+        started = {binary.path for binary in of_kind if binary.is_module} or {
+            binary.path for binary in of_kind
+        }
         # Where nothing loads without an extra, it is no extra.
         serves = bool(started.difference(binary.path for binary, _, _ in lacking))
         of_extras = list(_of_extras(info)) if lacking and info and serves else []

@@ -201,7 +201,7 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
         is_itself = required == info.distribution
         versions = (info.version,) if is_itself else expected.beside.get(required, ())
         met = not versions or any(providers.meets(version, requirement) for version in versions)
-        extras = ("", *info.extras) if own else ("",)
+        extras = ("", *info.extras) if is_itself else ("",)
         if not met and any(_applies(requirement, name, expected.python, extra) for extra in extras):
             reason = f"it requires {requirement}, but is installed with {', '.join(versions)}"
             fix = "build both in one run, or name the wheel that it requires"
