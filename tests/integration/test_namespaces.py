@@ -17,6 +17,10 @@ import pytest
 from cairn import isolation, process
 from cairn.errors import PrerequisiteError, ProcessError
 from cairn.platforms import namespaces
+from cairn.testing.suite import run as suite
+from cairn.testing.suite import suite_results
+from cairn.testing.suite.suite_toml import Config, Group
+from helpers.suites import request_of, suite_of
 from helpers.trail import ROOT
 
 pytestmark = pytest.mark.skipif(not namespaces.are_here(), reason="this machine gives no namespaces")
@@ -89,6 +93,18 @@ def test_a_program_that_cannot_be_executed_is_said_so(tmp_path: Path) -> None:
 def test_the_level_says_whether_there_is_a_network() -> None:
     assert "namespaces shut the network" in isolation.level()
     assert isolation.level(network=True).endswith("; the network is open")
+
+
+@pytest.mark.parametrize(("network", "outcome"), [("open", "passed"), ("shut", "failed")])
+def test_a_configuration_of_a_suite_has_the_network_where_it_says_so(
+    tmp_path: Path, port: str, network: str, outcome: str
+) -> None:
+    connect = f"import socket\ndef test():\n    socket.create_connection(('127.0.0.1', {port})).close()\n"
+    config = Config(groups=(Group(modules=("test_a",)),), network=network == "open")
+    request = request_of(tmp_path, {"test_a.py": connect}, suite=suite_of(configs={"default": config}))
+    results, tests = suite_results.read_shard(suite.run_suite(request))
+    assert [test.outcome for test in tests] == [outcome]
+    assert results.confinement == isolation.level(network=network == "open")
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not Path(PYTHON).exists(), reason="root alone can become a user")

@@ -193,7 +193,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         hooks=hooks,
         settings=_settings(request),
         run=request.run,
-        confinement=isolation.level(network=request.suite.network),
+        confinement=isolation.level(network=request.suite.config(request.config).network),
     )
     datafile.write(work_dir / suite_results.SHARD, result)
     return work_dir
@@ -287,7 +287,7 @@ def _prepare(
         variables=_variables(request, visible, selection, tests) | placed,
         arguments=request.pytest_args,
         uncollected=request.suite.uncollected,
-        network=request.suite.network,
+        network=config.network,
         off=off,
         limits=request.limits,
         deadline=None if request.limits.all is None else began + request.limits.all,

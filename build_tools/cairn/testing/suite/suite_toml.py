@@ -56,6 +56,8 @@ class Config(datafile.Value):
         device_floor: fewest that must have passed on a GPU, likewise.
         flaky_ceiling: most tests that may be flaky, all shards together, where that is less than what
             `verdict.judge` allows.
+        network: its tests may use the network; others get none but a loopback of their own where the machine
+            can do that.
     """
 
     groups: tuple[Group, ...]
@@ -65,6 +67,7 @@ class Config(datafile.Value):
     floor: int = 1
     device_floor: int = 1
     flaky_ceiling: int | None = None
+    network: bool = False
 
 
 class TestList(datafile.Value):
@@ -110,8 +113,6 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
         environment: variables of every run.
         gpu_environment: those of a run for GPUs besides; `{scratch}` is a folder for the run.
         lists: lists of tests that the tests read, by the variable that has the path of the file.
-        network: the tests may use the network; others get none but a loopback of their own where the machine
-            can do that.
     """
 
     project: str
@@ -129,7 +130,6 @@ class Suite(datafile.Value, tag_field="schema", tag="cairn.suite/1"):
     environment: Mapping[str, str] = {}
     gpu_environment: Mapping[str, str] = {}
     lists: Mapping[str, TestList] = {}
-    network: bool = False
 
     def requires_of(self, version: str) -> tuple[str, ...]:
         """Return all requirements of the tests of a version of the project; those of any for an empty one.
