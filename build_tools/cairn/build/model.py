@@ -237,8 +237,10 @@ class BuildRequest(BuildSettings):
         }
 
     def has_network(self, project: Project) -> bool:
-        """Whether the build of a project has the network: without, it could not reach sccache's server."""
-        return project.network or self.compiler_cache == "sccache"
+        """Whether the build of a project has the network: its own need, or its compiler cache's."""
+        remote = os.environ.get("CCACHE_REMOTE_STORAGE", "") if self.compiler_cache == "ccache" else ""
+        is_remote = any(not url.startswith("file:") for url in remote.split())  # ccache(1): URLs and blanks
+        return project.network or is_remote or self.compiler_cache == "sccache"
 
     def again(self, project: Project) -> int:
         """How many earlier manifests have the version of a project."""

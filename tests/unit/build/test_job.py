@@ -6,10 +6,11 @@ import pytest
 
 from cairn import stack as stacks
 from cairn.build import job
+from cairn.build.build_options import CompilerCache
 from cairn.build.model import Job
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.stack import Feature, Sdk, Stack
-from helpers.build import project, repository
+from helpers.build import MakeRequest, project, repository
 
 STACK = Stack(
     name="s",
@@ -99,3 +100,27 @@ def test_the_pytorch_stack_has_apex_pinned_by_torch_and_for_rocm_only() -> None:
     apex = stacks.load(folder).for_line("release/2.9").project("apex")
     assert (apex.pin, apex.distribution, apex.checkout_dir) == ("related_commits", "apex", "apex")
     assert apex.rocm_only
+
+
+@pytest.mark.parametrize(
+    ("compiler_cache", "remote", "expected"),
+    [
+        (None, "http://127.0.0.1:1", False),
+        ("sccache", "", True),
+        ("ccache", "", False),
+        ("ccache", "file:/srv/ccache", False),
+        ("ccache", "file:/srv/ccache redis://127.0.0.1:1|read-only", True),
+    ],
+)
+def test_a_build_has_a_network_for_its_compiler_cache(
+    request_for: MakeRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    compiler_cache: CompilerCache | None,
+    remote: str,
+    *,
+    expected: bool,
+) -> None:
+    monkeypatch.setenv("CCACHE_REMOTE_STORAGE", remote)
+    request = dataclasses.replace(request_for(base=""), compiler_cache=compiler_cache)
+    assert request.has_network(project("base")) is expected
+    assert request.has_network(project("base", network=True))
