@@ -11,7 +11,7 @@ import socketserver
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -171,8 +171,7 @@ def test_an_old_server_that_gives_no_commit_by_its_id(line: Line, upstream: Upst
     line.is_old = True
     within = git(line.folder / "long.git", "rev-parse", "main~5")
     assert mirror.of(line.url, retry=QUICK).find(within, say=print).commit == within
-    there = restore._Claim(name="long", origin=line.url, commit=within)
-    assert restore._has(there, retry=QUICK, say=print)
+    assert restore._has(line.url, within, retry=QUICK, say=print)
     upstream.commit("plain", {"elsewhere": "x"}, "Of another repository")
     other = git(line.folder / "plain.git", "rev-parse", "main")
-    assert not restore._has(replace(there, commit=other), retry=QUICK, say=print)
+    assert not restore._has(line.url, other, retry=QUICK, say=print)
