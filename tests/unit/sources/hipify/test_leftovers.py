@@ -13,7 +13,7 @@ Found = tuple[tuple[report.UnsupportedCall, ...], tuple[str, ...]]
 
 def look(tree: Path, text: str, **changes: object) -> Found:
     (tree / "a.hip").write_text(text, encoding="utf-8")
-    fields: dict[str, object] = {"written": ["a.hip"], "unread": [], "known": ["a.hip"], "unsupported": {}}
+    fields: dict[str, object] = {"written": ["a.hip"], "unread": [], "hipified": ["a.hip"], "unsupported": {}}
     return report.find_leftovers(tree, **(fields | changes))  # type: ignore[arg-type]
 
 
