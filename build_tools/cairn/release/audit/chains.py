@@ -264,8 +264,8 @@ def _decisions(signed: Sequence[Event], entries: Sequence[Event]) -> Iterator[Pr
         "right, run its command again with the promoter's key"
     )
     lost = "the ledger has lost the {} of {} by {}, which a promoter signed: it counts"
-    for wanted_name, rest, text in ((open_entries, signed, unsigned), (signed, entries, lost)):
-        for event in wanted_name:
+    for events, rest, text in ((open_entries, signed, unsigned), (signed, entries, lost)):
+        for event in events:
             if event.kind in DECISIONS and event not in rest:
                 subject = event.index if event.kind == "end" else short_id(event.set_id)
                 sentence = text.format(event.kind, subject, event.who)

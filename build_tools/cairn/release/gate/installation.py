@@ -22,6 +22,7 @@ from packaging.version import Version
 from cairn import interpreters, isolation, process, venv
 from cairn.errors import CairnError, ProcessError, UsageError
 from cairn.formats.zip.reader import Archive
+from cairn.output import console, wording
 from cairn.output.console import size as readable_size
 from cairn.output.wording import short_id
 from cairn.release.gate.case import Case, Files
@@ -221,7 +222,8 @@ def _reason(error: ProcessError) -> str:
 def lost_imports(case: Case, last: WheelSet, consumers: Sequence[Path]) -> dict[Path, str]:
     """Import the modules of consumers beside the set, and beside the last one what fails.
 
-    Nothing else of what consumers require is installed: a module that fails beside both sets is no loss.
+    Nothing else of what consumers require is installed: a module that fails beside both sets is no loss. What
+    was not compared is said.
 
     Args:
         case: the set, and the index as it will be.
@@ -236,7 +238,10 @@ def lost_imports(case: Case, last: WheelSet, consumers: Sequence[Path]) -> dict[
     """
     python = interpreter(case)
     failing = {wheel: _modules_of(wheel) for wheel in consumers}
-    errors: Mapping[str, str] = {}
+    if python is None and consumers:
+        names = wording.some([wheel.name for wheel in consumers])
+        console.current().warn(f"consumers were not imported, since no interpreter is at hand: {names}")
+    errors, before = dict[str, str](), failing
     with serving(as_it_will_be(case)) as server:
         for wheel_set in (case.wheel_set, last):
             if python is None or not any(failing.values()):
@@ -252,11 +257,16 @@ def lost_imports(case: Case, last: WheelSet, consumers: Sequence[Path]) -> dict[
             if trial.problem is not None:
                 raise CairnError(trial.problem)
             fails = wheel_set is case.wheel_set
+            before = failing
             failing = {
                 wheel: tuple(module for module in modules if (module in trial.imports) is fails)
                 for wheel, modules in failing.items()
             }
-            errors = errors or trial.imports
+            errors = errors or dict(trial.imports)
+    for wheel, modules in before.items():
+        if unlike := [module for module in modules if module not in failing[wheel]]:
+            text = f"{wheel.name}: not compared, since they can be imported beside neither set"
+            console.current().warn(f"{text}: {wording.some(unlike)}")
     return {wheel: f"{modules[0]}: {errors[modules[0]]}" for wheel, modules in failing.items() if modules}
 
 

@@ -39,7 +39,7 @@ def optional(
     programs = {binary.path for binary in binaries if binary.is_program}
     free = {path for path in needs.names if not needs.is_used(path)} - programs
     roots = [path for path in free & broken if rivals.has_one(path, free)]
-    return needs.only_for(roots, started=programs | {path.path for path in binaries if path.is_module})
+    return needs.only_for(roots, started=programs | {binary.path for binary in binaries if binary.is_module})
 
 
 class Needs:

@@ -179,7 +179,9 @@ def test_the_last_set_of_another_stack_is_a_consumer(store: MemoryStore, tmp_pat
     assert len(_told(store, new, stack)) == 1
 
 
-def test_a_module_that_fails_beside_both_sets_is_no_break(store: MemoryStore, tmp_path: Path) -> None:
+def test_a_module_that_fails_beside_both_sets_is_no_break_and_is_named(
+    store: MemoryStore, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What a consumer requires besides the set is not installed, unless its wheels are named as well."""
     new = stage_torch(store, tmp_path / "new", "2.10.0", content="", **HERE)
     files = {
@@ -191,6 +193,7 @@ def test_a_module_that_fails_beside_both_sets_is_no_break(store: MemoryStore, tm
     build_wheel(tmp_path, name="user", requires=(), files=files)
     user = Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),))
     assert _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user,))) == []
+    assert "not compared, since they can be imported beside neither set: user.a" in capsys.readouterr().err
     build_wheel(tmp_path, name="helper", requires=(), files={"helper/__init__.py": b""})
     helper = Consumer(name="helper", wheels=(str(tmp_path / "helper-*.whl"),))
     (told,) = _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user, helper)))
@@ -208,7 +211,9 @@ def test_consumers_that_cannot_be_installed_beside_the_set_are_told(
     assert "whether a consumer breaks is not known: " in told
 
 
-def test_where_no_python_of_the_set_is_consumers_are_read_and_not_imported(tmp_path: Path) -> None:
+def test_where_no_python_of_the_set_is_consumers_are_read_and_not_imported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = MemoryStore()
     move(store, stage_torch(store, tmp_path / "old", content="def gone(): pass\n"))
     new = stage_torch(store, tmp_path / "new", "2.10.0", content="")
@@ -216,6 +221,7 @@ def test_where_no_python_of_the_set_is_consumers_are_read_and_not_imported(tmp_p
     user = Consumer(name="user", wheels=(str(tmp_path / "user-*.whl"),))
     (told,) = _told(store, new, msgspec.structs.replace(stack_of(new), consumers=(user,)))
     assert "requires torch<2.10: torch 2.9.0 is, 2.10.0 is not" in told
+    assert "consumers were not imported, since no interpreter is at hand: user-1.0" in capsys.readouterr().err
 
 
 def test_an_import_that_takes_longer_than_its_budget_is_refused(store: MemoryStore, tmp_path: Path) -> None:
