@@ -24,7 +24,7 @@ from cairn.release.index.keys import index_url
 from cairn.release.publish import files
 from cairn.release.serve import serving
 from cairn.store.folder import LocalStore
-from cairn.wheels.metadata import variants
+from cairn.wheels.metadata import variants, wheel_info
 from cairn.wheels.metadata.variants import Provider
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.split.join import variant_for, write_variant
@@ -83,13 +83,13 @@ def variants_of(parts: Sequence[Path], *, fixed: bool) -> list[Path]:
 
 def _with_fixed_list(path: Path) -> Path:
     """A variant whose `variant.json` says of each machine that it has a GPU of gfx942."""
-    label = variants.split_label(path.name)[1] or ""
+    label = wheel_info.split_label(path.name)[1] or ""
     said = variant_for(label)
     provider = Provider(static_properties={variants.GFX_ARCH: ("gfx942",)})
     said = msgspec.structs.replace(said, providers={variants.AMD: provider})
     folder = path.parent / "fixed"
     folder.mkdir(exist_ok=True)
-    plain = path.rename(folder / variants.split_label(path.name)[0])
+    plain = path.rename(folder / wheel_info.split_label(path.name)[0])
     about = f"torch-{plain.name.split('-')[1]}.dist-info"
     change = Edit(replace_files={f"{about}/{variants.IN_WHEEL}": datafile.dumps(said).encode()})
     return edit_wheel(plain, change, folder / "changed").rename(path)

@@ -113,7 +113,8 @@ class RawFile:
 # own constructor, which takes half the time of the named one.
 _new = tuple.__new__
 _unpack_central = layout.CENTRAL.unpack_from
-_LOCAL_SIZE = layout.LOCAL.size
+_CENTRAL_SIZE, _CENTRAL_SHARED_AT = layout.CENTRAL.size, layout.CENTRAL_SHARED_AT
+_LOCAL_SIZE, _LOCAL_SHARED_AT = layout.LOCAL.size, layout.LOCAL_SHARED_AT
 _LONGEST_COMMENT = 0xFFFF  # its length has 16 bits
 _HEADERS_WINDOW = 1 << 16  # one read brings the local headers of many small members
 _DESCRIPTOR_SIZES = (12, 16, 20, 24)  # CRC and two sizes of 4 or 8 bytes each; with or without a signature
@@ -206,12 +207,12 @@ def _read_entries(table: bytes, count: int) -> tuple[list[Member], list[bytes]]:
     shared: list[bytes] = []
     position = 0
     for number in range(1, count + 1):
-        if position + layout.CENTRAL.size > len(table):
+        if position + _CENTRAL_SIZE > len(table):
             raise InconsistentArchiveError(f"the central directory ends before entry {number} of {count}")
         fields = _unpack_central(table, position)
         magic, made_by, needs, flags, method, stamp, crc, compressed, size = fields[:9]
         name_size, extra_size, comment_size, disk, internal, external, offset = fields[9:]
-        name_at = position + layout.CENTRAL.size
+        name_at = position + _CENTRAL_SIZE
         extra_at = name_at + name_size
         comment_at = extra_at + extra_size
         end = comment_at + comment_size
@@ -225,13 +226,14 @@ def _read_entries(table: bytes, count: int) -> tuple[list[Member], list[bytes]]:
         name = raw_name.decode() if raw_name.isascii() else _decoded(raw_name, flags)
         # Sizes of all ones are in the ZIP64 field, of which the local header has its own: not compared so.
         wide = MAX_32 in (size, compressed)
-        shared.append(b"" if wide else table[position + layout.CENTRAL_SHARED_AT : name_at - 16])
+        shared.append(b"" if wide else table[position + _CENTRAL_SHARED_AT : name_at - 16])
         extra = b""
         if extra_size:
             zip64, extra = layout.split_extra(table[extra_at:comment_at], where=name)
             size, compressed, offset = layout.widen((size, compressed, offset), zip64, where=name)
+        comment = table[comment_at:end] if comment_size else b""
         numbers = (flags, method, stamp, crc, compressed, size, external, internal, made_by)
-        entries.append(_new(Member, (name, raw_name, *numbers, extra, table[comment_at:end], offset, 0, 0)))
+        entries.append(_new(Member, (name, raw_name, *numbers, extra, comment, offset, 0, 0)))
         position = end
     if position != len(table):
         raise InconsistentArchiveError(f"the central directory holds more than the {count} entries it counts")
@@ -288,22 +290,20 @@ def _located(
                 "members overlap, or leave room for what no header lists"
             )
         head_size = _LOCAL_SIZE + len(raw_name)
+        data_offset = expected + head_size
         at = member.offset - start
         if at + head_size > len(window):
             start, at = member.offset, 0
             window = file.at(start, max(head_size, min(_HEADERS_WINDOW, file.size - start)))
-        # The usual case at once: what both headers have is the same, byte for byte.
+        # The usual case at once: what both headers have is the same, byte for byte, and no extra field, whose
+        # length stands before the name.
         same = shared[index]
-        usual = (
-            same
-            and window.startswith(layout.LOCAL_HEADS, at)
-            and window.startswith(same, at + layout.LOCAL_SHARED_AT)
-            and window.startswith(raw_name, at + _LOCAL_SIZE)
-        )
-        # The last two bytes of the header are the length of its extra field.
-        extra_size = window[at + _LOCAL_SIZE - 2] + (window[at + _LOCAL_SIZE - 1] << 8)
-        data_offset = member.offset + head_size + extra_size
-        if not usual or extra_size or data_offset + member.compressed_size != bound:
+        if (
+            not same
+            or not window.startswith(same + b"\0\0" + raw_name, at + _LOCAL_SHARED_AT)
+            or not window.startswith(layout.LOCAL_HEADS, at)
+            or data_offset + member.compressed_size != bound
+        ):
             data_offset = _locate_unusual(file, member, window[at : at + head_size], bound)
         members[index] = _new(Member, (*member[:-2], data_offset, bound))
         expected = bound

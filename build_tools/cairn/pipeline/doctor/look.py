@@ -34,7 +34,7 @@ from cairn.pipeline.doctor.model import (
 from cairn.testing.gpus import kernel
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.wheels.contents import summary
-from cairn.wheels.metadata.variants import split_label
+from cairn.wheels.metadata.wheel_info import split_label
 
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _MANAGERS = {

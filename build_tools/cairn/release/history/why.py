@@ -20,7 +20,7 @@ from cairn.release.index.snapshot import Index, existing, missing
 from cairn.release.ledger import Ledger
 from cairn.release.ledger_entries import ban_of, withdrawn_from
 from cairn.store.protocol import Store
-from cairn.wheels.metadata.variants import split_label
+from cairn.wheels.metadata.wheel_info import split_label
 
 
 def explain(store: Store, index: str, requirement: str) -> tuple[dict[str, Any], ...]:

@@ -26,7 +26,6 @@ from cairn import datafile, requirements, targets
 from cairn.errors import StoreError, UsageError
 from cairn.targets import CPU, in_order
 from cairn.wheels.metadata import wheel_info
-from cairn.wheels.metadata.variants import split_label
 
 ProjectStatus = Literal["active", "archived", "quarantined", "deprecated"]
 """The statuses of PEP 792."""
@@ -462,7 +461,8 @@ def project_of(filename: str) -> str:
     plain = filename if wheel_info.FILE_NAME.fullmatch(filename) else ""  # packaging takes any build number
     is_wheel = filename.endswith(".whl")
     try:
-        parts = parse_wheel_filename(split_label(plain)[0]) if is_wheel else parse_sdist_filename(plain)
+        wheel = wheel_info.split_label(plain)[0]
+        parts = parse_wheel_filename(wheel) if is_wheel else parse_sdist_filename(plain)
         name = str(canonicalize_name(parts[0]))
     except ValueError as error:
         raise StoreError(f"{filename[:200]!r} is the name of neither a wheel nor an sdist") from error
@@ -475,7 +475,7 @@ def version_of(filename: str) -> str:
     """The version that a wheel's or sdist's file name has, normalised; raises like `project_of`."""
     project_of(filename)
     if filename.endswith(".whl"):
-        return str(parse_wheel_filename(split_label(filename)[0])[1])
+        return str(parse_wheel_filename(wheel_info.split_label(filename)[0])[1])
     return str(parse_sdist_filename(filename)[1])
 
 

@@ -15,7 +15,7 @@ from packaging.utils import parse_wheel_filename
 from cairn import requirements
 from cairn.errors import UsageError
 from cairn.release.index.generation import FileEntry
-from cairn.wheels.metadata.variants import split_label
+from cairn.wheels.metadata.wheel_info import split_label
 
 _PYTHON = re.compile(r"[0-9]\.[0-9]{1,3}")
 # The names that uv has for where markers are evaluated. It has none for Linux on other machines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from cairn.wheels.metadata.variants import split_label
+from cairn.wheels.metadata.wheel_info import split_label
 
 # The names that manylinux had before PEP 600 gave it the version of glibc.
 _OLD_MANYLINUX = {

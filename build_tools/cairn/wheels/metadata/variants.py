@@ -9,7 +9,6 @@ Both are drafts, so the version of their format is one that no released tool nee
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from packaging.utils import canonicalize_name, canonicalize_version
 
 from cairn import datafile
 from cairn.errors import UsageError, WheelError
+from cairn.wheels.metadata.wheel_info import split_label
 
 IN_WHEEL = "variant.json"
 """Its name in the dist-info folder of a variant."""
@@ -30,9 +30,6 @@ NULL = "null"
 
 AMD, GFX_ARCH = "amd", "gfx_arch"
 """The namespace and the feature of ROCm's provider: the processors of the GPUs of a machine."""
-
-_LABEL = re.compile(r"[0-9a-z_.]+")
-_PLAIN, _WITH_BUILD = 5, 6  # parts of a file name without a label
 
 _Word = Annotated[str, msgspec.Meta(pattern="^[a-z0-9_]+$")]
 _Value = Annotated[str, msgspec.Meta(pattern="^[a-z0-9_.]+$")]
@@ -82,19 +79,6 @@ class Variants(datafile.Value, rename="kebab"):
     default_priorities: Priorities
     providers: Mapping[_Word, Provider]
     variants: Mapping[_Label, _Properties]
-
-
-def split_label(file_name: str) -> tuple[str, str | None]:
-    """The file name that a wheel has without its label, and the label; None for what is not a variant.
-
-    The third part of a name is a build number where it begins with a digit, else a Python tag.
-    """
-    parts = file_name.removesuffix(".whl").split("-")
-    numbered = len(parts) > _PLAIN and parts[2][:1].isdigit()
-    whole = _WITH_BUILD if numbered else _PLAIN
-    if not file_name.endswith(".whl") or len(parts) != whole + 1 or not _LABEL.fullmatch(parts[-1]):
-        return file_name, None
-    return f"{'-'.join(parts[:-1])}.whl", parts[-1]
 
 
 def with_label(file_name: str, label: str) -> str:

@@ -18,9 +18,8 @@ from packaging.version import Version
 from cairn import requirements
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
-from cairn.wheels.metadata import variants
 from cairn.wheels.metadata.fields import core_metadata, parse_headers
-from cairn.wheels.metadata.record import ODD_LINE_END, UNLISTED, RecordRow, parse_record
+from cairn.wheels.metadata.record import UNLISTED, RecordRow, has_odd_line_end, parse_record
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -36,6 +35,8 @@ _MOST_TAGS = 10_000
 # What the rules for the parts allow (PEP 427, PEP 440); `~` is in file names of old tools.
 FILE_NAME = re.compile(r"[\w.+!~-]+")
 """The characters that the file name of a wheel or an sdist may have."""
+_LABEL = re.compile(r"[0-9a-z_.]+")
+_PLAIN, _WITH_BUILD = 5, 6  # parts of a file name without the label of a variant
 _BUILD_NUMBER = re.compile(r"[0-9][0-9A-Za-z_.]{0,63}")
 # The binary distribution format, "The .data directory": these two are the folder that all else goes to.
 _SITE = re.compile(r"[^/]+\.data/(?:purelib|platlib)/")
@@ -196,7 +197,7 @@ def parse_file_name(name: str, *, variants_too: bool = False) -> FileName:
         raise _not_a_wheel(name, "it has a character that no such name may have")
     if len(name) > _LONGEST_NAME:
         raise _not_a_wheel(name, f"it has more than {_LONGEST_NAME} characters")
-    plain, label = variants.split_label(name)
+    plain, label = split_label(name)
     if label is not None and not variants_too:
         raise WheelError(
             f"{requirements.shown(name)} is the wheel variant {label}, where only a plain wheel will do",
@@ -221,6 +222,19 @@ def parse_file_name(name: str, *, variants_too: bool = False) -> FileName:
         prefix=parts[0],
         variant=label,
     )
+
+
+def split_label(file_name: str) -> tuple[str, str | None]:
+    """The file name that a wheel has without its label, and the label; None for what is not a variant.
+
+    The third part of a name is a build number where it begins with a digit, else a Python tag.
+    """
+    parts = file_name.removesuffix(".whl").split("-")
+    numbered = len(parts) > _PLAIN and parts[2][:1].isdigit()
+    whole = _WITH_BUILD if numbered else _PLAIN
+    if not file_name.endswith(".whl") or len(parts) != whole + 1 or not _LABEL.fullmatch(parts[-1]):
+        return file_name, None
+    return f"{'-'.join(parts[:-1])}.whl", parts[-1]
 
 
 def _not_a_wheel(name: str, reason: str) -> WheelError:
@@ -269,7 +283,7 @@ def find_dist_info(archive: Archive, distribution: str) -> str:
     Raises:
         WheelError: none, several, or that of a different project.
     """
-    tops = {m.name.partition("/")[0] for m in archive.members}
+    tops = {m.name.partition("/")[0] for m in archive.members if _DIST_INFO in m.name}
     folders = sorted(top for top in tops if top.endswith(_DIST_INFO))
     if len(folders) != 1:
         raise WheelError(
@@ -353,7 +367,7 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None, default_section="\0")
     parser.optionxform = str  # type: ignore[method-assign, assignment]
     text = decoded(archive.read(path), "entry_points.txt")
-    if ODD_LINE_END.search(text):
+    if has_odd_line_end(text):
         raise WheelError("entry_points.txt has line ends in which its readers differ")
     if _SEMICOLON.search(text.partition("[")[2]):  # in a section
         raise WheelError("entry_points.txt has a comment behind a semicolon, which pip takes for an entry")

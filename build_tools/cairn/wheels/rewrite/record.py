@@ -106,7 +106,7 @@ def differences(
 ) -> list[tuple[str, str]]:
     """The members that differ from RECORD, sorted, and how they differ; see `require_right`."""
     listed = {row.path for row in info.record} - info.unlisted
-    names = {member.name for member in archive.members if not member.is_dir} - info.unlisted
+    names = {name for member in archive.members if not (name := member.name).endswith("/")} - info.unlisted
     wrong = [(path, "is not listed" if path in names else "is not there") for path in listed ^ names]
     rows = [row for row in info.record if row.path in names and (only is None or row.path in only)]
     if sum(archive.member(row.path).size for row in rows) < _WORTH_THREADS:

@@ -258,13 +258,12 @@ def _require_written(wheel: Path, source: WheelInfo) -> None:
     """
     with Archive.open(wheel) as archive:
         info = wheel_info.read_archive(archive)
-        folders = {source.dist_info: info.dist_info, source.data_folder: info.data_folder}
-        rows = {}
-        for row in source.record:
-            top, slash, rest = row.path.partition("/")
-            rows[f"{folders[top]}/{rest}" if slash and top in folders else row.path] = row[1:]
-        new = {row.path for row in info.record if rows.get(row.path) != row[1:]}
-        record.require_right(archive, info, new)
+        folders = ((source.dist_info, info.dist_info), (source.data_folder, info.data_folder))
+        rows = set(source.record)
+        for old, new in folders:
+            of_folder = (row for row in source.record if row.path.startswith(f"{old}/"))
+            rows.update(row._replace(path=new + row.path.removeprefix(old)) for row in of_folder)
+        record.require_right(archive, info, {row.path for row in info.record if row not in rows})
 
 
 def _new_version(info: WheelInfo, request: NewVersion) -> str:

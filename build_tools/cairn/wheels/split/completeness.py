@@ -24,8 +24,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.targets import in_order, parse_target_id
 from cairn.wheels.contents import code_archives
 from cairn.wheels.metadata import device_names, rocm_version, wheel_info
-from cairn.wheels.metadata.variants import split_label
-from cairn.wheels.metadata.wheel_info import WheelInfo
+from cairn.wheels.metadata.wheel_info import WheelInfo, split_label
 from cairn.wheels.split import device_wheel
 from cairn.wheels.split.join import read_record
 from cairn.wheels.split.split import extract

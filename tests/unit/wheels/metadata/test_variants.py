@@ -40,7 +40,7 @@ TAGS = "cp311-cp311-manylinux_2_28_x86_64"
 )
 def test_the_label_of_a_file_name(rest: str, label: str | None) -> None:
     name = f"torch-2.9.0-{rest}"
-    plain, found = variants.split_label(name)
+    plain, found = wheel_info.split_label(name)
     assert found == label
     if label is None:
         assert plain == name
