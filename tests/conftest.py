@@ -28,14 +28,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-OPEN = (
-    *("e2e/", "unit/release/", "integration/ci/test_linters"),
-    *("integration/release/test_killed", "integration/sources/test_outlived"),
-    *("integration/sources/test_kept_by_force", "integration/sources/test_killed"),
-    *("integration/sources/test_processes", "integration/sources/test_unfinished"),
-)
-"""Where foreign code still reaches all but keys, instead of what it does for users."""
-
 starters.watch()
 
 
@@ -79,14 +71,13 @@ def temporary_files_of_programs(tmp_path_factory: pytest.TempPathFactory) -> Ite
 def folders_of_foreign_code(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Confine foreign code as it is for users, except in the rooms `OPEN`.
+    """Confine foreign code as it is for users, whatever the shell of the tests opens to it.
 
     A module says `FOREIGN_DIRS = "notes"` where foreign code takes notes among the files of the tests.
     """
-    room = request.path.relative_to(Path(__file__).parent).as_posix()
-    chosen = getattr(request.module, "FOREIGN_DIRS", "/" if room.startswith(OPEN) else "")
+    folders = str(tmp_path_factory.getbasetemp()) if hasattr(request.module, "FOREIGN_DIRS") else ""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(isolation.VARIABLE, str(tmp_path_factory.getbasetemp()) if chosen == "notes" else chosen)
+        patch.setenv(isolation.VARIABLE, folders)
         yield
         isolation._CONCEALED.clear()  # the keys of these tests
 

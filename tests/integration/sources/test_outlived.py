@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from cairn import isolation
 from cairn.errors import SourceError
 from helpers.sources import Bench, Upstream
 
@@ -98,15 +99,17 @@ def test_what_a_person_writes_after_the_kill_stays(
     sign: signal.Signals,
 ) -> None:
     bench.begin(hipify=False)
-    slow = tmp_path / "slow"
-    programs = tmp_path / "programs"
+    programs, notes = tmp_path / "programs", tmp_path / "notes"
     programs.mkdir()
+    notes.mkdir()
+    slow = notes / "slow"
     who(upstream, programs, slow)
     slow.touch()
     command = [sys.executable, str(SCRIPT), "checkout", "--gitrepo-origin", bench.request.origin]
     more = ["--repo-hashtag", "main", "--checkout-dir", str(bench.path)]
     with monkeypatch.context() as patch:
         patch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+        patch.setenv(isolation.VARIABLE, str(notes))  # where both see how long they are to go on
         # These tests may run below nohup(1), and what it ignores would be ignored by the command, too.
         before = signal.signal(sign, signal.SIG_DFL) if sign is signal.SIGHUP else None
         with subprocess.Popen(

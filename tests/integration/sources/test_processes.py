@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 import pytest
 
+from cairn import isolation
+
 _COUNTING = """#!/bin/sh
 printf '%s %s\\n' "$PWD" "$*" >> "{log}"
 exec "{git}" "$@"
@@ -20,12 +22,14 @@ exec "{git}" "$@"
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     """What git was asked, a line a process, by checkouts of the sample's torch that follow one another."""
     folder = tmp_path_factory.mktemp("processes")
-    log, shim = folder / "log", folder / "bin" / "git"
-    shim.parent.mkdir()
+    log, shim = folder / "notes" / "log", folder / "bin" / "git"
+    for path in (log, shim):
+        path.parent.mkdir()
     shim.write_text(_COUNTING.format(log=log, git=shutil.which("git")))
     shim.chmod(0o755)
     search = f"{shim.parent}{os.pathsep}{os.environ['PATH']}"
     env = os.environ | {"PATH": search, "HOME": str(folder), "CAIRN_CACHE_DIR": str(folder / "cache")}
+    env[isolation.VARIABLE] = str(log.parent)  # where this git counts its calls
 
     def run(place: str, *words: str) -> str:
         log.unlink(missing_ok=True)

@@ -36,10 +36,17 @@ def of_tree(repo: Repository, tree: str | None) -> dict[str, Entry]:
 
 
 def on_disk(repo: Repository, names: Iterable[str]) -> dict[str, Entry]:
-    """Return the entries that `git add` would make for these names; missing files are left out."""
+    """Return the entries that `git add` would make for these names; missing files are left out.
+
+    So are files that a linked folder leads to: git adds none, and one that is confined cannot read them.
+    """
     entries: dict[str, Entry] = {}
     plain: list[tuple[str, str]] = []
+    root = os.path.realpath(repo.work_tree)
+    is_linked = functools.cache(lambda folder: os.path.realpath(f"{root}/{folder}") != f"{root}/{folder}")
     for name in names:
+        if (folder := os.path.dirname(name.rstrip("/"))) and is_linked(folder):  # noqa: PTH120 - of thousands
+            continue
         path = repo.work_tree / name
         try:
             mode = path.lstat().st_mode
