@@ -277,7 +277,7 @@ def _release_night(folder: Path) -> Words:
 def _night_overdue(folder: Path) -> Words:
     *_, store = _night(folder)
     assert main(["ci", "night", "report", "--night", "7", *map(str, _night_words(folder))]) == 0
-    return "ci", "night", "list", "--overdue", "--store", store, "--begun-within", 72, "--good-within", 2
+    return "ci", "night", "list", "--overdue", "--store", store
 
 
 def _night_words(folder: Path) -> Words:

@@ -28,7 +28,7 @@ from cairn import datafile, platforms
 from cairn import targets as gpu
 from cairn.build import cache
 from cairn.build.cache import Check
-from cairn.build.inputs import carried, leftovers, machine, source_tree, variables
+from cairn.build.inputs import leftovers, machine, source_tree, variables
 from cairn.build.model import BuildRequest
 from cairn.errors import SourceError, WheelError
 from cairn.sources.checkout import describe
@@ -326,7 +326,7 @@ def _settings(request: BuildRequest, project: Project) -> dict[str, object]:
         "config_settings": dict(project.config_settings),
         **({"network": True} if project.network else {}),
         **({"downloads": [datafile.to_plain(d) for d in project.downloads]} if project.downloads else {}),
-        **({"carries": carried.digests(request, project)} if project.carries else {}),
+        **({"carries": machine.carried_digests(request, project)} if project.carries else {}),
         "stack_files": variables.stack_files(request.stack, project, for_cpu=request.for_cpu),
         "rocm_init": [project.rocm_init, rocm_init],
         # What the user asked for, and what the machine has.

@@ -21,7 +21,7 @@ from packaging.version import Version
 
 from cairn import targets as gpu
 from cairn import venv
-from cairn.build.inputs import carried, variables
+from cairn.build.inputs import machine, variables
 from cairn.build.model import BuildRequest, BuiltWheel
 from cairn.build.plan import BuildStep
 from cairn.errors import WheelError
@@ -154,7 +154,7 @@ def _edit(wheel: Path, context: Context, output_dir: Path, *, commit: str) -> Pa
     modules = _version_modules(wheel, root_at(context.step.checkout).head() or commit, commit)
     with zipfile.ZipFile(wheel) as archive:
         members = frozenset(archive.namelist())
-    added = carried.missing_members(context.request, project, context.step.checkout, members)
+    added = machine.missing_members(context.request, project, context.step.checkout, members)
     if version is None and not missing and not modules and not added:
         return wheel
     present = {canonicalize_name(requirement.name) for requirement in requirements}

@@ -96,7 +96,7 @@ _WHEEL = Group(
     description="Look at, compare, check and change built wheels. No wheel is ever changed in place.",
     example="cairn wheel show out/torch-2.9.0+rocm7.10.0-cp311-cp311-manylinux_2_28_x86_64.whl",
     modules={
-        "wheel.show": ("show",),
+        "wheel.verify": ("show", "verify"),
         "wheel.change": ("set-version", "repair", "fat", "split", "join"),
     },
     commands={
@@ -128,7 +128,7 @@ _TEST = Group(
     about="smoke-test wheels, read test results",
     description="Test built wheels as they will be installed, and judge the results.",
     example="cairn test report --floor 100 results/*.xml",
-    modules={"test.suite": ("suite", "shards", "merge")},
+    modules={"test.smoke": ("smoke", "compat"), "test.suite": ("suite", "shards", "merge")},
     commands={
         "smoke": "install a set into a fresh environment and test it",
         "suite": "run a project's own tests on a set, or on what is installed, and judge them",
@@ -185,7 +185,7 @@ _RELEASE_RECORD = Group(
 _RELEASE_KEY = Group(
     about="keys to sign with",
     example="cairn release key create --output-dir ~/.config/cairn",
-    module="release.key",
+    module="release.record",
     commands={
         "create": "make a key to sign releases and test records with",
     },

@@ -16,8 +16,8 @@ from cairn.cli import common_options as common
 from cairn.cli.answer import Answer
 from cairn.cli.binder import command
 from cairn.errors import SourceError, UsageError
-from cairn.options import argument, flag, option, part, repeated
-from cairn.output import console, wording
+from cairn.options import argument, flag, option, part
+from cairn.output import console
 from cairn.sources.checkout.checkout_options import CheckoutOptions, as_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ class CheckoutPlaces:
     """Where the checkouts of a manifest are."""
 
     root_checkout_dir: Path | None = common.root_checkout_dir()
-    checkout: tuple[str, ...] = repeated("a checkout that is elsewhere", metavar="NAME=FOLDER")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,13 +139,7 @@ def _checkouts(stack: Stack, request: Create) -> list[Checkout]:
     from cairn.sources.checkout.checkout import CheckoutRequest
 
     folders = _folders(stack, request, {p.name: p.checkout_dir for p in stack.projects})
-    _refuse_missing(request)
     if request.as_of is not None:
-        if request.checkout:
-            raise UsageError(
-                "--as-of checks the whole stack out, and --checkout names one that is elsewhere",
-                tip="name the folder of all with --root-checkout-dir",
-            )
         with console.current().stage(f"check out {stack.name} as of {request.as_of}") as stage:
             requests = [
                 CheckoutRequest(
@@ -159,17 +152,6 @@ def _checkouts(stack: Stack, request: Create) -> list[Checkout]:
     if not checkouts:
         raise SourceError("no project of the stack is checked out", tip="run `cairn checkout all` first")
     return checkouts
-
-
-def _refuse_missing(request: CheckoutPlaces) -> None:
-    """Refuse a --checkout that does not exist; other projects without a checkout are skipped."""
-    from cairn import files
-
-    for text in request.checkout:
-        folder = text.partition("=")[2]
-        if not files.expanded(folder).is_dir():
-            kind = "is a file" if files.expanded(folder).exists() else "is not there"
-            raise UsageError(f"--checkout {text}: {folder} {kind}", tip="name the folder of a checkout")
 
 
 def _refuse_what_no_one_else_has(checkouts: Sequence[Checkout], *, allow_local: bool) -> None:
@@ -302,23 +284,8 @@ def _own_folders(frozen: Manifest, stack: Stack | None) -> dict[str, str]:
 def _folders(
     stack: Stack | None, request: CheckoutPlaces, folder_options: Mapping[str, str]
 ) -> dict[str, Path]:
-    from cairn import files
-
     root = _root(stack, request)
-    folders = {name: root / folder for name, folder in folder_options.items()}
-    for text in request.checkout:
-        name, sign, folder = text.partition("=")
-        if not sign:
-            raise UsageError(
-                f"--checkout {text} is not NAME=FOLDER", tip="such as --checkout torch=~/pytorch"
-            )
-        name = stack.project(name).name if stack else name
-        if name not in folders:
-            tip = wording.did_you_mean(name, list(folders), what="the projects are")
-            raise UsageError(f"--checkout {text}: there is no project {name!r}", tip=tip)
-        # Not every shell expands the ~ in `torch=~/pytorch`.
-        folders[name] = files.expanded(folder).absolute()
-    return folders
+    return {name: root / folder for name, folder in folder_options.items()}
 
 
 COMMANDS = {

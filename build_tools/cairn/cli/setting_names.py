@@ -30,9 +30,8 @@ jobs json
 keep-going
 layout line linux-amdgpu-families local
 matrix max-memory
-nights
 output output-dir output-path
-platform platforms pre project projects python-version pytorch-audio-dir pytorch-build-number
+platform platforms pre projects python-version pytorch-audio-dir pytorch-build-number
 pytorch-dir pytorch-rocm-arch pytorch-vision-dir
 quiet
 release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir
@@ -46,29 +45,29 @@ windows-amdgpu-families work-dir workers
 _GUARDED = """
 accept-loss add adopt again allow allow-empty allow-local allow-unsigned allow-untested allow-unverified
 allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
-bad base baseline begun-within binaries build-arg build-env builder builder-key built-by bundle
-bypass cache cache-store cairn check checkout clean cluster collection collection-timeout consumer consumers
+bad base baseline binaries build-arg build-env builder builder-key built-by bundle
+bypass cache cache-store cairn check clean cluster collection collection-timeout consumer consumers
 commit credentials
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
 download-concurrency draft dry-run
 endpoint-url engine exclude executor expected-pytorch-git-ref expression extract
 extract-concurrency
 figures find-links flatten floor forbid force from
-generation gitrepo-origin good good-within gpu-policy
+generation gitrepo-origin good gpu-policy
 hashes host
 image include index index-url install install-rocm installer
 jump
 keep keep-last
 latest leg library library-path like limit lines lock
-machine manifest manifest-url max-size mirror-lock mount-dir
+machine manifest manifest-url max-size mount-dir
 new-record night no-extract no-hipify notify num-shards
 offline older-than only only-skipped overdue
 patience phase pip-cache-dir pip-config port prefix promote promoter provided push python pythons
 pytorch-version
-reason record refs region release remove repo-hashtag repository require require-device-code
-require-related-commit results resume retries reviewer rocm-index-url root root-key rows
+reason record refs region release remove repo-hashtag repository require
+require-related-commit results resume retries reviewer rocm-index-url root root-key
 run-github-repo run-id runs-on
-save-bundle sccache-no-wrap scheduler scheduler-file sdk seen set shard sibling sign-as-workflow sign-key
+save-bundle sccache-no-wrap scheduler sdk seen set shard sign-as-workflow sign-key
 skip-tests smoke-dir sources-dir store stream strict suite
 tag test-env test-image tester threshold timestamp to topology-dir translate tries trim trust
 trust-tester

@@ -139,14 +139,12 @@ class Where:
 
     Attributes:
         scheduler: the address of a scheduler, or None.
-        scheduler_file: a file that a scheduler wrote, or None.
         cluster: a class of dask-jobqueue, such as `SLURMCluster`, or None: it is started, and ends with us.
         workers: how many to wait for, and to start.
         patience: seconds to wait for them, and for a scheduler that is gone.
     """
 
     scheduler: str | None = None
-    scheduler_file: str | None = None
     cluster: str | None = None
     workers: int = 1
     patience: float = 600.0
@@ -353,16 +351,13 @@ class Cluster:
 
     def _connect(self) -> None:
         where, patience = self._where, self._where.patience
-        name = where.scheduler or where.scheduler_file
         try:
-            self._client: Any = Client(
-                where.scheduler, scheduler_file=where.scheduler_file, timeout=patience, name="cairn"
-            )
+            self._client: Any = Client(where.scheduler, timeout=patience, name="cairn")
             self._client.wait_for_workers(where.workers, timeout=patience)
             descriptions = self._client.run(worker_step.describe, on_error="return")
         except (OSError, TimeoutError, *_GONE) as error:
             raise NetworkError(
-                f"the Dask cluster at {name} does not answer, or has not {where.workers} workers",
+                f"the Dask cluster at {where.scheduler} does not answer, or has not {where.workers} workers",
                 tip="see that both run: dask scheduler, dask worker",
             ) from error
         for address, answer in descriptions.items():

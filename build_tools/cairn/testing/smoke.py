@@ -25,13 +25,12 @@ from cairn.testing import install_set, junit_writer, pytest_runs, record, smoke_
 from cairn.testing.gpus import hangs, kernel
 from cairn.testing.gpus.attest import Attestation, attest
 from cairn.testing.gpus.hangs import Answering
-from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.gpus.visible import visible_gpus
 from cairn.testing.junit import JUnit
 from cairn.testing.pytest_runs import Run, Session
 from cairn.testing.record import HostTests, TestedWheel, TestPolicy, TestRecord, Verdict
 from cairn.testing.smoke_facts import SmokeFacts
-from cairn.testing.verdict import Judgement, judge
+from cairn.testing.verdict import Judgement, judge, passed_by_target
 from cairn.venv import PackageSource
 from cairn.wheels.wheelset import WheelSet
 

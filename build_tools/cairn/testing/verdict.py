@@ -1,7 +1,10 @@
 """Judge the results of a test run; unless shown otherwise, it has not passed.
 
-Smoke tests, suites and compatibility reports are all judged here. Whether they have used the GPUs that the
-wheels are for is decided in `gpus.usage`.
+Smoke tests, suites and compatibility reports are all judged here, and whether they have used the GPUs that
+the wheels are for. A test names the GPU that it computed on in the results of its run
+(`junit.TestOutcome.device`): a suite's tests by the memory that was allocated there (`suite.worker`), smoke
+tests and the probes of compatibility by what they write themselves. These names are compared with the GPUs of
+the machine (`gpus.attest`).
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cairn.output import wording
-from cairn.testing.gpus import usage
+from cairn.targets import CPU
+from cairn.testing.gpus.gpu import covers, is_amd, matches
 from cairn.testing.junit import JUnit
 from cairn.testing.record import Counts, Deselected, Verdict
 
@@ -65,7 +69,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
         hooks: what else decided which tests ran and how they ended: it is named; see `TestRecord.hooks`.
     """
     # First: on the wrong GPU neither success nor failure says anything about these wheels.
-    if wrong := usage.wrong_hardware(outcome, targets, hardware, disagreements):
+    if wrong := wrong_hardware(outcome, targets, hardware, disagreements):
         return Judgement(verdict="invalid", reason=wrong)
     if outcome is None:
         return Judgement(verdict="failed", reason="the run left no complete results")
@@ -84,7 +88,7 @@ def judge(  # noqa: PLR0913 - each is one independent property of the run
     if problem:
         return Judgement(verdict="failed", reason=problem)
     passed, remarks = outcome.counts.passed, _remarks(outcome, deselected, without_tests, hooks)
-    if unused := usage.no_gpu_used(outcome, targets, translated):
+    if unused := no_gpu_used(outcome, targets, translated):
         return Judgement(verdict="untested", reason=f"{passed} tests passed, {unused}{remarks}")
     return Judgement(verdict="passed", reason=_passed(outcome, targets) + remarks)
 
@@ -113,7 +117,7 @@ def _passed(outcome: JUnit, targets: Sequence[str]) -> str:
     counts = outcome.counts
     used = [name for case in outcome.cases if case.outcome == "passed" for name in case.devices]
     where = f", {counts.device_passed} of them on {wording.each_once(used)}" if counts.device_passed else ""
-    left = [target for target, count in usage.passed_by_target(outcome, targets).items() if not count]
+    left = [target for target, count in passed_by_target(outcome, targets).items() if not count]
     uncovered = f"; none on {wording.each_once(left)}" if left else ""
     return f"{counts.passed} tests passed{where}{uncovered}"
 
@@ -171,3 +175,64 @@ def _runner(outcome: JUnit, exit_code: int) -> str | None:
     if exit_code:
         return f"the runner ended with exit code {exit_code}, and its results name no failure"
     return _first(outcome.objections)
+
+
+def wrong_hardware(
+    outcome: JUnit | None, targets: Sequence[str], hardware: Sequence[str], disagreements: Sequence[str]
+) -> str | None:
+    """Return why a run's GPUs are not, or not certainly, those that the wheels are for; None if they are.
+
+    Args:
+        outcome: the results; None where there are none.
+        targets: what the wheels were built for.
+        hardware: the GPUs that the tests could use.
+        disagreements: where the sources of that contradict each other.
+    """
+    if not _for_gpus(targets):
+        return None
+    if disagreements:
+        more = f", and {len(disagreements) - 1} more" if len(disagreements) > 1 else ""
+        return f"it is not certain which GPUs this machine has: {disagreements[0]}{more}"
+    on_machine, expected = wording.each_once(hardware), wording.each_once(targets)
+    if not (all(map(is_amd, hardware)) and matches(hardware, targets)):
+        return f"the GPUs of this machine ({on_machine}) are not all among the targets ({expected})"
+    # What tests recorded counts as well, but it is their word: an override (HSA_OVERRIDE_GFX_VERSION), or a
+    # test that is wrong, may call a GPU what it is not.
+    used = tuple(dict.fromkeys(name for case in (outcome.cases if outcome else ()) for name in case.devices))
+    untargeted = [name for name in used if not (is_amd(name) and matches([name], targets))]
+    if untargeted:
+        return f"tests computed on {', '.join(untargeted)}, which is not among the targets ({expected})"
+    absent = [name for name in used if not covers(hardware, name)]
+    if absent:
+        present = f"only {on_machine}" if hardware else "no GPU"
+        return f"tests say that they computed on {', '.join(absent)}, and there is {present}"
+    return None
+
+
+def no_gpu_used(outcome: JUnit, targets: Sequence[str], translated: str = "") -> str | None:
+    """Return why no passed test counts for a GPU although the wheels are for one; None if one does.
+
+    Args:
+        outcome: the results.
+        targets: what the wheels were built for.
+        translated: what stood in for a GPU; whatever passed with it, no GPU was tested.
+    """
+    if translated:
+        return f"translated by {translated}, so none of them on a GPU"
+    if _for_gpus(targets) and not outcome.counts.device_passed:
+        return "none of them on a GPU"
+    return None
+
+
+def passed_by_target(outcome: JUnit | None, targets: Sequence[str]) -> dict[str, int]:
+    """Return, for each GPU target, the number of tests that passed on such a GPU."""
+    passed = [case.devices for case in outcome.cases if case.outcome == "passed"] if outcome else []
+    return {
+        target: sum(covers(filter(is_amd, names), target) for names in passed)
+        for target in targets
+        if target != CPU
+    }
+
+
+def _for_gpus(targets: Sequence[str]) -> bool:
+    return any(target != CPU for target in targets)

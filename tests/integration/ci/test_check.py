@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socketserver
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from cairn.pipeline.repository import aws
@@ -43,47 +40,6 @@ if not path.is_file():
     sys.exit("gh: Not Found (HTTP 404)")
 print(path.read_text())
 """
-
-
-# Amazon's program, as far as it is asked here; the library that it is made of takes a second to start.
-_AWS = """#!{python} -IS
-import socket, sys
-with socket.create_connection(("127.0.0.1", {port})) as line:
-    line.sendall(("\\t".join(sys.argv[1:]) + "\\n").encode())
-    code, _, text = line.makefile(encoding="utf-8").read().partition(" ")
-print(text, file=sys.stderr if code == "1" else sys.stdout)
-sys.exit(int(code))
-"""
-
-
-class _Amazon(socketserver.StreamRequestHandler):
-    """Answers the program with what the library does, in the process of the tests."""
-
-    client: Any
-
-    def handle(self) -> None:
-        _, action, *words = self.rfile.readline().decode().rstrip("\n").split("\t")
-        options = dict(zip(words[::2], words[1::2], strict=True))
-        more = {"PolicyName": options["--policy-name"]} if "--policy-name" in options else {}
-        try:
-            answer = getattr(self.client, action.replace("-", "_"))(RoleName=options["--role-name"], **more)
-            text = f"0 {json.dumps(answer, default=str)}"
-        except self.client.exceptions.NoSuchEntityException as error:
-            text = f"1 {error}".replace("(", "(NoSuchEntity ")
-        self.wfile.write(text.encode())
-
-
-@pytest.fixture
-def amazon(s3_server: Server) -> Iterator[tuple[int, Any]]:
-    """The port at which Amazon's program is answered, and the client that answers."""
-    client = boto3.client("iam", endpoint_url=s3_server.endpoint, region_name="us-east-1")
-    handler = type("Handler", (_Amazon,), {"client": client})
-    with socketserver.TCPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server.server_address[1], client
-        server.shutdown()
-        thread.join()
 
 
 class GitHub:
@@ -137,9 +93,7 @@ def repository(
     folder, tools = tmp_path / "repository", tmp_path / "tools"
     tools.mkdir()
     (tools / "gh").write_text(_GH.format(python=sys.executable, answers=str(tmp_path / "answers")))
-    (tools / "aws").write_text("#!/bin/sh\necho Unable to locate credentials >&2\nexit 253\n")
-    for name in ("gh", "aws"):
-        (tools / name).chmod(0o755)
+    (tools / "gh").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tools}{os.pathsep}{os.environ['PATH']}")
     subprocess.run(["git", "init", "--quiet", "--initial-branch", "main", folder], check=True)
     words = (
@@ -176,7 +130,7 @@ def test_nothing_is_missing_and_nothing_is_left_in_the_bucket(
 ) -> None:
     for _ in range(2):  # the second time, what the server does is known, and tried all the same
         found = cairn.json("ci", "check", repository)["findings"]
-        assert [one["check"] for one in found if one["level"] != "ok"] == ["roles in AWS"], found
+        assert [one["check"] for one in found if one["level"] != "ok"] == [], found
     assert "conditional writes" in {one["check"] for one in found}
     assert "Contents" not in s3_server.client.list_objects_v2(Bucket=bucket.split("/")[2])
 
@@ -331,30 +285,6 @@ def test_a_role_that_does_not_trust_its_jobs_is_named(cairn: Cairn, repository: 
     found = lacking(cairn, repository)
     assert list(found) == ["role PROMOTE"]
     assert "does not trust repo:me/wheels:environment:nightly" in found["role PROMOTE"]
-
-
-@pytest.mark.usefixtures("github")
-def test_roles_of_aws_are_compared_with_their_policies(
-    cairn: Cairn, repository: Path, amazon: tuple[int, Any]
-) -> None:
-    port, client = amazon
-    (repository.parent / "tools" / "aws").write_text(_AWS.format(python=sys.executable, port=port))
-    assert set(lacking(cairn, repository)) == {f"role {role} in AWS" for role in ROLES}
-    for role in ROLES:
-        name, folder = aws.role_name("me/wheels", role), repository / ".github" / "cairn" / "aws"
-        trust = (folder / f"{role.lower()}.trust.json").read_text()
-        wide = trust.replace(":environment:night-build", ":*") if role == "BUILD" else trust
-        client.create_role(RoleName=name, AssumeRolePolicyDocument=wide)
-        policy = (folder / f"{role.lower()}.permissions.json").read_text()
-        client.put_role_policy(RoleName=name, PolicyName=aws.POLICY, PolicyDocument=policy)
-    found = lacking(cairn, repository)
-    assert list(found) == ["role BUILD in AWS"]
-    assert "aws iam update-assume-role-policy --role-name cairn-me-wheels-build" in found["role BUILD in AWS"]
-    client.update_assume_role_policy(
-        RoleName=aws.role_name("me/wheels", "BUILD"),
-        PolicyDocument=(folder / "build.trust.json").read_text(),
-    )
-    assert lacking(cairn, repository, code=0) == {}
 
 
 @pytest.mark.usefixtures("github")

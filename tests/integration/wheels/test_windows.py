@@ -16,7 +16,7 @@ import pytest
 
 from cairn import files, platforms
 from cairn import stack as stacks
-from cairn.build.inputs import carried
+from cairn.build.inputs import machine
 from cairn.errors import PrerequisiteError, WheelError
 from cairn.formats import pe
 from cairn.platforms import windows
@@ -211,25 +211,25 @@ def test_a_torch_gets_the_dlls_that_its_build_leaves_out(
             shutil.copy(dlls / name, folder / name)
     library = (dlls / "torch_cpu.dll").read_bytes()
     built = pack({"torch/__init__.py": b"", "torch/lib/torch_cpu.dll": library}, tag=TAG)
-    assert carried.missing_members(build_request, torch, tree, members_of(built)) == {}  # for Linux
+    assert machine.missing_members(build_request, torch, tree, members_of(built)) == {}  # for Linux
     monkeypatch.setattr(platforms, "here", windows)
     monkeypatch.delenv("VCToolsRedistDir", raising=False)
     with pytest.raises(PrerequisiteError, match=r"libomp140\.x86_64\.dll, which VCToolsRedistDir .* not set"):
-        carried.digests(build_request, torch)
+        machine.carried_digests(build_request, torch)
     monkeypatch.setenv("VCToolsRedistDir", str(redist))
-    assert carried.digests(build_request, torch).keys() == {"torch/lib/libomp140.x86_64.dll"}
+    assert machine.carried_digests(build_request, torch).keys() == {"torch/lib/libomp140.x86_64.dll"}
     monkeypatch.setenv("libuv_ROOT", str(tree))
     with pytest.raises(PrerequisiteError, match=r"uv\.dll, which libuv_ROOT leads to; .*tree has none"):
-        carried.digests(build_request, torch)
+        machine.carried_digests(build_request, torch)
     monkeypatch.setenv("libuv_ROOT", str(libuv))
     digest = files.sha256_of(dlls / "uv.dll")
-    assert carried.digests(build_request, torch)["torch/lib/uv.dll"] == digest
-    added = carried.missing_members(build_request, torch, tree, members_of(built))
+    assert machine.carried_digests(build_request, torch)["torch/lib/uv.dll"] == digest
+    added = machine.missing_members(build_request, torch, tree, members_of(built))
     # A backend that packs them is left alone, and without flash attention AOTriton's are not looked for.
     packed = {*members_of(built), "torch/lib/liblzma.dll"}
-    assert carried.missing_members(build_request, torch, tree, packed).keys() == added.keys() - packed
+    assert machine.missing_members(build_request, torch, tree, packed).keys() == added.keys() - packed
     without = dataclasses.replace(build_request, features=frozenset())
-    assert len(carried.missing_members(without, torch, tree, members_of(built))) == 2
+    assert len(machine.missing_members(without, torch, tree, members_of(built))) == 2
     monkeypatch.undo()  # a wheel is judged by its own platform
     with pytest.raises(WheelError, match=r"aotriton_v2\.dll|libomp140|uv\.dll"):
         repair_linked(built, tmp_path / "unfinished", exclude=())

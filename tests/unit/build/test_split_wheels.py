@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from cairn import files, venv
-from cairn.build import device_packages, execution, outputs, plan, preflight, rocm_sdk
+from cairn.build import device_packages, execution, job, plan, preflight, rocm_sdk
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest, InstalledSdk, Job
 from cairn.errors import UsageError
@@ -63,7 +63,7 @@ def test_a_build_leaves_host_and_device_wheels(request_of_demo: BuildRequest) ->
     assert built.targets == TARGETS
     assert built.whole is not None
     assert not built.whole.is_relative_to(request.output_dir)
-    outputs.write(request, (built,), outputs.manifests([request], outputs.trees_of([request]))[0])
+    job.write_outputs(request, (built,), job.manifests_of([request], job.trees_of([request]))[0])
     made = wheelset.read(request.output_dir / "set.json")
     assert {wheel.file_name: wheel.targets for wheel in made.wheels} == {
         HOST: (),
@@ -93,7 +93,7 @@ def test_a_build_that_splits_no_more_leaves_the_whole_wheel_alone(request_of_dem
     for split, names in ((True, [HOST, *DEVICES]), (False, [HOST]), (True, [HOST, *DEVICES])):
         asked = dataclasses.replace(request, split=split)
         (built,) = execution.run(plan.make(asked))
-        outputs.write(asked, (built,), outputs.manifests([asked], outputs.trees_of([asked]))[0])
+        job.write_outputs(asked, (built,), job.manifests_of([asked], job.trees_of([asked]))[0])
         assert sorted(path.name for path in request.output_dir.glob("*.whl")) == sorted(names)
         assert ("demo-1.0.dist-info/cairn-split.json" in members_of(built.wheel)) == split
     assert "demo-1.0.dist-info/cairn-split.json" not in members_of(built.whole or Path())
@@ -106,7 +106,7 @@ def test_device_wheels_of_targets_that_are_no_longer_built_go(request_of_demo: B
     beside = folder / DEVICES[0].replace("amd_", "my_")
     beside.write_bytes(built.devices[0].read_bytes())
     old = built.devices[0].replace(folder / DEVICES[0].replace("gfx942", "gfx950"))
-    made = outputs.manifests([request], {request.stack.line: ()})[0]
+    made = job.manifests_of([request], {request.stack.line: ()})[0]
     wheels = [built.wheel, old, built.devices[1], beside]
     known = (named_wheel(path.name, sha256=files.sha256_of(path)) for path in wheels)
     wheelset.write(folder / "set.json", named_set(*known, manifest_sha256=made.digest(), targets=TARGETS))

@@ -15,7 +15,7 @@ from cairn.cli import binder, common_options, patches, rocm
 from cairn.cli.answer import Answer
 from cairn.cli.build import run
 from cairn.cli.parser import Parser
-from cairn.cli.test import compat, smoke, suite
+from cairn.cli.test import smoke, suite
 from cairn.cli.upstream import build_prod_wheels, pytorch_tests
 from cairn.cli.upstream import scripts as upstream_rocm
 from cairn.cli.wheel import change, verify
@@ -177,7 +177,7 @@ def test_a_value_is_not_made_without_what_no_option_says() -> None:
             "choice limits only_skipped retries shard",
             {"suite", "times", "pytest_args"},
         ),
-        (compat.Run, CompatRequest, "timeout translate", {"python"}),
+        (smoke.Run, CompatRequest, "timeout translate", {"python"}),
         (patches.AuditCheckout, AuditRequest, "checkout python", {"project"}),
         (patches.Apply, ApplyRequest, "checkout dry_run folder python", {"project"}),
     ],

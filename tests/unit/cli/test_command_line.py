@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cairn import converters, files
-from cairn.cli import binder, common_options, guard, main
+from cairn.cli import answer, binder, common_options, main
 from cairn.cli.upstream import build_prod_wheels, checkouts, scripts
 from cairn.errors import BuildError, CairnError, ProblemsError, UsageError
 from cairn.output import console, wording
@@ -294,33 +294,9 @@ def test_what_may_not_be_read_is_called_that(
 
 
 @pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("checkout", "said"),
-    [
-        ("torch=nowhere", "--checkout torch=nowhere: nowhere is not there"),
-        ("torch=here.whl", "--checkout torch=here.whl: here.whl is a file"),
-        ("torhc=folder", "did you mean torch?"),
-        ("torch", "--checkout torch is not NAME=FOLDER"),
-    ],
-)
-def test_a_checkout_that_is_elsewhere_is_really_there(
-    checkout: str, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistyped_project_gets_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     stack = str(ROOT / "external-builds" / "sample")
-    words = ["manifest", "create", "--stack", stack, "--checkout", checkout, "--output", "m.json"]
-    assert main.main(words) == 2
-    assert said in capsys.readouterr().err
-
-
-def test_a_checkout_that_is_elsewhere_may_be_below_the_home_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "mine").mkdir()
-    words = ["manifest", "create", "--stack", str(ROOT / "external-builds" / "sample"), "--output", "m.json"]
-    assert main.main([*words, "--checkout", "torch=~/mine"]) == 4
-    assert f"{tmp_path / 'mine'}" in capsys.readouterr().err
-    assert main.main(["checkout", "torhc", *words[2:4]]) == 2
+    assert main.main(["checkout", "torhc", "--stack", stack]) == 2
     assert "did you mean torch?" in capsys.readouterr().err
 
 
@@ -380,7 +356,7 @@ def test_what_the_system_refuses_comes_with_what_to_do(
         raise UsageError(f"cannot read /srv/store: {refusal.strerror}") from refusal
 
     for run in (plain, explained):
-        assert guard.guarded(argparse.Namespace(run=run)) != 0
+        assert answer.guarded(argparse.Namespace(run=run)) != 0
         said = capsys.readouterr().err
         assert os.strerror(number) in said
         assert f"what to do: {tip}" in said or tip in said.partition("what to do: ")[2]
@@ -396,7 +372,7 @@ def test_of_several_problems_each_has_what_a_single_one_would_have(
         )
         raise ProblemsError("2 problems", problems=[lacking, broken])
 
-    assert guard.guarded(argparse.Namespace(run=fail)) == BuildError.exit_code
+    assert answer.guarded(argparse.Namespace(run=fail)) == BuildError.exit_code
     shown = capsys.readouterr().err
     parts = (
         "uv: no numpy here",

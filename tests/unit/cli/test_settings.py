@@ -345,7 +345,7 @@ def test_a_checkout_of_somebody_else_leads_nobody_to_its_store(
 
 LESS_OR_ELSE = (
     *("dry-run = true", "figures = true", "limit = 1", "lines = 'release/2.9'", "pytorch-version = 'all'"),
-    *("refs = 'torch=https://theirs.example/torch@main'", "rows = true", "tries = 1"),
+    *("refs = 'torch=https://theirs.example/torch@main'", "tries = 1"),
 )
 """What has a command do, answer or ask less than was typed, or build what is elsewhere."""
 

@@ -135,7 +135,6 @@ WRONG = [
         "is not a ZIP archive",
         "build it again, or fetch it again",
     ),
-    ("ci night list --store store --good-within 3", 2, "are of --overdue", "add --overdue"),
     ("ci night run --stack sample --store s --work-dir w --pythons 3.99", 3, "no Python 3.99", "install it"),
     ("release yank --night nope --store store --reason x", 9, "no night 'nope'", "`cairn ci night list`"),
     (

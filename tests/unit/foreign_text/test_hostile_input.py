@@ -234,7 +234,6 @@ OPTIONS = (
     "wheel set-version --output-dir o WHEEL --version 2 --require",
     "wheel verify WHEEL --targets",
     "wheel verify WHEEL --python",
-    "wheel verify WHEEL --sibling",
     "wheel verify WHEEL --find-links",
     "wheel verify WHEEL --forbid",
     "wheel repair WHEEL --output-dir o --platform",

@@ -19,7 +19,6 @@ UNCONFINED = {
     "pipeline/doctor/look.py": "git, which is asked for the user's configuration",
     "pipeline/night/report.py": "the command that the user has named to notify",
     "pipeline/night/step_run.py": "docker or podman, which confine; cairn with the credentials of a cache",
-    "pipeline/repository/aws.py": "aws, and the user's login",
     "pipeline/repository/github.py": "gh, and the user's login",
     "release/consumers.py": "our pip, which downloads wheels alone, and the user's logins to indexes",
     "release/gate/judgement.py": "the command that the user has named to notify",

@@ -2,10 +2,9 @@ from typing import Any
 
 import pytest
 
-from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.junit import JUnit, Outcome, TestOutcome
 from cairn.testing.record import Deselected
-from cairn.testing.verdict import Judgement, judge
+from cairn.testing.verdict import Judgement, judge, passed_by_target
 
 
 def results(*outcomes: Outcome, device: str = "", objections: tuple[str, ...] = ()) -> JUnit:

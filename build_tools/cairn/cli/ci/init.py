@@ -166,8 +166,8 @@ class Check:
     """Options of `cairn ci check`.
 
     It compares the files with what this Cairn writes, tries the store, and asks GitHub, through gh, for
-    variables, environments and their secrets, runners and schedules, and Amazon, through aws, for the roles;
-    what cannot be asked is named as not checked. In the store it writes and removes one object of a name of
+    variables, environments and their secrets, runners and schedules; what cannot be asked is named as not
+    checked. In the store it writes and removes one object of a name of
     its own. The exit code is 3 where something that is needed is missing, or GitHub does not answer for a
     repository that was named.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from cairn import converters
 from cairn.cli import common_options as common
@@ -16,11 +15,7 @@ from cairn.errors import GateError, StoreError, UsageError
 from cairn.options import argument, flag, option
 from cairn.output import console
 
-_BEGUN, _GOOD = 26, 72  # hours
-
-
-def _hours(text: str, default: int) -> Any:
-    return option(f"{text} (default: {default})", metavar="HOURS", convert=converters.positive, default=None)
+_BEGUN, _GOOD = timedelta(hours=26), timedelta(hours=72)  # what --overdue allows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +58,9 @@ class ListNights(common.PatientStoreOptions):
     With NIGHT: what did not come through in that night, why, and where the log of it is.
 
     --overdue is for a schedule of its own, since one that has stopped fails nothing: exit code 9 where a line
-    has had no night, or a leg no good one.
+    has begun no night for 26 hours, or a leg had no good one for 72.
 
-        cairn ci night list --store ./store --overdue --lines nightly --begun-within 26 --good-within 72
+        cairn ci night list --store ./store --overdue --lines nightly
     """
 
     night: str | None = argument(
@@ -78,10 +73,6 @@ class ListNights(common.PatientStoreOptions):
         default="",
     )
     to: str | None = to_channel()
-    begun_within: int | None = _hours("with --overdue: hours within which a night must have begun", _BEGUN)
-    good_within: int | None = _hours(
-        "with --overdue: hours within which each leg must have had a good one", _GOOD
-    )
 
 
 def _report(request: Report) -> Answer:
@@ -149,8 +140,6 @@ def _list(request: ListNights) -> Answer:
         return _failures(request, request.night)
     if request.overdue:
         return _overdue(request, lines)
-    if request.begun_within or request.good_within:
-        raise UsageError("--begun-within and --good-within are of --overdue", tip="add --overdue")
     nights = [
         night
         for night in progress.of_nights(request.open_existing_store())
@@ -197,8 +186,8 @@ def _overdue(request: ListNights, lines: tuple[str, ...]) -> Answer:
     problems = progress.overdue(
         request.open_existing_store(),
         lines=lines,
-        begun_within=timedelta(hours=request.begun_within or _BEGUN),
-        good_within=timedelta(hours=request.good_within or _GOOD),
+        begun_within=_BEGUN,
+        good_within=_GOOD,
         release=request.to,
     )
     if not problems:

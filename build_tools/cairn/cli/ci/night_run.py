@@ -78,11 +78,6 @@ class Run(signing.SignOptions, night_options.NightOptions):
         convert=converters.url,
         group=_CLUSTER,
     )
-    scheduler_file: Path | None = option(
-        "of Dask: the file that `dask scheduler --scheduler-file` wrote",
-        convert=converters.any_path,
-        group=_CLUSTER,
-    )
     cluster: str | None = option(
         "start one by this class of dask-jobqueue, as its configuration says: SLURMCluster, PBSCluster, …",
         metavar="CLASS",
@@ -120,16 +115,14 @@ def _run(request: Run) -> Answer:
 def _executor(request: Run) -> Iterator[Executor]:
     from cairn.pipeline.night import driver
 
-    place = request.scheduler or request.scheduler_file or request.cluster
+    place = request.scheduler or request.cluster
     if request.executor == "local":
         if place:
             raise UsageError(f"{place} is of a Dask cluster", tip="add --executor dask")
         yield driver.Here(request.jobs or _cores())
         return
     if not place:
-        raise UsageError(
-            "nothing says where the Dask cluster is", tip="--scheduler, --scheduler-file or --cluster"
-        )
+        raise UsageError("nothing says where the Dask cluster is", tip="--scheduler or --cluster")
     try:
         from cairn.cluster import dask_executor
     except ImportError as error:
@@ -137,10 +130,8 @@ def _executor(request: Run) -> Iterator[Executor]:
             f"{error.name} is not installed, which nights on a cluster need",
             tip=extras.line("cluster"),
         ) from error
-    file = request.scheduler_file
     where = dask_executor.Where(
         scheduler=request.scheduler,
-        scheduler_file=str(file) if file else None,
         cluster=request.cluster,
         workers=request.workers,
         patience=request.patience or 600.0,

@@ -1,5 +1,4 @@
-"""`cairn release`: bring sets from channel to channel, and take them back; one module per command.
+"""`cairn release`: bring sets from channel to channel, and take them back.
 
-`key` has what may come before a promotion, and `history` what takes something
-back, and the log: rollback, yank, retain, log.
+`record` has what may come before a promotion, keys too, and `history` what takes something back, and the log.
 """

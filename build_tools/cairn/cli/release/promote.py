@@ -56,10 +56,6 @@ class Promote(signing.AttestOptions, common.StoreOptions, common.StackOptions):
         metavar="WHO",
     )
     reason: str | None = option("with --bypass or --again: why; the pages and the log show it")
-    mirror_lock: Path | None = option(
-        "what a mirror may hold, by hash (default: the stack's own mirror.lock.toml, where it has one)",
-        convert=converters.file,
-    )
     python: Path | None = common.python(
         "to try the installation with", default="one of the set's Python, if it is here"
     )
@@ -82,7 +78,6 @@ def _promote(request: Promote) -> Answer:
     readmission = Readmission(who=request.again, reason=reason) if request.again is not None else None
     bypass = Bypass(who=request.bypass, reason=reason) if request.bypass is not None else None
     stack = request.load_stack()
-    lock = mirror_lock.read(request.mirror_lock) if request.mirror_lock else mirror_lock.of(stack)
     store = request.open_existing_store()
     try:
         with console.current().stage(f"promote to {request.target}") as stage, request.attester() as attester:
@@ -95,7 +90,7 @@ def _promote(request: Promote) -> Answer:
                 records=[records.read_given(path) for path in request.record],
                 bypass=bypass,
                 readmission=readmission,
-                mirror_lock=lock,
+                mirror_lock=mirror_lock.of(stack),
                 trust=signing.read_trust(request.trust, store=store),
                 python=request.python,
                 attester=attester,

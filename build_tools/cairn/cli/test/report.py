@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cairn.testing.report.summary import EarlierRun, Summary
 
 _SHOWN = 20  # failures on the terminal, of each run
+_EARLIER = 7  # runs to compare with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +46,6 @@ class Report(common.StoreOptions):
     title: str = option("of the page (default: %(default)s)", default="Test report")
     store: str = common.store(required=False)
     index: str = common.index("staging")
-    nights: int = option(
-        "earlier runs to compare with, where the store has them (default: %(default)s)",
-        default=7,
-        metavar="N",
-        convert=converters.positive,
-    )
     floors: Floors = part(Floors)
 
 
@@ -77,7 +72,7 @@ def _earlier(request: Report, test_run: TestRun) -> tuple[EarlierRun, ...]:
         request.open_existing_store(),
         request.index,
         test_run.record,
-        most=request.nights,
+        most=_EARLIER,
         say=console.current().warn,
     )
 

@@ -1,1 +1,1 @@
-"""`cairn wheel`: look at wheels (`show`), check them (`verify`), and write changed ones (`change`)."""
+"""`cairn wheel`: look at wheels and check them (`verify`), and write changed ones (`change`)."""

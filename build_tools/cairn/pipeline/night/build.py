@@ -22,7 +22,7 @@ from cairn.output import console
 from cairn.pipeline import staging
 from cairn.pipeline.night import plan, signed
 from cairn.pipeline.night.plan import NightRun
-from cairn.pipeline.night.sdk_version import sdk_url
+from cairn.pipeline.night.versions import sdk_url
 from cairn.pipeline.pipeline_options import LegBuildOptions
 from cairn.pipeline.staging import SET_FILE
 from cairn.release.publish import mirror_lock, sdk_index

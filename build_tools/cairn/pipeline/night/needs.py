@@ -14,7 +14,7 @@ from packaging.version import Version
 from cairn.errors import CairnError, ProblemsError, UsageError
 from cairn.matrix.legs import MOST_LEGS, Leg, builds_of
 from cairn.output import Progress, console, silent
-from cairn.pipeline.night import sdk_version, shards
+from cairn.pipeline.night import shards, versions
 from cairn.pipeline.pipeline_options import FreezeOptions
 from cairn.release.index import keys
 from cairn.release.publish import mirror_lock, sdk_index, sdk_packages
@@ -204,7 +204,7 @@ def reviewed(store: Store, request: FreezeRequest) -> frozenset[Version] | None:
         UsageError: the store has a root, ROCm is taken from an index, and none was reviewed.
     """
     stack = request.stack
-    if not (stack.takes_sdk and sdk_version.with_rocm(request.legs)) or anchor.anchor(store) is None:
+    if not (stack.takes_sdk and versions.with_rocm(request.legs)) or anchor.anchor(store) is None:
         return None
     return sdk_index.versions(mirror_lock.of_root(stack))
 
@@ -222,7 +222,7 @@ def version_of_sdk(
     if sdk is None:
         return None
     version = request.rocm_version or sdk.version
-    builds = sdk_version.with_rocm(request.legs) or sdk_version.with_rocm(request.others)
+    builds = versions.with_rocm(request.legs) or versions.with_rocm(request.others)
     if request.stack.makes_sdk or not builds:
         return version
     if not request.rocm_index_url:
@@ -230,7 +230,7 @@ def version_of_sdk(
             f"nothing says where the ROCm SDK of the stack {request.stack.name} comes from",
             tip="name the index of its packages: --rocm-index-url URL, with {family} for the family",
         )
-    return version or sdk_version.newest(builds, request.rocm_index_url, say, among)
+    return version or versions.newest_sdk(builds, request.rocm_index_url, say, among)
 
 
 def _of_sdk(store: Store, request: FreezeRequest, say: Progress) -> Iterator[CairnError]:
@@ -240,9 +240,9 @@ def _of_sdk(store: Store, request: FreezeRequest, say: Progress) -> Iterator[Cai
     version = version_of_sdk(request, say, reviewed(store, request))
     if version is None or not request.stack.takes_sdk:
         return
-    for build in sdk_version.with_rocm(request.legs):
-        url = sdk_version.sdk_url(request.rocm_index_url, build)
+    for build in versions.with_rocm(request.legs):
+        url = versions.sdk_url(request.rocm_index_url, build)
         try:
-            sdk_packages.choose_version({url: sdk_version.lacks(url, [build])}, version)
+            sdk_packages.choose_version({url: versions.sdk_lacks(url, [build])}, version)
         except UsageError as error:
             yield error

@@ -22,7 +22,7 @@ from cairn.pipeline import staging
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.build import SDK_FOLDER, set_folder
 from cairn.pipeline.night.plan import NightPlan, NightRun, StepNote
-from cairn.pipeline.night.sdk_version import sdk_url
+from cairn.pipeline.night.versions import sdk_url
 from cairn.pipeline.staging import SET_FILE
 from cairn.release.index import keys
 from cairn.release.index.generation import now

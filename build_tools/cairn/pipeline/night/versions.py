@@ -1,4 +1,6 @@
-"""Give each wheel of a night a version that no other manifest has, before anything is built.
+"""Choose the versions of a night: the newest ROCm SDK, and wheels that no other manifest has.
+
+The SDK is the newest that the indexes of all families have.
 
 A version may stand still while something else of a night changes: a commit, a pin, the recipe. Its wheels are
 a different build then, and pip would mix them with the earlier ones. So the first freeze claims each version
@@ -14,8 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
-from cairn.errors import StoreError
-from cairn.matrix.legs import Leg
+from cairn.concurrency import side_by_side
+from cairn.errors import NetworkError, StoreError, UsageError
+from cairn.matrix.legs import Build, Leg, builds_of
 from cairn.output import Progress, console, silent, wording
 from cairn.pipeline.night import plan
 from cairn.pipeline.night.plan import NightPlan
@@ -24,9 +27,12 @@ from cairn.release.index.generation import MIRRORED, version_of
 from cairn.release.index.reading import read_current
 from cairn.release.index.snapshot import Index
 from cairn.release.ledger import Ledger
+from cairn.release.publish import mirror_lock, sdk_packages
+from cairn.release.publish.compatibility import Platform
 from cairn.sources.manifest.manifest import Manifest, ProjectSource
 from cairn.stack import Stack
 from cairn.store.protocol import Store, attempts_at
+from cairn.targets import CPU
 from cairn.wheels.metadata import rocm_version
 
 _UNKNOWN = "unknown"  # stands for the base of a version that only the built wheel tells
@@ -184,3 +190,95 @@ def _taken(index: Index, versions: Mapping[str, str], frozen: Manifest) -> Itera
             have = {f.version for f in others if f.yanked is None and Version(f.version).release[:2] == line}
             if problem := rocm_version.sorts_above(version, have):
                 yield f"{index.name}: {name} {problem}"
+
+
+_AT_ONCE = 4  # indexes
+
+
+def with_rocm(legs: Sequence[Leg]) -> list[Build]:
+    """Return the builds of legs that need a ROCm SDK."""
+    return [build for build in builds_of(legs) if plan.targets_of(build) != (CPU,)]
+
+
+def newest_sdk(
+    builds: Sequence[Build], index_url: str, say: Progress, reviewed: frozenset[Version] | None
+) -> str:
+    """Return the newest version of the SDK that there is for every family.
+
+    Families are published one after another: in the small hours, the index of one may lack what others have.
+
+    Args:
+        builds: of the families.
+        index_url: the index, with `{family}` for the family.
+        say: told of a family that has a newer one.
+        reviewed: the only versions that count; None for all.
+
+    Raises:
+        NetworkError: there is none.
+    """
+    urls = {family: sdk_url(index_url, build) for build in builds for family in build.families}
+    distinct = tuple(dict.fromkeys(urls.values()))
+    say(f"looking for the newest ROCm SDK of {', '.join(urls)}")
+    every = side_by_side(
+        lambda url: _whole_sdk(url, [each for each in builds if sdk_url(index_url, each) == url]),
+        distinct,
+        jobs=_AT_ONCE,
+    )
+    by_url = {
+        url: has if reviewed is None else has & reviewed for url, has in zip(distinct, every, strict=True)
+    }
+    if lacking := [url for url, has in by_url.items() if not has]:
+        raise NetworkError(
+            f"{lacking[0]} has no version of ROCm that was reviewed", tip=f"lock one: {mirror_lock.LOCK_SDK}"
+        )
+    by_family = {family: by_url[url] for family, url in urls.items()}
+    of_each = {family: max(versions) for family, versions in by_family.items()}
+    common = frozenset.intersection(*by_family.values())
+    if not common:
+        each = ", ".join(f"{family} has {version}" for family, version in of_each.items())
+        raise NetworkError(
+            f"no version of the ROCm SDK is there for every family: {each}",
+            tip="take fewer families (cairn matrix --families), or name the version: --rocm-version",
+        )
+    chosen = max(common)
+    waiting = max(frozenset.intersection(*every), default=chosen)
+    if reviewed is not None and waiting > chosen:
+        console.current().warn(
+            f"ROCm {waiting} waits for review, and this night takes {chosen}: {mirror_lock.LOCK_SDK}"
+        )
+    for family, version in of_each.items():
+        if version > chosen:
+            others = [name for name, versions in by_family.items() if version not in versions]
+            say(f"{family} has ROCm {version}, which {others[0]} lacks: all take {chosen}")
+    return str(chosen)
+
+
+def sdk_url(url: str, build: Build) -> str:
+    """Return the index of ROCm packages for a build, with `{family}` in its URL replaced.
+
+    Raises:
+        UsageError: the URL is of one family, and the build is for all.
+    """
+    if build.split and "{family}" in url:
+        raise UsageError(
+            f"{url} is the index of one family, and {build.name} needs a ROCm SDK that serves every target",
+            tip="name an index that has one, without {family}, or take build_together out of matrix.toml",
+        )
+    return url.replace("{family}", build.families[0])
+
+
+def sdk_lacks(url: str, builds: Sequence[Build]) -> dict[Version, tuple[str, ...]]:
+    """Return the versions of ROCm that an index has, with the packages that builds would miss of each."""
+    return sdk_packages.lacks_by_version(
+        url, [(Platform(python=build.python, tag=build.platform), build.families) for build in builds]
+    )
+
+
+def _whole_sdk(url: str, builds: Sequence[Build]) -> frozenset[Version]:
+    """Return the versions of the SDK that an index has whole, and warn of newer ones that it has in part."""
+    by_version = sdk_lacks(url, builds)
+    if not by_version:
+        raise NetworkError(f"{url} has no rocm package", tip="name another index: --rocm-index-url URL")
+    for text in sdk_packages.choose_version({url: by_version}, None)[1]:
+        console.current().warn(f"passed over: {text}")
+    return frozenset(version for version, missing in by_version.items() if not missing)

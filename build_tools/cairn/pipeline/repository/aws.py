@@ -7,13 +7,9 @@ security hardening with OpenID Connect" of GitHub.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from cairn import process
-from cairn.errors import ProcessError
 from cairn.pipeline.repository.workflows import JobRole
 from cairn.release.index import keys
 
@@ -28,7 +24,6 @@ POLICY = "store"
 TRUST = "{}-trust"
 """The bucket beside that of the store in which promoters remember what they have seen signed."""
 
-_TIMEOUT = 60.0
 _TRIAL = ".conditional-writes*"
 _CHANNELS = tuple(f"{channel}/*" for channel in keys.CHANNELS if channel != "staging")
 _CACHES = ("cache/*", "compiled/*")  # of built wheels and of sccache, in the bucket but not in the store
@@ -167,27 +162,6 @@ def trust(account: str, allowed: Sequence[str]) -> dict[str, object]:
         },
     }
     return {"Version": "2012-10-17", "Statement": [statement]}
-
-
-@dataclass(frozen=True)
-class Unknown:
-    """A policy that AWS did not give, and why."""
-
-    reason: str
-
-
-def ask(*words: str) -> dict[str, Any] | Unknown:
-    """Ask AWS through its program, such as `iam get-role --role-name …`."""
-    if shutil.which("aws") is None:
-        return Unknown("aws, Amazon's program, is not here")
-    try:
-        completed = process.run(
-            ["aws", *words, "--output", "json"], timeout=_TIMEOUT, separate_stderr=True, confined=False
-        )
-        return dict(json.loads(completed.output))
-    except (ProcessError, ValueError) as error:
-        text = error.output if isinstance(error, ProcessError) else str(error)
-        return Unknown(" ".join(text.split()))
 
 
 def policy_files(

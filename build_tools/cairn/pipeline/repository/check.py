@@ -99,14 +99,12 @@ def check(repository: Repository) -> Iterator[Finding]:
         yield from _nights(repository, repository.expected.variables)
         yield from _store(repository, repository.choices.store)
         yield from _trust(repository)
-        yield from _roles(repository, {})
         return
     values = {str(variable["name"]): str(variable["value"]) for variable in variables}
     yield from _variables(repository, values)
     yield from _nights(repository, values)
     yield from _store(repository, values.get("CAIRN_STORE") or repository.choices.store, values)
     yield from _trust(repository)
-    yield from _roles(repository, values)
     yield from _environments(repository, values)
     yield from _runners(repository)
     yield from _schedules(repository)
@@ -321,43 +319,6 @@ def _trust(repository: Repository) -> Iterator[Finding]:
             yield warning(f"role {role}", text, fix=f"{AGAIN} --force")
         else:
             yield ok(f"role {role}", f"trusts {', '.join(sorted(allowed))}")
-
-
-def _roles(repository: Repository, values: Mapping[str, str]) -> Iterator[Finding]:
-    """Compare the roles that AWS has with the policies in the repository."""
-    if repository.choices.credentials != "roles":
-        return
-    for role in dict.fromkeys(job.role for job in workflows.job_roles(repository.files)):
-        variable = f"CAIRN_ROLE_{role}"
-        arn = values.get(variable) or repository.expected.variables.get(variable, "")
-        name = ("--role-name", arn.rpartition("/")[2])
-        reply = aws.ask("iam", "get-role", *name)
-        if isinstance(reply, aws.Unknown) and "NoSuchEntity" not in reply.reason:
-            yield note("roles in AWS", f"not checked: {reply.reason}")
-            return
-        check, files = f"role {role} in AWS", f"{FOLDER}/aws/{role.lower()}"
-        if isinstance(reply, aws.Unknown):
-            yield missing(check, f"there is no {name[1]}", fix=f"see {FOLDER}/README.md")
-            continue
-        policy = aws.ask("iam", "get-role-policy", *name, "--policy-name", aws.POLICY)
-        document = None if isinstance(policy, aws.Unknown) else policy["PolicyDocument"]
-        line = f"aws iam {{}} --role-name {name[1]} {{}} file://{files}.{{}}.json"
-        if not _is_policy(
-            reply["Role"]["AssumeRolePolicyDocument"], repository.files.get(f"{files}.trust.json")
-        ):
-            fix = line.format("update-assume-role-policy", "--policy-document", "trust")
-            yield missing(check, f"trusts others than {files}.trust.json", fix=fix)
-        elif not _is_policy(document, repository.files.get(f"{files}.permissions.json")):
-            fix = line.format(
-                "put-role-policy", f"--policy-name {aws.POLICY} --policy-document", "permissions"
-            )
-            yield warning(check, f"may do something else than {files}.permissions.json", fix=fix)
-        else:
-            yield ok(check, "is as its policies say")
-
-
-def _is_policy(document: object, file: bytes | None) -> bool:
-    return file is not None and document == json.loads(file)
 
 
 def _subjects_in(policy: bytes) -> Iterator[str]:

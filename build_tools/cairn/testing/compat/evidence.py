@@ -24,10 +24,9 @@ from cairn.testing import junit, junit_writer, record
 from cairn.testing.compat.report import FILE as REPORT
 from cairn.testing.compat.report import CompatReport, ReportRow, as_html, as_markdown, as_rst
 from cairn.testing.gpus.attest import Attestation
-from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.junit import Outcome, TestOutcome
 from cairn.testing.record import TestRecord
-from cairn.testing.verdict import judge
+from cairn.testing.verdict import judge, passed_by_target
 from cairn.venv import VirtualEnvironment
 from cairn.wheels.metadata.record import encode_digest
 

@@ -18,12 +18,11 @@ from cairn.targets import CPU
 from cairn.testing import junit_writer
 from cairn.testing import record as records
 from cairn.testing.gpus.gpu import is_amd
-from cairn.testing.gpus.usage import passed_by_target
 from cairn.testing.junit import JUnit, TestOutcome
 from cairn.testing.record import Deselected, TestRecord
 from cairn.testing.suite import suite_results
 from cairn.testing.suite.suite_results import ShardResult, SuiteResult
-from cairn.testing.verdict import Judgement, judge
+from cairn.testing.verdict import Judgement, judge, passed_by_target
 
 _FILES = (records.JUNIT, records.FILE, suite_results.OUTCOMES, suite_results.SUITE)
 _SHOWN = 3  # of the shards, tests or problems that a sentence is about

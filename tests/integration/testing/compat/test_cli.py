@@ -90,8 +90,3 @@ def test_what_a_smoke_test_installed_is_measured_and_recorded(
     )
     assert main.main(command) == 2
     assert "not what was tested there: apex 1.0" in capsys.readouterr().err
-
-
-def test_rows_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.main(["test", "compat", "--rows"]) == 0
-    assert "148 rows in 29 tables" in capsys.readouterr().out

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cairn import stack as stacks
-from cairn.build import execution, outputs, plan
+from cairn.build import execution, job, plan
 from cairn.build.inputs import variables
 from cairn.build.model import BuildRequest
 from cairn.cli import binder, main
@@ -155,7 +155,7 @@ def test_every_command_that_builds_takes_it(tmp_path: Path) -> None:
 def test_the_manifest_beside_the_wheels_names_it(request_for: MakeRequest) -> None:
     request = with_env(request_for(), "USE_FBGEMM=0")
     with pytest.raises(WheelError, match="at least one wheel"):  # of the set, which comes after
-        outputs.write(request, (), outputs.manifests([request], {request.stack.line: ()})[0])
+        job.write_outputs(request, (), job.manifests_of([request], {request.stack.line: ()})[0])
     assert json.loads((request.output_dir / "manifest.json").read_text())["build_env"] == {"USE_FBGEMM": "0"}
 
 
