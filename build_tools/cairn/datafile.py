@@ -255,7 +255,9 @@ def parse_json(text: bytes | str, *, name: str) -> Any:  # noqa: ANN401 - what j
         )
         # Half a pair is valid in JSON's grammar and in Python's `str`, but not in UTF-8: encoding it fails
         # here, not when the value is written somewhere. A whole pair became one character and passes.
-        if _SURROGATE.search(text):
+        if ("\\u" in text or not text.isascii()) and _SURROGATE.search(
+            text
+        ):  # which takes as long as parsing
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError as error:
         raise UsageError(f"{name} is nested too deep", tip=tip) from error

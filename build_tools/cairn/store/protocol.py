@@ -64,9 +64,14 @@ class StoredObject:
     bucket_etag: str | None = None
 
     @functools.cached_property
+    def sha256(self) -> str:
+        """The sha256 of its bytes, in hex."""
+        return etag_of(self.data)
+
+    @property
     def etag(self) -> str:
         """An opaque name of exactly these bytes, for `Store.write_if`."""
-        return self.bucket_etag or etag_of(self.data)
+        return self.bucket_etag or self.sha256
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)  # an audit holds one for each object of a store

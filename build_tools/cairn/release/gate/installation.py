@@ -26,7 +26,7 @@ from cairn.output import console, wording
 from cairn.output.console import size as readable_size
 from cairn.output.wording import short_id
 from cairn.release.gate.case import Case, Files
-from cairn.release.index import keys, render
+from cairn.release.index import keys, write
 from cairn.release.index.generation import FileEntry, IndexSet, comparable, project_of, version_of
 from cairn.release.index.snapshot import read_set
 from cairn.release.publish import distribution
@@ -382,7 +382,7 @@ def as_it_will_be(case: Case) -> Store:
     names = {project_of(name) for name in case.wheel_set.sha256s} | case.after.changed.projects.keys()
     pages: dict[str, bytes] = {}
     for name in sorted(names):
-        page = render.project_page(case.after.project(name), prefix=prefix)
+        page = write.page_after(case.target, case.after.project(name))
         pages |= {f"{prefix}{name}/index.json": page.json, f"{prefix}{name}/index.html": page.html}
     return OverlayStore(case.store, pages)
 

@@ -73,7 +73,7 @@ def without_losses(before: Snapshot, change: Change) -> Change:
 
 def same_but_serial(old: ProjectState, new: ProjectState) -> bool:
     """Whether an index offers the same files of a project, whenever it was last changed."""
-    return msgspec.structs.replace(old, serial=0) == msgspec.structs.replace(new, serial=0)
+    return msgspec.structs.replace(old, serial=new.serial, page=new.page) == new
 
 
 def checked_reason(reason: str) -> str:

@@ -12,7 +12,8 @@
     5 state.json: pages are written     the next run compares the pages once more
 
 Only step 3 decides. All after it can be done by any run, as often as it likes, because pages are made from
-the generation alone. `attempts` does just that before each change.
+the generation alone. `attempts` does just that before each change. The writer of step 2 has them already,
+with lines of the pages before (`write.page_after`): they have the bytes that any other run makes.
 
 Nobody does step 3 while pages of the generation before are still to be written, and a writer of pages begins
 again once a different generation is current. So two generations are never written side by side, or in two
@@ -125,6 +126,7 @@ class Attempt:
                 _refuse_banned_files(ledger, before, change)
             new = {file.filename: file.sha256 for file in _new_files(before, change)}
             ledger.add(names={keys.scope_of(before.index.name): new} if new else None)
+            change = write.with_pages(before, change)
             made = _next(before, change, action, change_id=self._change_id, why=why, ledger=ledger.last())
             data = generation.encode(made)
             key = keys.generation_key(made.index, made.number, digest_of(data))

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
@@ -144,7 +144,7 @@ class Attested:
         return msgspec.structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)
 
 
-class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
+class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2", omit_defaults=True):
     """All that an index offers of one project.
 
     Attributes:
@@ -154,6 +154,7 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
         serial: number of the generation that last changed it. Pages say it, so that a page never has the same
             bytes twice: after a rollback, a writer that stalled before it would take the page for the one it
             has read.
+        page: the digest of its page (`render.digest_of`), from which the next page may take lines; or empty.
     """
 
     name: str
@@ -161,6 +162,7 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2"):
     status: ProjectStatus = "active"
     status_reason: str | None = None
     serial: int = 0
+    page: str = ""
 
     def file(self, filename: str) -> FileEntry | None:
         """The file of that name; None if there is none."""
@@ -199,11 +201,11 @@ def _order(file: FileEntry) -> tuple[Version, str]:
 _version = functools.lru_cache(maxsize=1 << 14)(Version)
 
 
-class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-change/1"):
+class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-change/1", omit_defaults=True):
     """What an index offers of one project, stored as a difference from an earlier part.
 
     Attributes:
-        name, status, status_reason, serial: as the `ProjectState` has them that it stands for.
+        name, status, status_reason, serial, page: as the `ProjectState` has them that it stands for.
         files: those that are new or different.
         gone: the names of those that are not offered any more.
         over: digests of the parts that it changes: the one before it, and what that one changes, down to a
@@ -217,6 +219,7 @@ class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-chang
     status: ProjectStatus = "active"
     status_reason: str | None = None
     serial: int = 0
+    page: str = ""
 
     def followed_by(self, later: ProjectChange, over: tuple[str, ...]) -> ProjectChange:
         """This change and a later one as one; `over` are the parts below this one."""
@@ -228,9 +231,7 @@ class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-chang
     def applied(self, before: ProjectState) -> ProjectState:
         """Apply the change to the state that it is based on."""
         new = before.without(frozenset(self.gone)).with_files(self.files)
-        return msgspec.structs.replace(
-            new, status=self.status, status_reason=self.status_reason, serial=self.serial
-        )
+        return msgspec.structs.replace(new, **_besides_files(self))
 
 
 ProjectPart = ProjectState | ProjectChange
@@ -246,10 +247,12 @@ def change_of(before: ProjectState, after: ProjectState, over: tuple[str, ...]) 
         files=tuple(file for file in after.files if old.get(file.filename) != file),
         gone=tuple(name for name in old if name not in new),
         over=over,
-        status=after.status,
-        status_reason=after.status_reason,
-        serial=after.serial,
+        **_besides_files(after),
     )
+
+
+def _besides_files(part: ProjectPart) -> dict[str, Any]:
+    return {name: getattr(part, name) for name in ("status", "status_reason", "serial", "page")}
 
 
 def weight_of(part: ProjectPart) -> int:

@@ -251,8 +251,15 @@ def _proposed(
     after = current.with_change(Change(sets=sets))
     old = {name: current.project(name) for name in sorted({project_of(name) for name in file_names})}
     new = {name: with_marks(after, project, file_names) for name, project in old.items()}
-    before = {file.filename: file for project in old.values() for file in project.files}
-    files = {file.filename: file for project in new.values() for file in project.files}
+    before, files = (
+        {
+            file.filename: file
+            for project in states.values()
+            for file in project.files
+            if file.filename in file_names
+        }
+        for states in (old, new)
+    )
     plain = (name for name in file_names if name in files and files[name].yanked is None)
     change = Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets)
     return change, msgspec.structs.replace(

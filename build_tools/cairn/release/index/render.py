@@ -8,24 +8,29 @@ The HTML is for people too. Its only links are the files: pip and uv take every 
 whatever else leads somewhere is a button. Files of one version stand together, the newest first, and what all
 of them have in common stands there once.
 
-A page of 5,000 files is made whenever one more of them comes, so it is put together from strings, each
-escaped where it comes in: 75 ms, where a template takes 165 ms (and 20 ms for importing Jinja2). Its bytes
-must not change without need: the pages of a set are written once and compared for ever (`write.create`).
+A page of 5,000 files is made whenever one more of them comes. So most lines are copied from the page before
+(`project_page`), and the others are put together from strings, each escaped where it comes in: a whole page
+takes 75 ms, and by a template 165 ms (and 20 ms for importing Jinja2). Its bytes must not change without
+need: the pages of a set are written once and compared for ever (`write.create`).
 """
 
 from __future__ import annotations
 
+import base64
 import collections
 import functools
+import hashlib
 import html
 import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import msgspec
 
+import cairn
 from cairn.output import safe_text
 from cairn.output.console import size as readable_size
 from cairn.release.index import keys
@@ -38,13 +43,16 @@ from cairn.release.index.generation import (
     variants_of,
     version_of,
 )
+from cairn.store.protocol import etag_of
 from cairn.templates import script_source, source
 from cairn.wheels.metadata import tag_words
 from cairn.wheels.wheelset import WheelSet
 
+L = TypeVar("L")
 API_VERSION = "1.4"  # of the simple API: the first with project status (PEP 792)
 _PLAIN = re.compile("[A-Za-z0-9 .,:;+_=/!-]*").fullmatch  # neither escaped in HTML nor unseen
 _OPEN = 3  # versions that are unfolded from the beginning
+_LINES = b"<\0>"  # where the lines of a page stand in its frame: neither HTML nor JSON of ours has it
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
 HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 
@@ -56,10 +64,81 @@ class Page:
     html: bytes
     json: bytes
 
+    @functools.cached_property
+    def digest(self) -> str:
+        """See `digest_of`."""
+        return digest_of(etag_of(self.html), etag_of(self.json))
 
-def project_page(project: ProjectState, *, prefix: str) -> Page:
-    """Render the page of a project in the index at `prefix`."""
-    return Page(html=html_of_project(project, prefix=prefix), json=_json(_project_json(project, prefix)))
+
+def digest_of(html_sha256: str, json_sha256: str) -> str:
+    """The digest of a page in both formats as this version of Cairn renders it, by the sha256 of each.
+
+    Every part of a project has one, so it is written as short as in a wheel's RECORD.
+    """
+    digest = hashlib.sha256(f"{cairn.__version__} {html_sha256} {json_sha256}".encode()).digest()
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def project_page(
+    project: ProjectState, *, prefix: str, over: tuple[ProjectState, Page] | None = None
+) -> Page:
+    """Render the page of a project in the index at `prefix`.
+
+    Args:
+        project: what is offered.
+        prefix: of the index.
+        over: an earlier state and its page, as this version of Cairn renders it: the lines at the beginning
+            and the end that both states have are copied. The page has the same bytes with it and without.
+    """
+    old, page = over or (None, None)
+    return Page(
+        html=_with_lines(
+            (_html_frame(project, prefix), _versions(project)),
+            (page.html, _html_frame(old, prefix), _versions(old)) if old and page else None,
+            start=lambda version: _version_start(version[0], is_open=version[2]).encode(),
+            line=lambda version: _version(project.name, prefix, version).encode(),
+        ),
+        json=_with_lines(
+            (_json_frame(project, prefix), _json_files(project)),
+            (page.json, _json_frame(old, prefix), _json_files(old)) if old and page else None,
+            start=_json_start,
+            line=lambda file: b"," * (not file[1]) + msgspec.json.encode(_file_json(file[0], prefix)),
+        ),
+    )
+
+
+def _with_lines(
+    new: tuple[bytes, Sequence[L]],
+    old: tuple[bytes, bytes, Sequence[L]] | None,
+    *,
+    start: Callable[[L], bytes],
+    line: Callable[[L], bytes],
+) -> bytes:
+    """Put the lines of a page into its frame; those that a page before has at both ends are copied.
+
+    Args:
+        new: the frame, with `_LINES`, and what each line is of.
+        old: a page, its frame, and what each of its lines is of; None to render all lines.
+        start: the bytes that a line begins with, which stand nowhere else in a page.
+        line: renders a line.
+    """
+    (frame, lines), (page, old_frame, old_lines) = new, old or (new[0].replace(_LINES, b""), new[0], ())
+    head, _, tail = old_frame.partition(_LINES)
+    begin, end = len(head), len(page) - len(tail)
+    least = min(len(old_lines), len(lines))
+    first = next((n for n in range(least) if old_lines[n] != lines[n]), least)
+    least -= first
+    last = next((n for n in range(least) if old_lines[-1 - n] != lines[-1 - n]), least)
+    changed = [
+        page.find(start(old_lines[number]), begin, end) if number < len(old_lines) else end
+        for number in (first, len(old_lines) - last)
+    ]
+    if not (page.startswith(head) and page.endswith(tail) and begin <= changed[0] <= changed[1]):
+        return _with_lines(new, None, start=start, line=line)  # it is not the page of that state
+    head, _, tail = frame.partition(_LINES)
+    view = memoryview(page)  # megabytes, which are copied once
+    rendered = map(line, lines[first : len(lines) - last])
+    return b"".join((head, view[begin : changed[0]], *rendered, view[changed[1] : end], tail))
 
 
 def root_page(names: Iterable[str], *, serial: int = 0) -> Page:
@@ -90,20 +169,29 @@ def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
     )
 
 
-def _project_json(project: ProjectState, prefix: str) -> dict[str, Any]:
+def _json_frame(project: ProjectState, prefix: str) -> bytes:
+    """The JSON page of a project, with `_LINES` for its files."""
     status: dict[str, str] = {"status": project.status}
     if project.status_reason:
         status["reason"] = project.status_reason
-    return {
+    plain = {
         "meta": _api(project.serial),
         "name": project.name,
         "project-status": status,
         "versions": list(project.versions),
-        "files": [
-            *(_file_json(file, prefix) for file in project.files),
-            *(_described(file, prefix) for file in variants_of(project.files)),
-        ],
+        "files": [],
     }
+    variants = (b"," + msgspec.json.encode(_described(file, prefix)) for file in variants_of(project.files))
+    return _json(plain).replace(b"]}\n", b"".join((_LINES, *variants, b"]}\n")))
+
+
+def _json_files(project: ProjectState) -> list[tuple[FileEntry, bool]]:
+    """The files of a project, each with whether it is the first of its page."""
+    return [(file, number == 0) for number, file in enumerate(project.files)]
+
+
+def _json_start(file: tuple[FileEntry, bool]) -> bytes:
+    return b"," * (not file[1]) + b'{"filename":' + msgspec.json.encode(file[0].filename)
 
 
 def _file_json(file: FileEntry, prefix: str) -> dict[str, Any]:
@@ -146,27 +234,34 @@ def _json(plain: dict[str, Any]) -> bytes:
     return msgspec.json.encode(plain) + b"\n"
 
 
-def html_of_project(project: ProjectState, *, prefix: str) -> bytes:
-    """Render the HTML page of a project in the index at `prefix`."""
-    newest_first = itertools.groupby(reversed(project.files), key=lambda file: file.version)
-    groups = [(version, list(files)[::-1]) for version, files in newest_first]
-    count = f"{len(groups)} version{_s(groups)}, {len(project.files)} file{_s(project.files)}"
+def _html_frame(project: ProjectState, prefix: str) -> bytes:
+    """The HTML page of a project, with `_LINES` for its versions."""
+    versions = project.versions
+    count = f"{len(versions)} version{_s(versions)}, {len(project.files)} file{_s(project.files)}"
     status: list[str] = [] if project.status == "active" else [project.status]
     head = _serial(project.serial) + _meta("pypi:project-status", project.status)
     if project.status_reason:
         status.append(project.status_reason)
         head += _meta("pypi:project-status-reason", project.status_reason)
-    body = "".join(
-        _version(project.name, version, files, prefix, is_open=number < _OPEN)
-        for number, (version, files) in enumerate(groups)
-    )
     return document(
         f"Links for {project.name}",
         f"<h1>{_text(project.name)}</h1>\n<p>{count}</p>\n{_note(': '.join(status))}"
         f"{_install_line('pip', prefix, project.name)}{_install_line('uv pip', prefix, project.name)}"
-        f"<form>\n<p>{_ways_up(prefix)}</p>\n{body}</form>\n",
+        f"<form>\n<p>{_ways_up(prefix)}</p>\n{_LINES.decode()}</form>\n",
         head=head,
     )
+
+
+def _versions(project: ProjectState) -> list[tuple[str, list[FileEntry], bool]]:
+    """The versions of a project, newest first, each with its files, and whether it is unfolded."""
+    newest_first = itertools.groupby(reversed(project.files), key=attrgetter("version"))
+    return [
+        (version, list(files)[::-1], number < _OPEN) for number, (version, files) in enumerate(newest_first)
+    ]
+
+
+def _version_start(version: str, *, is_open: bool) -> str:
+    return f"<details{' open' * is_open}><summary><b>{_text(version)}</b>"
 
 
 def html_of_root(names: Sequence[str], *, serial: int) -> bytes:
@@ -206,8 +301,9 @@ def _ways_up(prefix: str) -> str:
     return "".join(f'<button formaction="{address}">{name}</button>' for name, address in pages.items())
 
 
-def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *, is_open: bool) -> str:
+def _version(name: str, prefix: str, of_version: tuple[str, Sequence[FileEntry], bool]) -> str:
     """Render a version: what all its files have in common, then each file."""
+    version, files, is_open = of_version
     marks, notes, alone = "", "", (False, False, False)
     if any((file.untested, file.failed, file.yanked) != (None, None, None) for file in files):
         marks, notes, alone = _marks(files)
@@ -216,9 +312,8 @@ def _version(name: str, version: str, files: Sequence[FileEntry], prefix: str, *
     day = max((file.upload_time or "" for file in files), default="")[:10]
     requirement = f"{name}=={version}"
     text = str if _PLAIN(f"{requirement}{day}") else _text
-    summary = f"<summary><b>{text(version)}</b>{marks} <i>{text(day)}</i></summary>"
     return (
-        f"<details{' open' * is_open}>{summary}\n"
+        f"{_version_start(version, is_open=is_open)}{marks} <i>{text(day)}</i></summary>\n"
         f"<p class=copy><code>{text(requirement)}</code></p>\n{notes}<ul>\n{items}</ul></details>\n"
     )
 

@@ -187,6 +187,7 @@ class Index:
         self.name = keys.checked_index(name)
         self._parts: dict[str, datafile.Value] = {}
         self._bins, self._generations = deque[str](), deque[str]()  # see `_keep`
+        self.pages: dict[str, tuple[bytes, bytes]] = {}  # HTML and JSON, by `ProjectState.page`
         self._states: dict[str, ProjectState] = {}  # what a `ProjectChange` stands for, by its digest
 
     def load(self) -> Snapshot:
@@ -339,8 +340,7 @@ class Index:
 
     def put_part(self, value: StoredPart) -> str:
         """Store a part and return its digest; nothing refers to it yet."""
-        data = generation.encode(value)
-        digest = digest_of(data)
+        digest = digest_of(data := generation.encode(value))
         # The key has the digest of the bytes: what is there is the same, unless it was damaged.
         write_young(self.store, keys.part_key(self.name, digest), data)
         self._keep(digest, value)

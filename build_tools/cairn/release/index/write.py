@@ -11,14 +11,20 @@ import graphlib
 import re
 from collections.abc import Collection, Mapping
 
+import msgspec
+
+from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.release.index import keys, render
 from cairn.release.index.generation import ProjectState
-from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Snapshot
+from cairn.release.index.render import Page
+from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Change, Snapshot
 from cairn.store.protocol import MissingKeyError, Store, keep_young, read_or_none, replace
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
+_PAGES = ("index.html", "index.json")
+_AT_ONCE = 4  # pages side by side
 _SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
 
 
@@ -43,6 +49,37 @@ def put_page(shown: Snapshot, key: str, data: bytes) -> bool:
     return shown.index.load().digest == shown.digest and replace(store, key, old, data)
 
 
+def with_pages(before: Snapshot, change: Change) -> Change:
+    """Render the pages of a change of a state, to be written later; return the change that names them."""
+
+    def rendered(project: ProjectState | None) -> tuple[ProjectState | None, Page | None]:
+        if project is None:
+            return None, None
+        new = msgspec.structs.replace(project, serial=before.generation.number + 1)
+        page = page_after(before, new)
+        return msgspec.structs.replace(new, page=page.digest), page
+
+    states = side_by_side(rendered, change.projects.values(), jobs=_AT_ONCE)
+    before.index.pages = {page.digest: (page.html, page.json) for _, page in states if page is not None}
+    projects = zip(change.projects, (project for project, _ in states), strict=True)
+    return Change(projects=dict(projects), sets=change.sets)
+
+
+def page_after(before: Snapshot, project: ProjectState) -> Page:
+    """Render the page that a project is to have after a state, over its page of that state if it is there.
+
+    The state says by a digest which page that is (`ProjectState.page`), so that nothing is copied from a page
+    that was changed in the store, that is of another state, or that another version of Cairn has rendered.
+    """
+    prefix, old = keys.simple_prefix(before.index.name), before.project(project.name)
+    if old.page:
+        page, json_page = (read_or_none(before.index.store, f"{prefix}{project.name}/{n}") for n in _PAGES)
+        if page and json_page and render.digest_of(page.sha256, json_page.sha256) == old.page:
+            over = old, Page(html=page.data, json=json_page.data)
+            return render.project_page(project, prefix=prefix, over=over)
+    return render.project_page(project, prefix=prefix)
+
+
 def put_project_page(shown: Snapshot, name: str) -> bool:
     """Write the page of a project as of a generation; see `put_page`.
 
@@ -50,7 +87,9 @@ def put_project_page(shown: Snapshot, name: str) -> bool:
     might take away what a different writer has just written. `gc` removes it later.
     """
     prefix = keys.simple_prefix(shown.index.name)
-    page = render.project_page(shown.project(name), prefix=prefix)
+    project = shown.project(name)
+    made = shown.index.pages.pop(project.page, None)
+    page = Page(html=made[0], json=made[1]) if made else render.project_page(project, prefix=prefix)
     # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
     return put_page(shown, f"{prefix}{name}/index.json", page.json) and put_page(
         shown, f"{prefix}{name}/index.html", page.html
