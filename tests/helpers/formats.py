@@ -294,10 +294,12 @@ def make_macho(
     wanted: Sequence[str] = (),
     platform: int = 1,
     signed: bool = True,
+    code: bytes = b"",
 ) -> bytes:
     """A Mach-O file for arm64, or the CPU that `machine` says, put together byte by byte.
 
-    `platform` is that of LC_BUILD_VERSION; a signature is named, and has no bytes.
+    `platform` is that of LC_BUILD_VERSION; a signature is named, and has no bytes. `code` is what the section
+    for it holds.
     """
 
     def command(number: int, head: bytes, text: str = "") -> bytes:
@@ -319,12 +321,15 @@ def make_macho(
     commands += [library(0xC, path) for path in needed]
     commands += [library(0x80000018, path) for path in weak]
     commands += [command(0x8000001C, struct.pack("<I", 12), path) for path in run_paths]
-    size = sum(map(len, commands)) + 24
-    at = 32 + size
+    size = sum(map(len, commands)) + 24 + (152 if code else 0)
+    at = 32 + size + len(code)
+    section = struct.pack("<16s16sQQ8I", b"__text", b"__TEXT", 0, len(code), 32 + size, *(0,) * 7)
+    segment = struct.pack("<II16s4Q4I", 0x19, 152, b"__TEXT", 0, 0, 0, 0, 7, 5, 1, 0)
+    commands += [segment + section] if code else []
     count = len(symbols) // 16
     commands += [struct.pack("<6I", 2, 24, at, count, at + len(symbols), len(strings))]
     header = struct.pack("<IiiIIIII", 0xFEEDFACF, machine, 0, kind, len(commands), size, 0, 0)
-    return header + b"".join(commands) + symbols + bytes(strings)
+    return header + b"".join(commands) + code + symbols + bytes(strings)
 
 
 def make_universal(*parts: bytes) -> bytes:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 
 from cairn.errors import WheelError
-from cairn.formats.image import Image, Symbol
+from cairn.formats.image import Image, Section, Symbol
 from cairn.formats.view import View
 
 _THIN = {b"\xcf\xfa\xed\xfe": ("<", 64), b"\xce\xfa\xed\xfe": ("<", 32)}
@@ -26,6 +26,7 @@ _TYPES = {1: "object", _PROGRAM: "program", 6: "library", 8: "bundle", 9: "stub"
 # LC_*: what begins with LC_REQ_DYLD in Apple's header has bit 31 set.
 _LOAD, _LOAD_WEAK, _REEXPORT, _LAZY, _UPWARD = 0xC, 0x80000018, 0x8000001F, 0x20, 0x80000023
 _ID, _RPATH, _SYMTAB = 0xD, 0x8000001C, 0x2
+_SEGMENT, _SEGMENT_SIZE, _SECTION = 0x19, 72, "16s16sQQI28x"  # LC_SEGMENT_64, and a section_64 behind it
 _VERSION_MIN, _BUILD_VERSION = 0x24, 0x32
 _MACOS = 1  # PLATFORM_MACOS
 _SYSTEMS = {_MACOS: "macOS", 2: "iOS", 6: "Mac Catalyst", 7: "the simulator of iOS"}
@@ -118,7 +119,19 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         python_wanted=of_python[False] if python else frozenset(),
         exports=frozenset(by_place[True] if symbols else ()),
         imports=frozenset(by_place[False] if symbols else ()),
+        sections=tuple(
+            Section(name=name.rstrip(b"\0").decode("utf-8", "backslashreplace"), offset=begin + at, size=size)
+            for command, data in commands
+            for name, _, _, size, at in _sections_of(command, data, order)
+        ),
     )
+
+
+def _sections_of(command: int, data: bytes, order: str) -> Iterator[tuple[bytes, bytes, int, int, int]]:
+    """The sections of a segment of 64 bits: name, segment, address, size, offset."""
+    row = struct.Struct(f"{order}{_SECTION}")
+    rows = data[_SEGMENT_SIZE:] if command == _SEGMENT else b""
+    return row.iter_unpack(rows[: len(rows) // row.size * row.size])
 
 
 def _commands(data: bytes, count: int, order: str) -> Iterator[tuple[int, bytes]]:

@@ -21,7 +21,9 @@ from cairn.formats.zip.reader import Archive
 
 # What readers come back to (headers, the dynamic section, symbols, strings) stands at the beginning of nearly
 # all libraries, and patchelf moves some of it to the end, in front of the section table.
-_HEAD = _TAIL = 16 << 20
+HELD = 16 << 20
+"""So many bytes at the beginning of a member can be read at any time without unpacking it again."""
+_HEAD = _TAIL = HELD
 _STEP = 1 << 20
 _MOST_REWINDS = 64  # of a real library a handful: each unpacks it from the beginning
 

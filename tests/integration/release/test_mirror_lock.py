@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from cairn.release.publish.compatibility import Platform
 from cairn.release.publish.files import publish, publish_dists
 from cairn.release.publish.mirror_lock import MirrorLock
 from cairn.store.folder import LocalStore
+from helpers.range_server import serving_ranges
 from helpers.release import die_before_pages, make_wheel
 
 pytestmark = pytest.mark.slow
@@ -288,6 +290,41 @@ def test_what_is_locked_can_be_mirrored(
     assert main([*sync, "--store", str(tmp_path / "store")]) == 0
 
 
+def _gpulib(folder: Path) -> list[Path]:
+    """The wheel of a library with an extra for each target, and the device wheels that these name."""
+    targets = ("gfx942", "gfx1100")
+    needs = [f'gpulib-device-{target}==1.0; extra == "device-{target}"' for target in targets]
+    extras = [f"device-{target}" for target in targets]
+    host = make_wheel(folder, "gpulib", "1.0", requires=needs, extras=extras)
+    return [host, *(make_wheel(folder, f"gpulib-device-{target}", "1.0") for target in targets)]
+
+
+@pytest.mark.parametrize("sidecars", [True, False])
+def test_metadata_are_read_over_http_for_a_lock(
+    project: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    sidecars: bool,
+) -> None:
+    publish(LocalStore(tmp_path / "up"), "dev", _gpulib(tmp_path))
+    for page in () if sidecars else (tmp_path / "up/dev/simple").rglob("index.html"):
+        page.write_text(re.sub(r' data-[a-z-]*metadata="[^"]*"', "", page.read_text()))
+    for sidecar in () if sidecars else (tmp_path / "up/files").rglob("*.metadata"):
+        sidecar.unlink()
+    _use(monkeypatch, tmp_path / "up")
+    words = ["--stack", str(project), "--lock", str(tmp_path / "new.lock.toml"), "--require"]
+    with serving_ranges(tmp_path / "up") as server:
+        server.fault = lambda _, answer: answer.headers.update({"Content-Type": "text/html"})
+        monkeypatch.setenv("PIP_INDEX_URL", index_url(server.url, "dev"))
+        assert main(["index", "mirror", "lock", *words, "gpulib"]) == 2
+        assert "gpulib-1.0-py3-none-any.whl serves no GPU without one of" in capsys.readouterr().err
+        assert main(["index", "mirror", "lock", *words, "gpulib[device-gfx942]"]) == 0
+        asked = {path.rpartition("/")[2] for path, span in server.requests if sidecars or span}
+    assert f"gpulib-1.0-py3-none-any.whl{'.metadata' * sidecars}" in asked
+
+
 @pytest.mark.parametrize("require", ["gpulib", "gpulib[device-gfx942]", ""])
 def test_what_uv_chooses_for_a_lock_is_looked_into_for_extras(
     project: Path,
@@ -296,11 +333,7 @@ def test_what_uv_chooses_for_a_lock_is_looked_into_for_extras(
     capsys: pytest.CaptureFixture[str],
     require: str,
 ) -> None:
-    targets = ("gfx942", "gfx1100")
-    needs = [f'gpulib-device-{target}==1.0; extra == "device-{target}"' for target in targets]
-    extras = [f"device-{target}" for target in targets]
-    wheels = [make_wheel(tmp_path, "gpulib", "1.0", requires=needs, extras=extras)]
-    wheels += [make_wheel(tmp_path, f"gpulib-device-{target}", "1.0") for target in targets]
+    wheels = _gpulib(tmp_path)
     publish(LocalStore(tmp_path / "up"), "dev", wheels)
     _use(monkeypatch, tmp_path / "up")
     words = ["--stack", str(project), "--lock", str(tmp_path / "new.lock.toml")]

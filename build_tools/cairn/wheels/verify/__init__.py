@@ -137,9 +137,9 @@ def judge_archive(
         findings += metadata.check(info, name, expected)
         findings += metadata.check_requirements(info, name, expected)
         findings += installability.check(archive, info, name)
-        points, elsewhere = installability.check_entry_points(archive, info)
-        findings += points
-        findings += contents.check_listing(archive, info)
+        modules = python_sources.Modules(archive)
+        points, elsewhere = installability.check_entry_points(modules, info)
+        findings += (*points, *contents.check_listing(archive, info))
     except WheelError as error:
         findings.append(_unreadable(FindingCode.METADATA, error))
     # What is in it: every member is unpacked once, from front to back, and all binaries are read on the way.
@@ -161,8 +161,8 @@ def judge_archive(
         findings, elsewhere = [*findings, *of_extras], (*elsewhere, *absent)
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
-        every = _lacks_modules(read, name)
-        findings += python_sources.check_imports(archive, info, name, every=every)
+        lost, left = python_sources.check_imports(modules, info, name, every=_lacks_modules(read, name))
+        findings, elsewhere = [*findings, *lost], (*elsewhere, *left)
     ordered, judged = _sorted(findings), {*filter(supported.get, supported)}
     verdict = Verdict(
         findings=tuple(finding for finding in ordered if finding.code not in NOTES),

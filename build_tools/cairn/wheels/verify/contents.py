@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from cairn.errors import WheelError
 from cairn.formats import kpack, macho
-from cairn.formats.view import BytesView, MemberView, View, read_at_once
+from cairn.formats.view import HELD, BytesView, MemberView, View, pieces, read_at_once
 from cairn.formats.zip.layout import ArchiveError, Member
 from cairn.formats.zip.reader import Archive
 from cairn.wheels.contents import system_libraries
@@ -256,7 +256,8 @@ class _MemberReader:
         # Python may import these; of a large library the symbols would take long to read.
         file = name.rpartition("/")[2]
         module = MODULE.search(file) or (file.endswith(".so") and not file.startswith("lib"))
-        python = limited or bool(module)
+        misnamed = file.lower().endswith((".dll", ".dylib")) and view.size <= HELD
+        python = limited or bool(module) or misnamed
         try:
             if kind is not None:
                 binary = read_view(
@@ -265,7 +266,7 @@ class _MemberReader:
                 if self._library and binary.type in ("relocatable", "core") and not binary.is_device_code:
                     reason = f"it is named as a library, and is a {binary.type} file, which no loader takes"
                     self._find(FindingCode.BINARY_MALFORMED, reason, "link it as a shared library")
-                self._judge_loading(binary)
+                self._judge_loading(view, binary)
                 return (binary,)
             parts = read_macho(view, name, python=python)
         except ArchiveError:  # nothing is known of the binary: its member does not unpack
@@ -278,13 +279,20 @@ class _MemberReader:
             reason = "it is named as a library, and is a Mach-O file of another kind"
             self._find(FindingCode.BINARY_MALFORMED, reason, "build it again")
         for part in parts:
-            self._judge_loading(part)
+            self._judge_loading(view, part)
         return parts
 
-    def _judge_loading(self, binary: Binary) -> None:
+    def _judge_loading(self, view: View, binary: Binary) -> None:
         if binary.refusal and self._library:
             reason = f"no loader takes it: {binary.refusal}"
             self._find(FindingCode.BINARY_MALFORMED, reason, "build it again, and change it by patchelf last")
+        code = binary.section("__text" if binary.format == "macho" else ".text")
+        if code is None or not code.size or code.offset > HELD or binary.is_device_code or not self._library:
+            return
+        end = min(code.offset + code.size, view.size)
+        if not any(piece.strip(b"\0") for piece in pieces(view, code.offset, end)):
+            reason = "its code is nothing but zeros, which end the process that calls any of it"
+            self._find(FindingCode.BINARY_MALFORMED, reason, "fetch or build that file again")
 
     def _judge_urls(self, archive: Archive) -> None:
         """A password in a URL is an example where it stands in docstrings alone."""

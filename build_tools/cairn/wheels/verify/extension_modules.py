@@ -57,9 +57,10 @@ _PYTHON_3 = re.compile(r"(?:cp|pp|py|graalpy)3")
 _ABI3_SINCE = re.compile(r"cp3(\d+)-abi3-")
 _OF_PYTHON = re.compile(r"_?Py[A-Z_]\w*")
 _INIT = ("PyInit_", "PyInitU_")
+_MISNAMED = (".dll", ".dylib")
 _DEBUG = "_d"  # what a debug build of Python for Windows adds to the names of modules
 # How Python code opens a file as a library instead of importing it.
-_OPENS = re.compile(rb"CDLL|WinDLL|PyDLL|dlopen|LoadLibrary|load_library")
+_OPENS = re.compile(rb"CDLL|WinDLL|PyDLL|dlopen|LoadLibrary|load_library|ExtensionFileLoader")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,10 +242,16 @@ def check_content(
     """Breaches by module, and what is not known of some."""
     if not any(_PYTHON_3.match(tag) for tag in name.tags):
         return (), ()
+    modules = {_stem(binary.path) for binary in binaries if binary.path.lower().endswith((".pyd", ".so"))}
     suspects = [
         binary
         for binary in binaries
-        if binary.is_module and not is_of_tests(binary.path) and not _has_init(binary)
+        if not is_of_tests(binary.path)
+        and (
+            _has_init(binary) and _stem(binary.path) not in modules
+            if binary.path.lower().endswith(_MISNAMED)
+            else binary.is_module and not _has_init(binary)
+        )
     ]
     needed = {name.rpartition("/")[2] for binary in binaries for name in binary.needed}
     alone = dict.fromkeys(suspect.path for suspect in suspects if needed.isdisjoint(suspect.names))
@@ -254,7 +261,14 @@ def check_content(
         package, stem = installed_path(path).split("/")[0], _stem(path)
         # `f"_inject.{abi}.so"`, which memray gives to a debugger.
         as_file = re.compile(rb"[\"'/]%s\.[^\"'\n]{0,80}so\b" % re.escape(stem.encode()))
-        if package in opening or stem.startswith("lib") or package in _opening_packages(archive, as_file):
+        opened = (
+            package in opening or stem.startswith("lib") or package in _opening_packages(archive, as_file)
+        )
+        if path.lower().endswith(_MISNAMED) and not opened:
+            reason = f"it is the module {stem}, and Python imports no file that ends so"
+            fix = "name it .pyd for Windows, .so for macOS"
+            findings.append(Finding(code=FindingCode.MODULE_ABI, member=path, reason=reason, fix=fix))
+        elif opened:
             unknown.append(f"whether {path}, which has no {_INIT[0]}, is opened as a library")
         else:
             reason = f"it has no {_INIT[0]}{_stem(path)}, so that no Python can import it"

@@ -51,6 +51,8 @@ _ON_WINDOWS = ("any", "win")
 # Characters that are left of MAX_PATH and its NUL (learn.microsoft.com, "Maximum Path Length Limitation") by
 # one of the shortest folders that Python is installed into.
 _LONGEST = 259 - len("C:\\Python312\\Lib\\site-packages\\")
+# Where Python looks for modules, as a build lays it out below a prefix.
+_IN_SITE = re.compile(r"(?:\w+/){0,3}lib(?:64)?/(?:python[\d.]+t?/)?(?:site|dist)-packages/", re.IGNORECASE)
 _AGAIN = "build the wheel again with a backend that follows the specification"
 _IN_SCRIPTS = 2  # slashes in the path of a script: demo-1.0.data/scripts/tool
 _LONGEST_SCRIPT = 255 - len("-script.pyw")  # bytes of a file name, with what installers put behind it
@@ -86,6 +88,12 @@ def _check_content(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     ):
         reason = "it is for one platform, and installs nothing: it has no file, requirement or entry point"
         fix = "look at what the build back end leaves out of the wheel"
+        yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
+    paths = [installed_path(member.name) for member in archive.members]
+    modules = [path for path in paths if path.endswith(python_sources.MODULE_FILES) and ".data/" not in path]
+    if modules and all(map(_IN_SITE.match, modules)) and not any(path.endswith(".pth") for path in paths):
+        reason = f"its modules lie in {_IN_SITE.match(modules[0])[0]}, below the folder that Python looks in"  # type: ignore[index]
+        fix = "pack what is in that folder, at the root of the wheel"
         yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
 
 
@@ -246,11 +254,11 @@ def _check_twice(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[
         yield Finding(code=FindingCode.NAME_TWICE, member=seen[same], reason=reason, fix="rename one of them")
 
 
-def check_entry_points(archive: Archive, info: WheelInfo) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+def check_entry_points(
+    own: python_sources.Modules, info: WheelInfo
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
     """Breaches by entry point, and those that a requirement would have to bring."""
-    files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
-    own = python_sources.Modules(archive, files)
-    if any(path.endswith(".pth") and "/" not in path for path in files):
+    if any(path.endswith(".pth") and "/" not in path for path in own.files):
         return (), ()  # site.py may find modules anywhere
     findings, elsewhere = [], []
     for group, points in info.entry_points.items():
@@ -283,13 +291,13 @@ def _check_required_packages(archive: Archive, info: WheelInfo) -> Iterator[Find
     required = {match[1].lower() for match in map(_REQUIRED.match, info.requires_dist) if match is not None}
     modules = {re.sub(r"[-.]+", "_", name): name for name in required}
     for member in archive.members:
-        top, _, rest = installed_path(member.name).partition("/")
-        module = top.removesuffix(".py") if not rest else top if rest == "__init__.py" else ""
-        project = modules.get(module)
+        match = python_sources.PACKAGE.fullmatch(installed_path(member.name))
+        project = modules.get(match[1]) if match else None
         if project is None or canonicalize_name(project) == info.distribution or not member.size:
             continue
+        compiled = not member.name.endswith(".py")
         text = archive.read(member.name) if member.size <= python_sources.LARGEST_MODULE else b""
-        if text.strip() and not any(mark in text for mark in python_sources.FINDS_ELSEWHERE):
+        if (compiled or text.strip()) and not any(mark in text for mark in python_sources.FINDS_ELSEWHERE):
             reason = f"it is the package of {project}, which it requires: one of the two would be overwritten"
             fix = "leave it out, or do not require the project"
             yield Finding(code=FindingCode.OVERWRITES, member=member.name, reason=reason, fix=fix)

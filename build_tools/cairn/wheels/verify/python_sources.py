@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from cairn import requirements
 from cairn.formats.zip.reader import Archive
+from cairn.output import wording
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, is_of_tests
 from cairn.wheels.verify.findings import Finding, FindingCode
 
@@ -27,7 +28,9 @@ _GOES_ON = b"([{,\\:=+-*/%&|^<.@"
 # end of the text the parser says that more is due.
 _ALLOW_INCOMPLETE = 0x4000
 _INCOMPLETE = "incomplete input"
-_MODULE_FILES = (".py", ".pyc", ".pyd", ".so")
+MODULE_FILES = (".py", ".pyc", ".pyd", ".so")
+PACKAGE = re.compile(r"(\w+)(?:/__init__)?(?:\.[\w-]+)?\.(?:py|so|pyd)")
+"""What Python imports by a name without a dot: a module, or the file that makes a folder a package."""
 LARGEST_MODULE = 1 << 20  # bytes of a module that is parsed
 _MOST = 16 << 20  # bytes of all that are
 _ELSEWHERE = "(elsewhere)"  # among the names of a package whose modules may be elsewhere
@@ -103,47 +106,71 @@ def _error(data: bytes, flags: int = 0) -> SyntaxError | None:
     return None
 
 
-def check_imports(archive: Archive, info: WheelInfo, name: FileName, *, every: bool) -> Iterator[Finding]:
-    """The modules of the wheel that it imports are there: those that it does at once, or `every` one."""
-    if every:
-        yield from _absent_modules(archive, info)
-    else:
-        yield from _first_imports(archive, info, name)
+def check_imports(
+    own: Modules, info: WheelInfo, name: FileName, *, every: bool
+) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    """Breaches by file that imports what the wheel lacks, at once or in `every` one; what is unknown."""
+    left: list[str] = []
+    of_files = _absent_modules(own, info, left) if every else _first_imports(own, info, name, left)
+    findings = (*_check_start(own, info, left), *of_files)
+    return findings, (f"the imports of {wording.some(left)}, and of what these import",) if left else ()
 
 
-def _absent_modules(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
+def _check_start(own: Modules, info: WheelInfo, left: list[str]) -> Iterator[Finding]:
+    """Lines of `.pth` files that are run at each start of Python (docs.python.org, `site`) do not fail."""
+    for path, member in own.files.items():
+        if not path.endswith(".pth") or "/" in path:
+            continue
+        text = own.read(member)
+        left += [path] if text is None else []
+        for number, line in enumerate((text or b"").splitlines(), 1):
+            if not line.startswith((b"import ", b"import\t")):
+                continue
+            place = f"line {number}, which is run at each start of Python,"
+            if error := _error(line):
+                reason = f"{place} cannot be read: {error.msg}"
+                yield Finding(code=FindingCode.PYTHON_SOURCE, member=member, reason=reason, fix=_AGAIN)
+            for module, attribute in _unguarded(_parsed(line), ()):
+                if module_problem(own, info, module, attribute):
+                    reason = f"{place} imports {module}, which the wheel lacks"
+                    yield Finding(code=FindingCode.MEMBER_MISSING, member=member, reason=reason, fix=_AGAIN)
+
+
+def _absent_modules(own: Modules, info: WheelInfo, left: list[str]) -> Iterator[Finding]:
     """The modules that Python files of a wheel without any binary import, and that it does not have."""
-    files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
-    own, left, absent = Modules(archive, files), _MOST, dict[str, str]()
-    for path, member in files.items():
-        if path.endswith(".py") and not is_of_tests(path) and archive.member(member).size <= LARGEST_MODULE:
-            left -= archive.member(member).size
-            tree = _parsed(archive.read(member)) if left >= 0 else None
-            for module, name in _imports(tree, path.split("/")[:-1]) if tree else ():
-                if module.partition(".")[0] in own and module_problem(own, info, module, name):
-                    absent.setdefault(f"{module}.{name}" if name else module, member)
+    absent: dict[str, str] = {}
+    for path, member in own.files.items():
+        if not path.endswith(".py") or is_of_tests(path):
+            continue
+        text = own.read(member)
+        left += [path] if text is None else []
+        tree = _parsed(text or b"")
+        for module, name in _imports(tree, path.split("/")[:-1]) if tree else ():
+            if module.partition(".")[0] in own and module_problem(own, info, module, name):
+                absent.setdefault(f"{module}.{name}" if name else module, member)
     for module, member in absent.items():
         reason = f"it imports {module}, which the wheel lacks, though its tag names an ABI of Python"
         fix = "build the wheel with its extension modules, or tag it as one of Python alone"
         yield Finding(code=FindingCode.MEMBER_MISSING, member=member, reason=reason, fix=fix)
 
 
-def _first_imports(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
+def _first_imports(own: Modules, info: WheelInfo, name: FileName, left: list[str]) -> Iterator[Finding]:
     """What Python runs as it imports a package can be read, and imports no module that the wheel lacks.
 
-    Followed are the statements at the top of a file, which nothing guards; of large packages only the first.
+    Followed are the statements at the top of a file, which nothing guards; of large packages only the first,
+    and those not followed are added to `left`.
     """
-    files = {installed_path(member.name): member.name for member in archive.members if not member.is_dir}
-    own, left, is_ours = Modules(archive, files), _MOST_FIRST, _is_for_this_python(info, name)
+    most, is_ours, files = _MOST_FIRST, _is_for_this_python(info, name), own.files
     queue = [path for path in files if path.endswith("/__init__.py") and path.count("/") == 1]
     queue = [path for path in queue if not is_of_tests(path)]
     seen = set(queue)
     while queue:
         path = queue.pop(0)
-        left -= archive.member(files[path]).size
-        if left < 0:
+        text = own.read(files[path], most)
+        if text is None:
+            left += [path, *queue]
             return
-        text = archive.read(files[path])
+        most -= len(text)
         if is_ours and (error := _error(text)):
             reason = f"Python {_HERE} cannot read it: {error.msg} (line {error.lineno})"
             yield Finding(code=FindingCode.PYTHON_SOURCE, member=files[path], reason=reason, fix=_AGAIN)
@@ -195,10 +222,15 @@ def _imports(tree: ast.AST, package: Sequence[str]) -> Iterator[tuple[str, str |
 
 
 class Modules:
-    """The modules of a wheel: looked up once, since it may have thousands of files and of entry points."""
+    """The modules of a wheel: looked up once, since it may have thousands of files and of entry points.
 
-    def __init__(self, archive: Archive, files: dict[str, str]) -> None:
-        self._archive, self._files = archive, files
+    Attributes:
+        files: where a file is installed, to its member.
+    """
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+        self.files = files = {installed_path(m.name): m.name for m in archive.members if not m.is_dir}
         self._names: dict[str, frozenset[str]] = {}
         self._left = _MOST
         self._folders: set[str] = set()
@@ -207,21 +239,27 @@ class Modules:
             while above and above not in self._folders:
                 self._folders.add(above)
                 above = above.rpartition("/")[0]
-        ends = [path.rpartition("/") for path in files if path.endswith(_MODULE_FILES)]
+        ends = [path.rpartition("/") for path in files if path.endswith(MODULE_FILES)]
         self._modules = {f"{folder}{slash}{file.split('.')[0]}" for folder, slash, file in ends}
 
     def __contains__(self, path: str) -> bool:
         """Whether there is a module or a folder at a path."""
         return path in self._folders or path in self._modules
 
+    def read(self, member: str, most: int = LARGEST_MODULE) -> bytes | None:
+        """A file of Python code; None where it has more bytes than `most`, or all that were read have."""
+        size = self._archive.member(member).size
+        if size > min(most, LARGEST_MODULE) or size > self._left:
+            return None
+        self._left -= size
+        return self._archive.read(member)
+
     def names(self, path: str) -> frozenset[str] | None:
         """All names that a file may define, `*` among them where it may be any; None if there is no file."""
-        if path not in self._names and path in self._files:
-            self._left -= (size := self._archive.member(self._files[path]).size)
-            is_read = size <= LARGEST_MODULE and self._left >= 0
-            text = self._archive.read(self._files[path]) if is_read else FINDS_ELSEWHERE[0]
-            names = _names_of(text) if is_read else frozenset("*")
-            elsewhere = any(mark in text for mark in FINDS_ELSEWHERE)
+        if path not in self._names and path in self.files:
+            text = self.read(self.files[path])
+            elsewhere = text is None or any(mark in text for mark in FINDS_ELSEWHERE)
+            names = frozenset("*") if text is None else _names_of(text)
             self._names[path] = names | {_ELSEWHERE} if elsewhere else names
         return self._names.get(path)
 

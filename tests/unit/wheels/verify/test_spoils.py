@@ -80,6 +80,7 @@ def lost(library: str, *run_paths: str) -> tuple[tuple[str, ...], dict[str, byte
 
 
 LARGE = b"LARGE = 'as what is generated may be'\n" * 30_000  # 1.1 MB
+NEXT = make_dll(exports=("PyInit_n",))
 ELF, DLL, MACHO = elf(), make_dll(exports=("PyInit_m",)), macho()
 FLAGS_1, PIE, NOT_OPENED = 0x6FFFFFFB, 0x08000000, 0x40
 ASTRAY = struct.pack("<IIQQQQQQ", 1, 4, 0, 1 << 20 | 16, 0, 0, 0, 4096)  # a PT_LOAD between two pages
@@ -98,7 +99,7 @@ def program(dll_file: bytes) -> bytes:
 NEWER_CALLS = {"python3.dll": ("PyObject_CallNoArgs",)}
 
 # By the code of the finding that there must be: wheel tags and files, of which the first is the one found.
-SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
+SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = {
     "binary-malformed": {
         "an empty module": (LINUX, {SO: b""}),
         "a module of zeros": (LINUX, {SO: bytes(5000)}),
@@ -129,6 +130,13 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "a program of Windows for a module": (WINDOWS, {PYD: program(DLL)}),
         "a program of macOS for a module": (MACOS, {DARWIN: macho(kind=2)}),
         "no signature on Apple silicon": (MACOS, {DARWIN: macho(signed=False)}),
+        "zeros for its code": (LINUX, {SO: elf(sections={".text": bytes(5000), ".data": b"x"})}),
+        "zeros for the code of a large one": (
+            LINUX,
+            {SO: elf(sections={".text": bytes(3 << 20), ".rodata": bytes(range(256)) * 9000})},
+        ),
+        "zeros for its code on Windows": (WINDOWS, {PYD: dll(sections={".text": bytes(5000)})}),
+        "zeros for its code on macOS": (MACOS, {DARWIN: macho(code=bytes(5000))}),
     },
     "module-abi": {
         "no stable ABI": (ABI3, {"demo/m.abi3.so": elf(symbols=("PyFrame_New", "PyList_New"))}),
@@ -138,6 +146,8 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
         "linked with another Python": (WINDOWS, {PYD: dll("python311.dll")}),
         "no module for a second Python": (BOTH, {SO: ELF}),
         "no module for a second Python of Windows": (BOTH_ON_WINDOWS, {PYD: DLL}),
+        "named as a library of Windows": (WINDOWS, {"demo/m.DLL": DLL, PYD.replace("/m.", "/n."): NEXT}),
+        "named as a library of macOS": (MACOS, {"demo/m.dylib": MACHO}),
         "no stable ABI on macOS": (MACOS_ABI3, {"demo/m.abi3.so": macho(wanted=("PyFrame_New",))}),
     },
     "executable-stack": {"an executable stack": (LINUX, {SO: elf(stack=7)})},
@@ -246,6 +256,11 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
                 "demo/__init__.py": b"from .a import f\n" + MAIN,
             },
         ),
+        "one that is imported at each start": ((), {"demo.pth": b"# All of it\nimport demo_start\n"}),
+        "modules in a folder for modules": (
+            (),
+            {"lib/python3.11/site-packages/x.py": b"", "demo/__init__.py": None, "demo/py.typed": b""},
+        ),
         "one that a module imports": (
             (),
             {"demo/a.py": b"from .b.c import x\n", "demo/__init__.py": b"from demo.a import x\n" + MAIN},
@@ -261,6 +276,11 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
             },
         ),
         "zeros": ((), {"demo/a.py": bytes(999)}),
+        "a line that is run at each start": ((), {"demo.pth": b"demo\nimport sys; if sys: pass\n"}),
+        "one of several, in a folder that is merged": (
+            (),
+            {"demo-1.0.data/purelib/demo.pth": b"import os\nimport os, sys; print 'started'\n"},
+        ),
         "zeros behind a beginning": ((), {"demo/a.py": b"import os\n" + bytes(4096)}),
         "cut off in a call": ((), {"demo/a.py": b"import os\nprint(os.path.join('a',\n"}),
         "cut off in a word": ((), {"demo/a.py": b"import os\n\ndef f():\n    return os.path."}),
@@ -282,14 +302,17 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes]]]] = {
 ELSEWHERE = {"names that differ in case": "demo/A.py", "a library of macOS": ""}
 ELSEWHERE |= {"a debug run time of C": "demo/x.dll"}
 ELSEWHERE |= {"one place of two folders": "demo-1.0.data/purelib/demo/a.py"}
+ELSEWHERE |= {"modules in a folder for modules": ""}
 ELSEWHERE |= {"one place on Linux": f"demo-1.0.data/platlib/{SO}"}
 ELSEWHERE |= dict.fromkeys((*SPOILS["python-tag"], *SPOILS["overwrites"]), "")
 ELSEWHERE |= {spoil: "" for spoils in SPOILS.values() for spoil in spoils if "a second" in spoil}
 
 
-def wheel_of(make_wheel: MakeWheel, tags: tuple[str, ...], files: Mapping[str, bytes]) -> Path:
+def wheel_of(make_wheel: MakeWheel, tags: tuple[str, ...], files: Mapping[str, bytes | None]) -> Path:
+    """A wheel with a package; a file of it without content is left out."""
     tags = tags or ("py3-none-any",)
-    return make_wheel(tags=tags, files={**INIT, **files}, requires=(), executables=(APP, DARWIN))
+    files = {path: content for path, content in {**INIT, **files}.items() if content is not None}
+    return make_wheel(tags=tags, files=files, requires=(), executables=(APP, DARWIN))
 
 
 def found(wheel: Path, **more: Any) -> list[tuple[str, str]]:
@@ -477,6 +500,22 @@ def test_what_a_package_imports_may_be_elsewhere(
                 "demo/l.py": b"async = 1\nprint >>f, 'x',",
             },
         ),
+        # Code of other sections, and data of zeros.
+        (LINUX, {SO: elf(sections={".text": b"", ".data": bytes(9000), ".init": b"\x90"})}),
+        (LINUX, {SO: elf(sections={".text": bytes(9000) + b"\xc3", ".data": bytes(9000)})}),
+        # A library that defines what a module does, and is linked with, opened, or named as none.
+        (WINDOWS, {PYD: dll("m.dll"), "demo/m.dll": DLL}),
+        (WINDOWS, {PYD: DLL, "demo/m312.dll": DLL}),
+        (WINDOWS, {PYD: DLL, "demo/bin/m.dll": DLL, "demo/load.py": b"ExtensionFileLoader('m', path)"}),
+        # Lines that are run at each start of Python, and those that name folders.
+        (
+            (),
+            {
+                "demo.pth": b"../x y\n# import x\nimport demo; demo.main()\nimport os; exec('import x')\n",
+                "demo/demo.pth": b"import nothing\n",
+            },
+        ),
+        ((), {"cmeel.prefix/lib/python3.11/site-packages/x.py": b"", "x.pth": b"cmeel.prefix"}),
         # A module compiled from a package, and one that others are linked with.
         (LINUX, {"demo/__init__.cpython-312-x86_64-linux-gnu.so": make_elf(defined=("PyInit_demo",))}),
     ],
@@ -485,6 +524,22 @@ def test_what_is_right_is_no_finding(
     make_wheel: MakeWheel, tags: tuple[str, ...], files: dict[str, bytes]
 ) -> None:
     assert found(wheel_of(make_wheel, tags, files)) == []
+
+
+def test_where_imports_were_followed_no_further_is_said(make_wheel: MakeWheel) -> None:
+    padding = b"# " + b"x" * 70_000 + b"\n"
+    files = {
+        "demo/__init__.py": padding + b"from .a import f\n" + MAIN,
+        "demo/a.py": padding + b"from .missing import f\n",
+    }
+    verdict = judge(make_wheel(tags=("py3-none-any",), files=files, requires=()), Expectation())
+    assert (verdict.findings, verdict.not_checked) == (
+        (),
+        ("the imports of demo/a.py, and of what these import",),
+    )
+    files = {"demo/__init__.py": MAIN, "demo/a.py": b"# " + b"x" * (1 << 20)}
+    verdict = judge(make_wheel(tags=LINUX, files=files, requires=()), Expectation())
+    assert "the imports of demo/a.py, and of what these import" in verdict.not_checked
 
 
 PURELIB = "demo-1.0.data/purelib/demo/libx.so"
@@ -1079,6 +1134,7 @@ def test_a_file_may_not_take_the_place_of_python(make_wheel: MakeWheel, path: st
         ("", ("demo==1.0; extra == 'fast'",), INIT),
         ("overwrites", ("Other.Thing",), {**INIT, "other_thing/__init__.py": b"x = 1\n"}),
         ("overwrites", ("other",), {**INIT, "other.py": b"x = 1\n"}),
+        ("overwrites", ("other",), {**INIT, "other/__init__.abi3.so": make_elf(defined=("PyInit_other",))}),
         ("", ("other; extra == 'Fast'", "demo[fast]; extra == 'fast'", "other>=1,<2", "other===x"), INIT),
         ("", ("other",), {**INIT, "other/__init__.py": b"__path__ = extend_path(__path__, __name__)\n"}),
         ("", ("other",), {**INIT, "other/__init__.py": b"\n", "other/plugin.py": b"x = 1\n"}),
@@ -1089,9 +1145,9 @@ def test_a_file_may_not_take_the_place_of_python(make_wheel: MakeWheel, path: st
 def test_what_a_wheel_requires(
     make_wheel: MakeWheel, code: str, requires: tuple[str, ...], files: dict[str, bytes]
 ) -> None:
-    assert {finding_code for finding_code, _ in found(make_wheel(files=files, requires=requires))} == {
-        code
-    } - {""}
+    tags = ABI3 if any(path.endswith(".so") for path in files) else ("py3-none-any",)
+    codes = {finding_code for finding_code, _ in found(make_wheel(tags=tags, files=files, requires=requires))}
+    assert codes == {code} - {""}
 
 
 def test_advice_for_the_sdk(make_wheel: MakeWheel) -> None:
@@ -1101,6 +1157,27 @@ def test_advice_for_the_sdk(make_wheel: MakeWheel) -> None:
         (finding,) = judge(wheel, Expectation()).findings
         assert finding.code == "platform-tag"
         assert advice in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("numpy/__init__.py", "numpy/__init__.py"),
+        ("numpy/__init__.py", "numpy.py"),
+        ("numpy/__init__.py", "numpy.cpython-312-x86_64-linux-gnu.so"),
+        ("numpy.py", "foo-1.0.data/purelib/numpy/__init__.py"),
+    ],
+)
+def test_the_package_of_a_project_that_is_given(
+    make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str], first: str, second: str
+) -> None:
+    numpy = make_wheel(name="numpy", tags=LINUX, files={first: b"x = 1\n"}, requires=())
+    content = make_elf(defined=("PyInit_numpy",)) if second.endswith(".so") else b"x = 2\n"
+    foo = make_wheel(name="foo", tags=LINUX, files={"foo.py": b"", second: content}, requires=())
+    assert cairn_wheel("verify", numpy) == cairn_wheel("verify", foo) == 0
+    capsys.readouterr()
+    assert cairn_wheel("verify", numpy, foo) == 7
+    assert capsys.readouterr().out.count("[overwrites]") == 1
 
 
 def test_files_of_two_projects_in_one_place(
