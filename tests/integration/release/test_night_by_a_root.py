@@ -178,6 +178,49 @@ def contents(folder: Path) -> Objects:
 
 
 @dataclass(kw_only=True)
+class Seen:
+    """What was read of a store: objects by key, whether there or not, and listings by prefix."""
+
+    keys: set[str] = field(default_factory=set)
+    listings: set[str] = field(default_factory=set)
+    listings_of_folders: set[str] = field(default_factory=set)
+
+    def has_difference(self, now: Objects, then: Objects) -> bool:
+        """Whether whoever read this would have read a different thing."""
+        changed = [key for key in now.keys() | then.keys() if now.get(key) != then.get(key)]
+        return (
+            not self.keys.isdisjoint(changed)
+            or any(key.startswith(tuple(self.listings)) for key in changed)
+            or any(folders(now, prefix) != folders(then, prefix) for prefix in self.listings_of_folders)
+        )
+
+
+def folders(objects: Objects, prefix: str) -> set[str]:
+    below = (key.removeprefix(prefix) for key in objects if key.startswith(prefix))
+    return {key.partition("/")[0] for key in below if "/" in key}
+
+
+@contextlib.contextmanager
+def seeing(folder: Path, all_seen: Mapping[str, Seen]) -> Iterator[None]:
+    """Note in each of these what is read of a store meanwhile."""
+    read = {name: getattr(LocalStore, name) for name in ("_status", "list", "folders")}
+
+    def noting(name: str) -> Callable[[LocalStore, str], Any]:
+        def note(store: LocalStore, key: str) -> Any:
+            for seen in all_seen.values() if store.path == folder else ():
+                places = {"_status": seen.keys, "list": seen.listings, "folders": seen.listings_of_folders}
+                places[name].add(key)
+            return read[name](store, key)
+
+        return note
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in read:
+            patch.setattr(LocalStore, name, noting(name))
+        yield
+
+
+@dataclass(kw_only=True)
 class Night:
     """An honest night, and one of somebody who made the same of a commit, with keys and a root, of his own.
 
@@ -186,6 +229,7 @@ class Night:
         after: the objects of the store after each job.
         memory: what promoters remember before they have promoted.
         fetched: what jobs fetched, by the job that did.
+        seen: what is read after each job by the later ones, and by who installs.
         his: all objects of his store.
         wheel: the sha256 of the honest wheel.
     """
@@ -194,6 +238,7 @@ class Night:
     after: dict[str, Objects]
     memory: Objects
     fetched: dict[str, Objects]
+    seen: dict[str, Seen]
     his: Objects
     wheel: str
 
@@ -261,11 +306,15 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> Night:
         init(one, key)
     assert set(whole(his)) >= {"promote"}
     after, memory = {"init": jobs.objects()}, contents(jobs.folder / "store-memory")
-    for name in whole(jobs):
-        after[name] = jobs.objects()
+    seen: dict[str, Seen] = {}
+    with seeing(jobs.store, seen):
+        for name in whole(jobs):
+            after[name], seen[name] = jobs.objects(), Seen()
+        wheel = jobs.given()
     fetched = {name: contents(jobs.folder / name / "night") for name in ("build", "test")}
-    made = Night(jobs=jobs, after=after, memory=memory, fetched=fetched, his=his.objects(), wheel="")
-    made.wheel = jobs.given()
+    made = Night(
+        jobs=jobs, after=after, memory=memory, fetched=fetched, seen=seen, his=his.objects(), wheel=wheel
+    )
     assert made.wheel in {key.split("/")[2] for key in after["promote"] if key.startswith("files/")}
     return made
 
@@ -306,9 +355,15 @@ def attacks(night: Night, job: str) -> Iterator[tuple[str, str, Objects]]:
 
 
 def chosen(night: Night, job: str) -> Iterator[tuple[str, Objects]]:
-    """All attacks; or one on each kind of object that is no page, and all on folders."""
+    """All attacks; or one on each kind of object that is no page, and all on folders.
+
+    An attack is left out where the honest jobs that follow neither read nor list what it changes: they would
+    go on as they did.
+    """
     ways: dict[str, list[tuple[str, Objects]]] = {}
     for way, key, objects in attacks(night, job):
+        if not WHOLE and not night.seen[job].has_difference(night.after[job], objects):
+            continue
         if WHOLE or keys.kind_of(key) not in ("page", "set page", "for people"):
             ways.setdefault(f"{way} {key}" if WHOLE or not key else kind(key), []).append(
                 (f"{way} {key}", objects)
