@@ -244,10 +244,13 @@ def test_a_program_needs_its_libraries_too(
     ("body", "reason"),
     [
         ("def test_a():\n    pytest.skip('no GPU')\n", "all 1 tests were skipped"),
-        ("def test_a():\n    assert 1 == 2\n", "test_a: assert 1 == 2"),
         ("def test_a():\n    os._exit(0)\n", "left no results"),
         ("VALUE = 1\n", "no test was collected"),
-        ("raise ValueError('at import')\n", "tests failed"),
+        # A failure in the stack's own tests fails `cairn test smoke` in test_cli.py.
+        pytest.param(
+            "def test_a():\n    assert 1 == 2\n", "test_a: assert 1 == 2", marks=pytest.mark.by_hand
+        ),
+        pytest.param("raise ValueError('at import')\n", "tests failed", marks=pytest.mark.by_hand),
     ],
 )
 def test_the_stacks_own_tests_are_judged(make_wheel: MakeWheel, smoke: Smoke, body: str, reason: str) -> None:
@@ -322,10 +325,16 @@ def test_a_gpu_set_must_have_device_code(make_wheel: MakeWheel, smoke: Smoke) ->
 @pytest.mark.parametrize(
     ("version", "body", "expected"),
     [
-        (90500, "pass", ("invalid", "gfx950")),
         (90402, "pass", ("failed", "0 tests passed on a GPU")),
         (90402, "record_property('device', 'gfx942')", ("passed", "1 of them on gfx942")),
-        (90402, "record_property('device', 'gfx90a')", ("invalid", "computed on gfx90a")),
+        # What is no target of the set: unit/testing/test_verdict.py judges a dozen such.
+        pytest.param(90500, "pass", ("invalid", "gfx950"), marks=pytest.mark.by_hand),
+        pytest.param(
+            90402,
+            "record_property('device', 'gfx90a')",
+            ("invalid", "computed on gfx90a"),
+            marks=pytest.mark.by_hand,
+        ),
     ],
 )
 def test_the_gpus_of_the_machine_count(
@@ -437,13 +446,6 @@ def test_an_index_that_is_not_there_is_a_matter_of_the_network(make_wheel: MakeW
         smoke([wheel], index_url="http://127.0.0.1:9/simple/", environment={"PIP_RETRIES": "1"})
 
 
-def test_wheels_in_a_folder_need_no_index(make_wheel: MakeWheel, smoke: Smoke) -> None:
-    wheel = make_wheel("alpha", "1.0", {"alpha.py": ""})
-    result = smoke([wheel], index_url=None, find_links=(str(wheel.parent),))
-    assert result.record.verdict == "passed"
-    assert 0 < result.record.import_seconds < 60
-
-
 def test_what_cannot_be_meant_is_refused_before_anything_runs(
     tmp_path: Path, make_wheel: MakeWheel, smoke: Smoke
 ) -> None:
@@ -455,15 +457,18 @@ def test_what_cannot_be_meant_is_refused_before_anything_runs(
     assert not (tmp_path / "work").exists()
 
 
-def test_what_else_is_in_the_output_folder_stays(make_wheel: MakeWheel, smoke: Smoke) -> None:
+def test_wheels_in_a_folder_need_no_index_and_what_else_is_in_the_output_folder_stays(
+    make_wheel: MakeWheel, smoke: Smoke
+) -> None:
     alpha = make_wheel("alpha", "1.0", {"alpha/__init__.py": ""})
     first = smoke([alpha])
     folder = first.record_path.parent
     (folder / "thesis.txt").write_text("precious")
     (folder / "more/deep").mkdir(parents=True)
     (folder / "more/deep/data.bin").write_bytes(b"\0\1")
-    again = smoke([alpha])
+    again = smoke([alpha], index_url=None, find_links=(str(alpha.parent),))
     require_passed(again)
+    assert 0 < again.record.import_seconds < 60
     assert again.record_path == first.record_path
     assert (folder / "thesis.txt").read_text() == "precious"
     assert (folder / "more/deep/data.bin").read_bytes() == b"\0\1"
