@@ -123,17 +123,26 @@ def _check_start(own: Modules, info: WheelInfo, left: list[str]) -> Iterator[Fin
             continue
         text = own.read(member)
         left += [path] if text is None else []
+        folders: list[str] = []  # where Python looks for modules from there on
         for number, line in enumerate((text or b"").splitlines(), 1):
-            if not line.startswith((b"import ", b"import\t")):
-                continue
-            place = f"line {number}, which is run at each start of Python,"
-            if error := _error(line):
-                reason = f"{place} cannot be read: {error.msg}"
-                yield Finding(code=FindingCode.PYTHON_SOURCE, member=member, reason=reason, fix=_AGAIN)
-            for module, attribute in _unguarded(_parsed(line), ()):
-                if module_problem(own, info, module, attribute):
-                    reason = f"{place} imports {module}, which the wheel lacks"
-                    yield Finding(code=FindingCode.MEMBER_MISSING, member=member, reason=reason, fix=_AGAIN)
+            if line.startswith((b"import ", b"import\t")):
+                for code, problem in _problems_at_start(own, info, line, folders):
+                    reason = f"line {number}, which is run at each start of Python, {problem}"
+                    yield Finding(code=code, member=member, reason=reason, fix=_AGAIN)
+            elif line.strip() and not line.startswith(b"#"):
+                folders.append(line.decode(errors="replace").strip().replace("\\", "/").rstrip("/"))
+
+
+def _problems_at_start(
+    own: Modules, info: WheelInfo, line: bytes, folders: Sequence[str]
+) -> Iterator[tuple[FindingCode, str]]:
+    if error := _error(line):
+        yield FindingCode.PYTHON_SOURCE, f"cannot be read: {error.msg}"
+    for module, attribute in _unguarded(_parsed(line), ()):
+        top = module.partition(".")[0]
+        elsewhere = any(folder not in own or f"{folder}/{top}" in own for folder in folders)
+        if not elsewhere and module_problem(own, info, module, attribute):
+            yield FindingCode.MEMBER_MISSING, f"imports {module}, which the wheel lacks"
 
 
 def _absent_modules(own: Modules, info: WheelInfo, left: list[str]) -> Iterator[Finding]:

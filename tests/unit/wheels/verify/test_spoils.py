@@ -515,6 +515,7 @@ def test_what_a_package_imports_may_be_elsewhere(
                 "demo/demo.pth": b"import nothing\n",
             },
         ),
+        ((), {"demo.pth": b"demo\\lib\r\nimport demo_start\r\n", "demo/lib/demo_start.py": b""}),
         ((), {"cmeel.prefix/lib/python3.11/site-packages/x.py": b"", "x.pth": b"cmeel.prefix"}),
         # A module compiled from a package, and one that others are linked with.
         (LINUX, {"demo/__init__.cpython-312-x86_64-linux-gnu.so": make_elf(defined=("PyInit_demo",))}),
