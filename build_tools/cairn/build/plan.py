@@ -264,7 +264,7 @@ def keys_of(
     outside = machine.look_outside(
         {**project.config_settings, **template, **request.env_of(project)}, inside=inside
     )
-    settings = {**_settings(request, project), "outside": outside.inputs()}
+    settings = {**_settings(request, project), "outside": outside}
     # CMake keeps the launchers' path in the tree: it must not be met by a build without them.
     launching = {"launchers": str(request.launchers_of(project))} if request.compiler_cache else {}
     settings_digest = cache.key_of(settings | launching)
@@ -297,7 +297,7 @@ def keys_of(
         in_tree=in_tree,
         cmake=left.cmake,
         inputs=inputs,
-        private=outside.packages is None,
+        private=outside["packages"] is None,
     )
 
 

@@ -16,10 +16,10 @@ from cairn.output import console, wording
 from cairn.output.wording import short_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from cairn.pipeline.bisect import BisectResult, Verdict
-    from cairn.pipeline.commit_search import Suspects
+    from cairn.pipeline.bisect import BisectResult, Search, Verdict
+    from cairn.pipeline.commit_search import Step
     from cairn.release.index.generation import IndexSet
     from cairn.release.pages.trends import Jump
     from cairn.store.protocol import Store
@@ -97,7 +97,7 @@ def _bisect(request: Bisect) -> Answer:
         )
     if not request.command:  # the nights have measured it themselves
         outcome = bisect.result(store, search, commits=request.commits, say=screen.info)
-        return _answer(outcome, _commit_of(request, store, outcome, jump))
+        return _answer(outcome, *_commits_of(request, store, outcome, jump))
     search = bisect.resume(search, request.output_dir)
     if search.tries:
         screen.info(f"going on after {wording.count(search.tries, 'run')} of {request.output_dir}")
@@ -105,13 +105,15 @@ def _bisect(request: Bisect) -> Answer:
         screen.info(f"installs {search.cost}")
         ended = bisect.run(store, search, request.output_dir, on_try=screen.info, on_line=stage.update)
         outcome = bisect.result(store, ended, commits=request.commits, say=stage.update)
-    return _answer(outcome, _commit_of(request, store, outcome, jump))
+    return _answer(outcome, *_commits_of(request, store, outcome, jump))
 
 
-def _commit_of(request: Bisect, store: Store, outcome: BisectResult, jump: Jump | None) -> Suspects | None:
-    """Search among the commits of the first bad set; None without a stack, or where they are not to blame."""
+def _commits_of(
+    request: Bisect, store: Store, outcome: BisectResult, jump: Jump | None
+) -> tuple[Search, tuple[Step, ...]]:
+    """Search among the commits of the first bad set; none without a stack, or where they are not to blame."""
     if request.stack is None or "sources" not in outcome.layers or len(outcome.suspects) > 1:
-        return None
+        return outcome.search, ()
     from cairn import stack as stacks
     from cairn.pipeline import bisect, commit_search
     from cairn.pipeline.challenge import Challenge
@@ -130,16 +132,14 @@ def _commit_of(request: Bisect, store: Store, outcome: BisectResult, jump: Jump 
     return commit_search.run(built_from, search, steps, folder, jump=jump, on_try=screen.info)
 
 
-def _answer(outcome: BisectResult, commits: Suspects | None) -> Answer:
+def _answer(outcome: BisectResult, search: Search, commits: Sequence[Step]) -> Answer:
     plain = {
         "first_bad": [suspect.set_id for suspect in outcome.suspects],
         "last_good": outcome.last_good.set_id,
         "layers": outcome.layers,
         "files": outcome.files,
-        "search": commits.search if commits else outcome.search,
-        "commits": [{"project": step.project, "commit": step.commit} for step in commits.steps]
-        if commits
-        else [],
+        "search": search,
+        "commits": [{"project": step.project, "commit": step.commit} for step in commits],
         "changes": outcome.changes,
     }
     error = None
@@ -148,13 +148,13 @@ def _answer(outcome: BisectResult, commits: Suspects | None) -> Answer:
             f"whether the good end, {short_id(outcome.last_good.set_id)}, is good here could not be told",
             tip=f"read {outcome.search.tries[-1].log} in the output folder, and name another good set",
         )
-    return Answer(plain, _text(outcome, commits), error=error)
+    return Answer(plain, _text(outcome, search, commits), error=error)
 
 
-def _text(outcome: BisectResult, commits: Suspects | None) -> Iterator[Piece]:
+def _text(outcome: BisectResult, search: Search, commits: Sequence[Step]) -> Iterator[Piece]:
     from cairn.sources.manifest import changelog
 
-    for tried in (commits or outcome).search.tries:
+    for tried in search.tries:
         mix = f", with the {' and '.join(tried.of_good)} of the last good set," if tried.of_good else ""
         mix = f", built at {short_id(tried.commit)}," if tried.commit else mix
         yield _MARKS[tried.verdict], f"{short_id(tried.set_id)}{mix} {tried.verdict} ({tried.log})"
@@ -173,9 +173,9 @@ def _text(outcome: BisectResult, commits: Suspects | None) -> Iterator[Piece]:
         yield from (f"  - {name}" for name in outcome.files.removed)
         yield from (f"  + {name}" for name in outcome.files.added)
     if commits:
-        one_of = " is" if len(commits.steps) == 1 else " is one of these; the others could not be told:"
+        one_of = " is" if len(commits) == 1 else " is one of these; the others could not be told:"
         yield f"the first bad commit{one_of}"
-        yield from (f"  {short_id(commit.id)} of {name}: {commit.subject}" for name, commit in commits.steps)
+        yield from (f"  {short_id(commit.id)} of {name}: {commit.subject}" for name, commit in commits)
     yield from changelog.lines(outcome.changes)
 
 

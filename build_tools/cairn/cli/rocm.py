@@ -179,26 +179,20 @@ def _fetch_release(request: Fetch, fetch_request: FetchRequest, name: str) -> An
     if request.include or request.exclude:
         raise UsageError("the tarball of a release has everything", tip="leave the patterns out")
     with console.current().stage(f"find ROCm {name}") as stage:
-        release, folder = releases.find_release(
+        release, artifact, folder = releases.find_release(
             name,
             fetch_request.filters,
             platform=request.platform or own_platform(),
             page=request.store,
             say=stage.update,
         )
-    answer = _fetch_from(folder, fetch_request, artifacts=(release.artifact,), dry_run=request.dry_run)
-    of_stream = f" of the stream {release.stream}" if release.stream else ""
-    line = f"ROCm {release.name}{of_stream} for {release.group}: {folder.url}{release.artifact.key}"
-    chosen = {
-        "name": release.name,
-        "stream": release.stream,
-        "group": release.group,
-        "created": release.created,
-    }
+    answer = _fetch_from(folder, fetch_request, artifacts=(artifact,), dry_run=request.dry_run)
+    of_stream = f" of the stream {release['stream']}" if release["stream"] else ""
+    line = f"ROCm {release['name']}{of_stream} for {release['group']}: {folder.url}{artifact.key}"
     return dataclasses.replace(
         answer,
-        text=(f"{line}, {release.created}" if release.created else line, *answer.text),
-        more={"release": chosen},
+        text=(f"{line}, {release['created']}" if release["created"] else line, *answer.text),
+        more={"release": release},
     )
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,19 +36,6 @@ class Step(NamedTuple):
 
     project: str
     commit: Commit
-
-
-@dataclass(frozen=True, kw_only=True)
-class Suspects:
-    """What a search among commits ends with.
-
-    Attributes:
-        search: what was tried.
-        steps: the commits that may be to blame; only one if it was found.
-    """
-
-    search: Search
-    steps: tuple[Step, ...]
 
 
 def steps_of(changes: Changelog) -> tuple[Step, ...]:
@@ -101,8 +87,8 @@ def run(  # noqa: PLR0913 - what is searched, where, and who is told
     jump: Jump | None = None,
     on_try: Progress,
     on_line: Progress | None = None,
-) -> Suspects:
-    """Build and try states between the last good set and the first bad one, until a commit is to blame.
+) -> tuple[Search, tuple[Step, ...]]:
+    """Build and try states between two sets until a commit is to blame; return all tries, and the suspects.
 
     Args:
         request: the first bad set, and where it is built.
@@ -151,7 +137,7 @@ def run(  # noqa: PLR0913 - what is searched, where, and who is told
                 verdict = _measured(sorted(wheels.glob("*.whl")), jump, for_cpu=prepared.wheel_set.for_cpu)
                 search = bisect.noted(search, msgspec.structs.replace(trial, verdict=verdict), output_dir)
         on_try(f"{name}: {search.tries[-1].verdict}")
-    return Suspects(search=search, steps=tuple(steps[states.good : states.bad]))
+    return search, tuple(steps[states.good : states.bad])
 
 
 def _state(good: Manifest, bad: Manifest, steps: Sequence[Step]) -> Manifest:

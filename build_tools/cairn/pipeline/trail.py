@@ -11,6 +11,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cairn import files, templates
 from cairn import targets as gpu
@@ -118,19 +119,6 @@ class TrailResult:
     spans: tuple[StageSpan, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Link:
-    """A file or folder beside the report.
-
-    Attributes:
-        name: what the page calls it.
-        target: a URL, relative to the report where it is beside it.
-    """
-
-    name: str
-    target: str
-
-
 def write_page(request: TrailRequest, result: TrailResult) -> None:
     """Write `report.html` of a run atomically, with links to the files beside it."""
     generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
@@ -139,7 +127,7 @@ def write_page(request: TrailRequest, result: TrailResult) -> None:
 
 
 def render(
-    request: TrailRequest, result: TrailResult, *, generated: str, links: tuple[Link, ...] = ()
+    request: TrailRequest, result: TrailResult, *, generated: str, links: tuple[tuple[str, str], ...] = ()
 ) -> str:
     """Render the report as HTML; all values are escaped.
 
@@ -147,7 +135,7 @@ def render(
         request: the run.
         result: its result.
         generated: when, ISO 8601 in UTC.
-        links: to the files beside the report.
+        links: name and address of the files beside the report.
     """
     return templates.page(
         "trail",
@@ -160,7 +148,7 @@ def render(
     )
 
 
-def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
+def _links(request: TrailRequest, result: TrailResult) -> Iterator[tuple[str, str]]:
     """Yield the existing files and folders beside the report: browsers show folders of `file:` URLs too."""
     judgement = keys.set_key(result.wheel_set.id, f"judgements/{result.promotion.report_digest}.json")
     pages = {
@@ -177,50 +165,23 @@ def _links(request: TrailRequest, result: TrailResult) -> Iterator[Link]:
     for name, path in pages.items():
         if path.exists():
             relative = urllib.parse.quote(path.relative_to(result.report.parent).as_posix())
-            yield Link(name=name, target=relative + ("/" if path.is_dir() else ""))
+            yield name, relative + ("/" if path.is_dir() else "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bar:
-    """A stage in the chart.
-
-    Attributes:
-        stage: what it stands for.
-        left: percent of the width.
-        width: likewise.
-        at_right: whether its label belongs to the left of its end, for want of room to the right.
-    """
-
-    stage: StageSpan
-    left: float
-    width: float
-    at_right: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chart:
-    """The bars of a chart, and its scale.
-
-    Attributes:
-        bars: by start.
-        ticks: the marks on the scale, from 0 on: percent of the width, and seconds.
-        seconds: the whole width.
-    """
-
-    bars: tuple[Bar, ...]
-    ticks: tuple[tuple[float, float], ...]
-    seconds: float
-
-
-def lay_out(stages: Iterable[StageSpan]) -> Chart:
+def lay_out(stages: Iterable[StageSpan]) -> dict[str, Any]:
     """Place stages on a scale that begins with the first and ends with the last.
 
     In order of their start, each on its own row: stages that ran in parallel are one below the other over
     the same stretch of time, and every bar has room for its name.
+
+    Returns:
+        `bars`, each a `stage` with its `left` and `width` in percent, and `at_right`, whether its label
+        belongs to the left of its end; `ticks`, percent and seconds of each mark on the scale; `seconds` of
+        the whole.
     """
     ordered = sorted(stages, key=lambda stage: (stage.start, stage.end, stage.name))
     if not ordered:
-        return Chart(bars=(), ticks=(), seconds=0.0)
+        return {"bars": [], "ticks": [], "seconds": 0.0}
     zero = ordered[0].start
     whole = max(max(stage.end for stage in ordered) - zero, 1e-9)
     bars = []
@@ -228,11 +189,12 @@ def lay_out(stages: Iterable[StageSpan]) -> Chart:
         width = max((stage.end - stage.start) / whole * 100, _SHORTEST)
         left = min((stage.start - zero) / whole * 100, 100 - width)
         at_right = left > 50  # noqa: PLR2004 - in the right half
-        bars.append(Bar(stage=stage, left=round(left, 3), width=round(width, 3), at_right=at_right))
+        bar = {"stage": stage, "left": round(left, 3), "width": round(width, 3), "at_right": at_right}
+        bars.append(bar)
     # The shortest round step that gives few enough ticks; outside of them, a fifth of the whole.
     fitting = next((step for step in _STEPS if whole / step <= _TICKS), None)
     step = fitting if fitting is not None and whole >= _STEPS[0] else whole / _TICKS
     ticks = [
         (round(number * step / whole * 100, 3), number * step) for number in range(int(whole / step) + 1)
     ]
-    return Chart(bars=tuple(bars), ticks=tuple(ticks), seconds=whole)
+    return {"bars": bars, "ticks": ticks, "seconds": whole}

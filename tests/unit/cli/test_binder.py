@@ -177,7 +177,7 @@ def test_a_value_is_not_made_without_what_no_option_says() -> None:
             "choice limits only_skipped retries shard",
             {"suite", "times", "pytest_args"},
         ),
-        (smoke.Run, CompatRequest, "timeout translate", {"python"}),
+        (smoke.Compat, CompatRequest, "timeout translate", {"python"}),
         (patches.AuditCheckout, AuditRequest, "checkout python", {"project"}),
         (patches.Apply, ApplyRequest, "checkout dry_run folder python", {"project"}),
     ],

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cairn import converters, files
-from cairn.cli import answer, binder, common_options, main
+from cairn.cli import binder, common_options, guard, main
 from cairn.cli.upstream import build_prod_wheels, checkouts, scripts
 from cairn.errors import BuildError, CairnError, ProblemsError, UsageError
 from cairn.output import console, wording
@@ -356,7 +356,7 @@ def test_what_the_system_refuses_comes_with_what_to_do(
         raise UsageError(f"cannot read /srv/store: {refusal.strerror}") from refusal
 
     for run in (plain, explained):
-        assert answer.guarded(argparse.Namespace(run=run)) != 0
+        assert guard.guarded(argparse.Namespace(run=run)) != 0
         said = capsys.readouterr().err
         assert os.strerror(number) in said
         assert f"what to do: {tip}" in said or tip in said.partition("what to do: ")[2]
@@ -372,7 +372,7 @@ def test_of_several_problems_each_has_what_a_single_one_would_have(
         )
         raise ProblemsError("2 problems", problems=[lacking, broken])
 
-    assert answer.guarded(argparse.Namespace(run=fail)) == BuildError.exit_code
+    assert guard.guarded(argparse.Namespace(run=fail)) == BuildError.exit_code
     shown = capsys.readouterr().err
     parts = (
         "uv: no numpy here",

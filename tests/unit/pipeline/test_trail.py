@@ -15,7 +15,7 @@ from cairn import datafile
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.model import BuiltWheel
 from cairn.pipeline import trail
-from cairn.pipeline.trail import Link, StageSpan, TrailRequest, TrailResult, lay_out
+from cairn.pipeline.trail import StageSpan, TrailRequest, TrailResult, lay_out
 from cairn.release.gate.judgement import Demand, GateReport
 from cairn.release.promote import Promotion
 from cairn.release.weighing import Bypass
@@ -131,7 +131,7 @@ RESULT = TrailResult(
         StageSpan(name="build torch", start=1009.0, end=1025.0, mark="failed", detail="2 targets"),
     ),
 )
-LINKS = (Link(name="manifest", target="wheels/manifest.json"), Link(name="logs", target="logs/"))
+LINKS = (("manifest", "wheels/manifest.json"), ("logs", "logs/"))
 GENERATED = "2026-01-02T03:04:05Z"
 
 
@@ -139,7 +139,7 @@ def render(
     result: TrailResult = RESULT,
     *,
     request: TrailRequest = REQUEST,
-    links: tuple[Link, ...] = LINKS,
+    links: tuple[tuple[str, str], ...] = LINKS,
     generated: str = GENERATED,
 ) -> str:
     return trail.render(request, result, generated=generated, links=links)
@@ -248,7 +248,7 @@ def test_what_people_copy_is_whole_where_what_they_see_is_short() -> None:
 def test_links_lead_to_what_lies_beside_the_page_and_run_nothing() -> None:
     assert links_of(read(render())) == ["wheels/manifest.json", "logs/"]
     for target in ("javascript:alert(1)", "JavaScript:alert(1)", "data:text/html,x", "//["):
-        assert links_of(read(render(links=(Link(name="x", target=target),)))) == ["#"], target
+        assert links_of(read(render(links=(("x", target),)))) == ["#"], target
 
 
 def tones(page: str) -> dict[str, str]:
@@ -358,12 +358,12 @@ def stage(name: str, start: float, end: float) -> StageSpan:
 
 def test_bars_are_drawn_to_scale_from_the_first_start() -> None:
     chart = lay_out([stage("b", 120, 150), stage("a", 100, 120), stage("c", 130, 200)])
-    assert [bar.stage.name for bar in chart.bars] == ["a", "b", "c"]
-    assert [(bar.left, bar.width) for bar in chart.bars] == [(0, 20), (20, 30), (30, 70)]
-    assert chart.seconds == 100
-    assert lay_out([]).bars == ()
-    one, two = lay_out([stage("one", 0, 10), stage("two", 0, 10)]).bars
-    assert (one.left, one.width) == (two.left, two.width) == (0, 100)
+    assert [bar["stage"].name for bar in chart["bars"]] == ["a", "b", "c"]
+    assert [(bar["left"], bar["width"]) for bar in chart["bars"]] == [(0, 20), (20, 30), (30, 70)]
+    assert chart["seconds"] == 100
+    assert lay_out([])["bars"] == []
+    one, two = lay_out([stage("one", 0, 10), stage("two", 0, 10)])["bars"]
+    assert (one["left"], one["width"]) == (two["left"], two["width"]) == (0, 100)
 
 
 @pytest.mark.parametrize(
@@ -376,7 +376,7 @@ def test_bars_are_drawn_to_scale_from_the_first_start() -> None:
     ],
 )
 def test_the_scale_has_round_marks(whole: float, marks: list[float]) -> None:
-    ticks = lay_out([stage("a", 0, whole)]).ticks
+    ticks = lay_out([stage("a", 0, whole)])["ticks"]
     assert [seconds for _, seconds in ticks] == pytest.approx(marks)
     assert [left for left, _ in ticks] == pytest.approx([m / whole * 100 for m in marks], abs=0.001)
 
@@ -384,9 +384,9 @@ def test_the_scale_has_round_marks(whole: float, marks: list[float]) -> None:
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), min_size=1, max_size=20))
 def test_no_bar_leaves_the_page(spans: list[tuple[float, float]]) -> None:
     chart = lay_out(stage(str(i), start, start + length) for i, (start, length) in enumerate(spans))
-    for bar in chart.bars:
-        assert 0 <= bar.left <= bar.left + bar.width <= 100.01
-        assert bar.width > 0
-    assert len(chart.bars) == len(spans)
-    assert all(0 <= left <= 100.01 for left, _ in chart.ticks)
-    assert len(chart.ticks) <= 12
+    for bar in chart["bars"]:
+        assert 0 <= bar["left"] <= bar["left"] + bar["width"] <= 100.01
+        assert bar["width"] > 0
+    assert len(chart["bars"]) == len(spans)
+    assert all(0 <= left <= 100.01 for left, _ in chart["ticks"])
+    assert len(chart["ticks"]) <= 12

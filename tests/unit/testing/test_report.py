@@ -175,17 +175,17 @@ def test_failures_are_new_or_known() -> None:
         earlier(19, {"a": "error", "b": "passed", "c": "failed"}),
     ]
     said = {test: summary.known_failure(test, nights) for test in "abcde"}
-    assert [test for test, known in said.items() if known.new] == ["c", "d", "e"]
-    assert said["a"].text == "known: it failed in all 2 earlier runs, since 2026-11-19 at least"
-    assert said["b"].text == "known: it fails since 2026-11-21"
-    assert said["c"].text == "new: it passed in the last run, 2026-11-21"
-    assert said["e"].text == "new: it was not there in the last run, 2026-11-21"
-    assert summary.known_failure("a", nights[1:2]) == summary.Known(new=True, text="")
+    assert [test for test, (is_new, _) in said.items() if is_new] == ["c", "d", "e"]
+    assert said["a"][1] == "known: it failed in all 2 earlier runs, since 2026-11-19 at least"
+    assert said["b"][1] == "known: it fails since 2026-11-21"
+    assert said["c"][1] == "new: it passed in the last run, 2026-11-21"
+    assert said["e"][1] == "new: it was not there in the last run, 2026-11-21"
+    assert summary.known_failure("a", nights[1:2]) == (True, "")
     now = [TestOutcome(test="a", outcome="passed"), TestOutcome(test="b", outcome="skipped")]
-    assert summary.changes_since(now, nights) == summary.Changes(fixed=("a",), gone=("b",))
+    assert summary.changes_since(now, nights) == (("a",), ("b",))
     # Two suites of JUnit XML may have tests of one name.
     failed = TestOutcome(test="a", outcome="failed")
-    assert summary.changes_since([failed, *now], nights) == summary.Changes(gone=("b",))
+    assert summary.changes_since([failed, *now], nights) == ((), ("b",))
 
 
 def test_earlier_sets_of_the_same_line_are_compared(

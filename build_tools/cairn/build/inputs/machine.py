@@ -20,7 +20,6 @@ import shlex
 import shutil
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import files, isolation, platforms, process
@@ -106,27 +105,13 @@ def _version(compiler: str) -> str:
         return "none"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Outside:
-    """The packages and places that a build could read.
-
-    Attributes:
-        packages: digest of the packages for development; None where no package manager is known.
-        places: each folder or file that variables name, and `/usr/local`, with a digest of what it has.
-    """
-
-    packages: str | None
-    places: Mapping[str, str]
-
-    def inputs(self) -> dict[str, object]:
-        """For the key of a build."""
-        return {"packages": self.packages, **self.places}
-
-
 def look_outside(
     variables: Mapping[str, str], *, inside: Collection[Path], root: Path = Path("/")
-) -> Outside:
-    """Look up the packages and places that a build could read on this machine now.
+) -> dict[str, str | None]:
+    """Return digests of what a build could read on this machine now, for its key.
+
+    `packages` are those for development, None where no package manager is known. The others are each folder
+    or file that variables name, and `/usr/local`.
 
     Args:
         variables: those of the build, and its settings; what placeholders stand for is an input by itself.
@@ -142,7 +127,7 @@ def look_outside(
         libraries = [path for path in sorted((local / name).glob("*")) if path.is_file()]
         if libraries:
             digests[str(local / name)] = _digest_of(local / name, libraries)
-    return Outside(packages=_packages_digest(root), places=digests)
+    return {"packages": _packages_digest(root), **digests}
 
 
 def _paths(text: str) -> Iterator[Path]:

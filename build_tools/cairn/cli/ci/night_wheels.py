@@ -23,7 +23,7 @@ from cairn.pipeline.pipeline_options import FreezeOptions
 if TYPE_CHECKING:
     from cairn.matrix.legs import Leg
     from cairn.pipeline.night.plan import NightRun
-    from cairn.pipeline.night.promote import LegPromotion, NightPromotion
+    from cairn.pipeline.night.promote import LegPromotion
     from cairn.pipeline.night.standing import Listing, Standing
     from cairn.stack import Stack
 
@@ -260,11 +260,11 @@ def _promote(request: Promote) -> Answer:
         request.attested_run() as run,
         console.current().stage(f"promote the night {run.plan.night}") as stage,
     ):
-        promotion = promote_night(run, whole=request.whole, say=stage.update)
-        _end(stage, promotion)
+        legs, strangers = promote_night(run, whole=request.whole, say=stage.update)
+        _end(stage, legs)
         if ending := anchor.warning(run.store):
             console.current().warn(ending)
-    return _promotion(promotion, run.plan.night)
+    return _promotion(legs, strangers, run.plan.night)
 
 
 def _release(request: Release) -> Answer:
@@ -276,25 +276,25 @@ def _release(request: Release) -> Answer:
         dataclasses.replace(request, to=None).attested_run() as run,  # type: ignore[arg-type]
         console.current().stage(f"{act} {request.to} the night {run.plan.night}") as stage,
     ):
-        promotion = release_night(run, request.to, say=stage.update)
-        _end(stage, promotion)
+        legs, strangers = release_night(run, request.to, say=stage.update)
+        _end(stage, legs)
     night = run.plan.night
     back = f"taking it back: cairn release yank --night {night} --store {request.store} --reason WHY"
-    return _promotion(promotion, night, Note("nothing was changed" if request.dry_run else back))
+    return _promotion(legs, strangers, night, Note("nothing was changed" if request.dry_run else back))
 
 
-def _end(stage: console.Stage, promotion: NightPromotion) -> None:
-    promoted, refused = (sum(leg.promoted for leg in promotion.legs), any(p.refused for p in promotion.legs))
-    mark: console.Mark = "done" if promoted == len(promotion.legs) else "failed" if refused else "skipped"
-    stage.end_as(mark, f"{promoted} of {len(promotion.legs)} legs")
+def _end(stage: console.Stage, legs: Sequence[LegPromotion]) -> None:
+    promoted, refused = (sum(leg.promoted for leg in legs), any(p.refused for p in legs))
+    mark: console.Mark = "done" if promoted == len(legs) else "failed" if refused else "skipped"
+    stage.end_as(mark, f"{promoted} of {len(legs)} legs")
 
 
-def _promotion(promotion: NightPromotion, night: str, *notes: Piece) -> Answer:
-    for set_id in promotion.strangers:
+def _promotion(legs: Sequence[LegPromotion], strangers: Sequence[str], night: str, *notes: Piece) -> Answer:
+    for set_id in strangers:
         console.current().warn(
             f"the staged set {short_id(set_id)} is of the night's manifest, and is not expected"
         )
-    legs = [
+    rows = [
         {
             "leg": p.before.leg.id,
             "promoted": p.promoted,
@@ -303,20 +303,18 @@ def _promotion(promotion: NightPromotion, night: str, *notes: Piece) -> Answer:
             "index": p.listing.index if p.listing else None,
             "generation": p.listing.generation if p.listing else None,
         }
-        for p in promotion.legs
+        for p in legs
     ]
-    refused = [leg for leg in promotion.legs if leg.refused]
+    refused = [leg for leg in legs if leg.refused]
     error = GateError(
-        f"the gate refused {len(refused)} of {len(promotion.legs)} legs of the night {night}",
+        f"the gate refused {len(refused)} of {len(legs)} legs of the night {night}",
         reasons=tuple(f"{leg.before.leg.name}: {leg.reason}" for leg in refused),
         tip="the others are where they should be; fix what is named and run it again",
     )
-    ends = ("; ".join(filter(None, (p.reason, str(p.listing or "")))) for p in promotion.legs)
-    shown = [
-        (_mark(leg), f"{leg.before.leg.name}: {end}") for leg, end in zip(promotion.legs, ends, strict=True)
-    ]
+    ends = ("; ".join(filter(None, (p.reason, str(p.listing or "")))) for p in legs)
+    shown = [(_mark(leg), f"{leg.before.leg.name}: {end}") for leg, end in zip(legs, ends, strict=True)]
     return Answer(
-        {"night": night, "legs": legs, "strangers": promotion.strangers},
+        {"night": night, "legs": rows, "strangers": strangers},
         [*shown, *(() if refused else notes)],
         error=error if refused else None,
     )

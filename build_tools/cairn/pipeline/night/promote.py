@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import msgspec
 
@@ -47,21 +48,12 @@ class LegPromotion:
         return self.before.state in ("ready", "unclear") and not self.promoted
 
 
-@dataclass(frozen=True, kw_only=True)
-class NightPromotion:
-    """The outcome of promoting a night.
-
-    Attributes:
-        legs: each leg that was expected.
-        strangers: ids of staged sets of the night's manifest that no leg expects, where all legs were asked
-            for; they are not promoted.
-    """
-
-    legs: tuple[LegPromotion, ...]
-    strangers: tuple[str, ...]
+Promotions: TypeAlias = tuple[tuple[LegPromotion, ...], tuple[str, ...]]
+"""Each leg that was expected; then, where all legs were asked for, the ids of staged sets of the night's
+manifest that no leg expects: they are not promoted."""
 
 
-def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent) -> NightPromotion:
+def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent) -> Promotions:
     """Promote every leg that is ready to the night's channel.
 
     It can be called repeatedly, at any time: a leg whose tests still run, or wait for a runner, is promoted
@@ -103,10 +95,10 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
             with contextlib.suppress(StoreError):  # several sets of it in `untested`: the others go on
                 result = replace(result, listing=standing.promoted_in(run, before.leg))
         legs.append(result)
-    return NightPromotion(legs=tuple(legs), strangers=strangers)
+    return tuple(legs), strangers
 
 
-def release_night(run: NightRun, channel: str, *, say: Progress = silent) -> NightPromotion:
+def release_night(run: NightRun, channel: str, *, say: Progress = silent) -> Promotions:
     """Promote what a night brought to its channel into another one: the tested bytes, every leg or none.
 
     Args:

@@ -7,10 +7,9 @@ security hardening with OpenID Connect" of GitHub.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cairn.pipeline.repository.workflows import JobRole
 from cairn.release.index import keys
 
 ACCOUNT = "ACCOUNT_ID"
@@ -135,20 +134,17 @@ def _statement(sid: str, actions: list[str], resources: list[str], **more: objec
     return {"Sid": sid, "Effect": "Allow", "Action": actions, "Resource": resources, **more}
 
 
-def subjects(role: str, jobs: Sequence[JobRole], repository: str, branch: str) -> tuple[str, ...]:
-    """Return the subjects of the tokens with which jobs take a role.
+def subjects(environments: Iterable[str], repository: str, branch: str) -> tuple[str, ...]:
+    """Return the subjects of the tokens with which jobs in these environments take a role.
 
     A job in an environment has that in its subject, any other the branch that its run is of.
     """
-    environments = dict.fromkeys(
+    return tuple(
         f"repo:{repository}:environment:{environment}"
         if environment
         else f"repo:{repository}:ref:refs/heads/{branch}"
-        for job in jobs
-        if job.role == role
-        for environment in (job.environments or ("",))
+        for environment in environments
     )
-    return tuple(environments)
 
 
 def trust(account: str, allowed: Sequence[str]) -> dict[str, object]:
@@ -165,10 +161,10 @@ def trust(account: str, allowed: Sequence[str]) -> dict[str, object]:
 
 
 def policy_files(
-    jobs: Sequence[JobRole], place: Place, *, repository: str, branch: str, account: str
+    roles: Mapping[str, Iterable[str]], place: Place, *, repository: str, branch: str, account: str
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the policies of each role that jobs take: `promote.permissions.json`, `promote.trust.json`."""
-    for role in dict.fromkeys(job.role for job in jobs):
-        allowed = subjects(role, jobs, repository, branch)
+    for role, environments in roles.items():
+        allowed = subjects(environments, repository, branch)
         for kind, policy in (("permissions", permissions(role, place)), ("trust", trust(account, allowed))):
             yield f"{role.lower()}.{kind}.json", f"{json.dumps(policy, indent=2)}\n".encode()

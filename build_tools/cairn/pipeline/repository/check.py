@@ -22,7 +22,6 @@ from cairn.pipeline.night import needs
 from cairn.pipeline.night.needs import FreezeRequest
 from cairn.pipeline.repository import aws, github, init, workflows
 from cairn.pipeline.repository.choices import FOLDER, Choices, Lock
-from cairn.pipeline.repository.github import Unanswered
 from cairn.release.trust import anchor
 from cairn.release.trust.metadata import key_of
 from cairn.stack import Stack
@@ -89,9 +88,9 @@ def check(repository: Repository) -> Iterator[Finding]:
     """Yield what there is and what is missing, each with what to do."""
     yield from _files(repository)
     variables = _listed(f"repos/{repository.expected.repository}/actions/variables", "variables", repository)
-    if isinstance(variables, Unanswered):
+    if isinstance(variables, str):
         unchecked = "variables, environments, runners and schedules"
-        text = f"not checked: {variables.reason}"
+        text = f"not checked: {variables}"
         if repository.choices.repository is None:  # nights may run without GitHub
             yield note(unchecked, text, fix=f"{AGAIN} --repository owner/name")
         else:
@@ -149,7 +148,7 @@ def _variables(repository: Repository, values: Mapping[str, str]) -> Iterator[Fi
     """Compare the variables of the repository with what is to be set."""
     required = {"CAIRN_STORE", *repository.expected.variables}
     if repository.choices.credentials == "roles":
-        roles = {job.role for job in workflows.job_roles(repository.files)}
+        roles = workflows.roles_of_jobs(repository.files)
         required |= {"CAIRN_AWS_REGION", *(f"CAIRN_ROLE_{role}" for role in roles)}
     for name in sorted(required):
         expected = repository.expected.variables.get(name)
@@ -304,14 +303,13 @@ def _trust(repository: Repository) -> Iterator[Finding]:
     """Compare the policies of trust with the jobs that take the roles."""
     if repository.choices.credentials != "roles":
         return
-    jobs, name = workflows.job_roles(repository.files), repository.expected.repository
-    for role in dict.fromkeys(job.role for job in jobs):
+    for role, environments in workflows.roles_of_jobs(repository.files).items():
         path = f"{FOLDER}/aws/{role.lower()}.trust.json"
         if path not in repository.files:
             yield missing(f"role {role}", f"there is no {path}", fix=f"{AGAIN} --store s3://bucket/prefix")
             continue
         allowed = set(_subjects_in(repository.files[path]))
-        needed = set(aws.subjects(role, jobs, name, repository.choices.branch))
+        needed = set(aws.subjects(environments, repository.expected.repository, repository.choices.branch))
         if lacking := sorted(needed - allowed):
             yield missing(f"role {role}", f"{path} does not trust {', '.join(lacking)}", fix=AGAIN)
         elif wider := sorted(allowed - needed):
@@ -338,8 +336,8 @@ def _environments(repository: Repository, values: Mapping[str, str]) -> Iterator
     signing = workflows.environments(repository.files, using=workflows.SIGN_KEY) if signed else ()
     place = f"repos/{repository.expected.repository}/environments"
     environments = _listed(place, "environments", repository)
-    if isinstance(environments, Unanswered):
-        yield note("environments", f"not checked: {environments.reason}")
+    if isinstance(environments, str):
+        yield note("environments", f"not checked: {environments}")
         return
     by_name = {rule["name"]: rule for rule in environments}
     for name in repository.expected.environments:
@@ -366,8 +364,8 @@ def _secrets(
     repository: Repository, place: str, environment: str, required: Iterable[str]
 ) -> Iterator[Finding]:
     secrets = _listed(place, "secrets", repository)
-    if isinstance(secrets, Unanswered):
-        yield note(f"secrets of {environment}", f"not checked: {secrets.reason}")
+    if isinstance(secrets, str):
+        yield note(f"secrets of {environment}", f"not checked: {secrets}")
         return
     names = {label["name"] for label in secrets}
     for name in required:
@@ -391,10 +389,10 @@ def _runners(repository: Repository) -> Iterator[Finding]:
     available: list[set[str]] = []
     for place in (f"repos/{repository.expected.repository}", f"orgs/{owner}"):
         runners = _listed(f"{place}/actions/runners", "runners", repository)
-        if not isinstance(runners, Unanswered):
+        if not isinstance(runners, str):
             available += [{label["name"].casefold() for label in runner["labels"]} for runner in runners]
         elif place.startswith("repos/"):
-            yield note("runners", f"not checked: {runners.reason}")
+            yield note("runners", f"not checked: {runners}")
             return
     for labels in label_sets:
         name = f"runner {' '.join(labels)}"
@@ -419,8 +417,8 @@ def _label_sets(matrix: MatrixToml, owner: str, repository: Repository) -> Itera
 def _schedules(repository: Repository) -> Iterator[Finding]:
     """Look whether GitHub has the workflows, and has not switched their schedules off."""
     rows = _listed(f"repos/{repository.expected.repository}/actions/workflows", "workflows", repository)
-    if isinstance(rows, Unanswered):
-        yield note("workflows", f"not checked: {rows.reason}")
+    if isinstance(rows, str):
+        yield note("workflows", f"not checked: {rows}")
         return
     states = {Path(workflow["path"]).name: workflow["state"] for workflow in rows}
     for name in workflows.WORKFLOWS:
@@ -435,8 +433,8 @@ def _schedules(repository: Repository) -> Iterator[Finding]:
             yield missing(f"workflow {name}", f"GitHub has switched it off{why}", fix=fix)
 
 
-def _listed(path: str, name: str, repository: Repository) -> list[dict[str, Any]] | Unanswered:
+def _listed(path: str, name: str, repository: Repository) -> list[dict[str, Any]] | str:
     if repository.choices.repository is None:
-        return Unanswered("nobody has said which repository it is on GitHub (--repository owner/name)")
+        return "nobody has said which repository it is on GitHub (--repository owner/name)"
     answer = github.ask(path)
-    return answer if isinstance(answer, Unanswered) else list(answer.get(name, ()))
+    return answer if isinstance(answer, str) else list(answer.get(name, ()))

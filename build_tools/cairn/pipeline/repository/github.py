@@ -117,7 +117,7 @@ def _is_done(command: Command) -> bool:
     if not place.endswith("/deployment-branch-policies"):
         return False
     answer = ask(place)
-    policies = () if isinstance(answer, Unanswered) else answer.get("branch_policies", ())
+    policies = () if isinstance(answer, str) else answer.get("branch_policies", ())
     return any(field == f"name={policy['name']}" for policy in policies)
 
 
@@ -125,28 +125,21 @@ def _run(*words: str) -> str:
     return process.run(["gh", *words], timeout=_TIMEOUT, confined=False).output.strip()
 
 
-@dataclass(frozen=True)
-class Unanswered:
-    """A question that GitHub did not answer, and why."""
-
-    reason: str
-
-
-def ask(path: str) -> dict[str, Any] | Unanswered:
+def ask(path: str) -> dict[str, Any] | str:
     """Ask GitHub's API, such as `repos/me/wheels/environments`.
 
-    Returns the answer, in which a list has its first hundred items.
+    Returns the answer, in which a list has its first hundred items; or, as a text, why there is none.
     """
     if shutil.which("gh") is None:
-        return Unanswered("gh, GitHub's program, is not here")
+        return "gh, GitHub's program, is not here"
     try:
         completed = process.run(
             ["gh", "api", f"{path}?per_page=100"], timeout=_TIMEOUT, separate_stderr=True, confined=False
         )
         answer = json.loads(completed.output)
     except (ProcessError, ValueError) as error:
-        return Unanswered(f"gh api {path} has no answer: {_last_line(error)}")
-    return answer if isinstance(answer, dict) else Unanswered(f"gh api {path} answers what it should not")
+        return f"gh api {path} has no answer: {_last_line(error)}"
+    return answer if isinstance(answer, dict) else f"gh api {path} answers what it should not"
 
 
 def _last_line(error: Exception) -> str:

@@ -167,7 +167,7 @@ def contents(choices: Choices, root: Path, *, wheel: Path | None = None) -> Mapp
     made[".github/actionlint.yaml"] = _actionlint(choices)
     if choices.credentials == "roles" and choices.store and choices.repository:
         policies = aws.policy_files(
-            workflows.job_roles(made),
+            workflows.roles_of_jobs(made),
             aws.Place.of(choices.store),
             repository=choices.repository,
             branch=choices.branch,
@@ -203,7 +203,7 @@ def settings(choices: Choices, made: Mapping[str, bytes], lines: tuple[str, ...]
         workflows.ROCM_INDEX_URL: choices.rocm_index_url or "",
         "CAIRN_LINES": ",".join(lines[1:]),
     }
-    roles = dict.fromkeys(job.role for job in workflows.job_roles(made))
+    roles = workflows.roles_of_jobs(made)
     if choices.store and choices.repository:
         account = choices.account or aws.ACCOUNT
         variables |= {f"CAIRN_ROLE_{role}": aws.arn(account, choices.repository, role) for role in roles}

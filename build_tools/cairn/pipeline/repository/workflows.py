@@ -75,19 +75,6 @@ class Terms:
     version: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobRole:
-    """A job that takes a role.
-
-    Attributes:
-        role: such as `PROMOTE`.
-        environments: those that the job may run in; empty for none.
-    """
-
-    role: str
-    environments: tuple[str, ...]
-
-
 def fitted(terms: Terms) -> Mapping[str, bytes]:
     """Return the workflows and actions, by their paths in the repository.
 
@@ -106,16 +93,14 @@ def fitted(terms: Terms) -> Mapping[str, bytes]:
     return files
 
 
-def job_roles(files: Mapping[str, bytes]) -> tuple[JobRole, ...]:
-    """Return the roles that the jobs of workflows take, each with the environments of the job."""
-    unique = dict.fromkeys(
-        JobRole(role=role, environments=environments)
-        for text in _workflow_texts(files)
-        for _, job in _jobs(text)
-        for environments in [_environments_of(job)]
-        for role in _ROLE.findall(job)
-    )
-    return tuple(unique)
+def roles_of_jobs(files: Mapping[str, bytes]) -> dict[str, tuple[str, ...]]:
+    """Return the environments of the jobs that take each role; "" stands for a job in none."""
+    roles: dict[str, dict[str, None]] = {}
+    for text in _workflow_texts(files):
+        for _, job in _jobs(text):
+            for role in _ROLE.findall(job):
+                roles.setdefault(role, {}).update(dict.fromkeys(_environments_of(job) or ("",)))
+    return {role: tuple(environments) for role, environments in roles.items()}
 
 
 def environments(files: Mapping[str, bytes], *, using: str = "") -> tuple[str, ...]:

@@ -15,7 +15,6 @@ import tempfile
 import time
 import urllib.parse
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 
@@ -52,25 +51,6 @@ _PART = 1 << 24
 _SECONDS = 60.0
 _SHOWN = 8
 _TIP = "check the network, or name another address of such tarballs: --store https://…"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FoundRelease:
-    """A tarball of a release.
-
-    Attributes:
-        name: the version of ROCm.
-        stream: whose page names it; empty for a page that the user named.
-        group: the family it is for, or `multiarch`.
-        created: when it was put there, in ISO 8601; empty where the page does not say.
-        artifact: the tarball.
-    """
-
-    name: str
-    stream: str
-    group: str
-    created: str
-    artifact: Artifact
 
 
 class TarballFolder:
@@ -168,8 +148,12 @@ class _Parts(io.RawIOBase):
 
 def find_release(
     name: str, filters: ArtifactFilters, *, platform: str, page: str | None, say: Progress
-) -> tuple[FoundRelease, TarballFolder]:
+) -> tuple[dict[str, str], Artifact, TarballFolder]:
     """Find the tarball of a release for some GPUs, and the folder that it is in.
+
+    The first value says which: `name` is ROCm's version, `stream` the one whose page names it, empty for a
+    page that the user named, `group` the family that it is for, or `multiarch`, and `created` the time, if
+    the page has it.
 
     Args:
         name: a version, `latest`, or a stream, whose latest is meant.
@@ -207,10 +191,8 @@ def find_release(
             seconds = dict(_DATE.findall(text)).get(key)
             created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(seconds))) if seconds else ""
             artifact = Artifact(name=key.removesuffix(TARBALL), target=group, key=key, size=folder.size(key))
-            release = FoundRelease(
-                name=str(version), stream=stream, group=group, created=created, artifact=artifact
-            )
-            return release, folder
+            release = {"name": str(version), "stream": stream, "group": group, "created": created}
+            return release, artifact, folder
     if candidates[0] not in by_version:
         newest = wording.some([str(version) for version in sorted(by_version, reverse=True)], shown=_SHOWN)
         raise UsageError(f"{folder.url} has no ROCm {name}", tip=f"it has {newest}")

@@ -35,62 +35,37 @@ class EarlierRun:
     outcomes: Mapping[str, Outcome] | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Known:
-    """Whether a failure is new, according to earlier runs.
+def known_failure(test: str, earlier: Sequence[EarlierRun]) -> tuple[bool, str]:
+    """Return whether a failure is new, and the same in words; these are empty without a run to compare with.
 
-    Attributes:
-        new: it did not fail in the last run that has results.
-        text: the same in words; empty if there is no run to compare with.
+    It is new if it did not fail in the last run that has results; `earlier` has the newest first.
     """
-
-    new: bool
-    text: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changes:
-    """The differences from the last earlier run that has results.
-
-    Attributes:
-        fixed: tests that failed there and pass now.
-        gone: tests that failed there and do not run now, by being skipped or by not being there.
-    """
-
-    fixed: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
-
-
-def known_failure(test: str, earlier: Sequence[EarlierRun]) -> Known:
-    """Look up a failing test in earlier runs, the newest first."""
     runs = [run for run in earlier if run.outcomes is not None]
     failed = 0
     while failed < len(runs) and _outcome(runs[failed], test) in ("failed", "error"):
         failed += 1
     if not runs:
-        return Known(new=True, text="")
+        return True, ""
     if failed:
         since = runs[failed - 1].record.started[:_DAY]
         if failed == len(runs):
-            return Known(
-                new=False, text=f"known: it failed in all {failed} earlier runs, since {since} at least"
-            )
-        return Known(new=False, text=f"known: it fails since {since}")
+            return False, f"known: it failed in all {failed} earlier runs, since {since} at least"
+        return False, f"known: it fails since {since}"
     last = {"passed": "passed", "skipped": "was skipped", None: "was not there"}[_outcome(runs[0], test)]
-    return Known(new=True, text=f"new: it {last} in the last run, {runs[0].record.started[:_DAY]}")
+    return True, f"new: it {last} in the last run, {runs[0].record.started[:_DAY]}"
 
 
-def changes_since(tests: Sequence[TestOutcome], earlier: Sequence[EarlierRun]) -> Changes:
-    """Return the tests that no longer fail."""
+def changes_since(
+    tests: Sequence[TestOutcome], earlier: Sequence[EarlierRun]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return tests that failed in the last run with results: those that pass now, and those not run."""
     last = next((run.outcomes for run in earlier if run.outcomes is not None), None)
     if last is None:
-        return Changes()
+        return (), ()
     now = JUnit.of(tests).by_test  # two suites may have tests of one name: the worst counts
     failed = [test for test, outcome in last.items() if outcome in ("failed", "error")]
-    return Changes(
-        fixed=tuple(test for test in failed if now.get(test) == "passed"),
-        gone=tuple(test for test in failed if now.get(test) in ("skipped", None)),
-    )
+    fixed = tuple(test for test in failed if now.get(test) == "passed")
+    return fixed, tuple(test for test in failed if now.get(test) in ("skipped", None))
 
 
 def _outcome(run: EarlierRun, test: str) -> Outcome | None:
@@ -213,12 +188,12 @@ class Summary(datafile.Value):
 
 def of_run(run: TestRun, earlier: Sequence[EarlierRun] = ()) -> Summary:
     """Count a run, and compare it with earlier ones, the newest first."""
-    changes = changes_since(run.tests, earlier)
+    fixed, gone = changes_since(run.tests, earlier)
     failures = []
     for test in run.tests:
         if test.failed:
-            known = known_failure(test.test, earlier)
-            failures.append(Failure(test=test, new=known.new, known=known.text))
+            is_new, known = known_failure(test.test, earlier)
+            failures.append(Failure(test=test, new=is_new, known=known))
     slowest = sorted(run.tests, key=lambda test: -test.seconds)[:_SLOWEST]
     skipped = [test for test in run.tests if test.outcome == "skipped"]
     reasons: dict[str, set[str]] = defaultdict(set)
@@ -241,8 +216,8 @@ def of_run(run: TestRun, earlier: Sequence[EarlierRun] = ()) -> Summary:
         slowest=tuple(test for test in slowest if test.seconds > 0),
         skipped=_grouped((("", "", shown[test.reason]), test.test) for test in skipped),
         excluded=_grouped(((item.owner, item.issue, item.reason), item.test) for item in run.excluded),
-        fixed=changes.fixed,
-        gone=changes.gone,
+        fixed=fixed,
+        gone=gone,
         nights=tuple(_night(run) for run in earlier),
         remarks=run.remarks,
     )

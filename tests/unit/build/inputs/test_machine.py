@@ -32,8 +32,13 @@ def headers(tmp_path: Path) -> Path:
     return folder
 
 
-def seen(text: str, *, inside: tuple[Path, ...] = (), name: str = "NAME") -> dict[str, str]:
-    return dict(machine.look_outside({name: text}, inside=inside, root=Path("/nowhere")).places)
+def seen(text: str, *, inside: tuple[Path, ...] = (), name: str = "NAME") -> dict[str, str | None]:
+    return places({name: text}, inside, Path("/nowhere"))
+
+
+def places(variables: dict[str, str], inside: tuple[Path, ...], root: Path) -> dict[str, str | None]:
+    outside = machine.look_outside(variables, inside=inside, root=root)
+    return {place: digest for place, digest in outside.items() if place != "packages"}
 
 
 @pytest.mark.parametrize("form", ["{}", "/none:{}", "-O2 -I{} -Wall", "-isystem {}", "A={};B", "'{}'"])
@@ -95,7 +100,7 @@ def test_a_package_with_headers_counts_and_an_editor_does_not(tmp_path: Path) ->
 
     def packages(**versions: str) -> str | None:
         status.write_text(DPKG.format(**versions))
-        return machine.look_outside({}, inside=(), root=root).packages
+        return machine.look_outside({}, inside=(), root=root)["packages"]
 
     first = packages(foo="1", vim="1")
     assert first is not None
@@ -104,16 +109,16 @@ def test_a_package_with_headers_counts_and_an_editor_does_not(tmp_path: Path) ->
 
 
 def test_an_rpm_or_an_apk_or_a_pacman_system_is_known_and_any_other_is_not(tmp_path: Path) -> None:
-    assert machine.look_outside({}, inside=(), root=tmp_path / "empty").packages is None
+    assert machine.look_outside({}, inside=(), root=tmp_path / "empty")["packages"] is None
     apk = tmp_path / "apk/lib/apk/db/installed"
     apk.parent.mkdir(parents=True)
     found = set()
     for version in ("1", "2"):
         apk.write_text(f"P:musl-dev\nV:{version}\n\nP:vim\nV:1\n")
-        found.add(machine.look_outside({}, inside=(), root=tmp_path / "apk").packages)
+        found.add(machine.look_outside({}, inside=(), root=tmp_path / "apk")["packages"])
     for name in ("gcc-1", "gcc-2"):
         (tmp_path / "arch/var/lib/pacman/local" / name).mkdir(parents=True)
-        found.add(machine.look_outside({}, inside=(), root=tmp_path / "arch").packages)
+        found.add(machine.look_outside({}, inside=(), root=tmp_path / "arch")["packages"])
     assert len(found) == 4
     assert None not in found
 
@@ -121,10 +126,10 @@ def test_an_rpm_or_an_apk_or_a_pacman_system_is_known_and_any_other_is_not(tmp_p
 def test_what_people_put_into_usr_local_counts(tmp_path: Path) -> None:
     include = tmp_path / "usr/local/include"
     include.mkdir(parents=True)
-    found = [dict(machine.look_outside({}, inside=(), root=tmp_path).places)]
+    found = [places({}, (), tmp_path)]
     (include / "a.h").write_text("")
-    found.append(dict(machine.look_outside({}, inside=(), root=tmp_path).places))
+    found.append(places({}, (), tmp_path))
     (tmp_path / "usr/local/lib").mkdir()
     (tmp_path / "usr/local/lib/liba.a").write_text("")
-    found.append(dict(machine.look_outside({}, inside=(), root=tmp_path).places))
+    found.append(places({}, (), tmp_path))
     assert len({str(one) for one in found}) == 3

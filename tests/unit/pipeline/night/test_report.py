@@ -104,7 +104,7 @@ def test_a_family_that_was_never_published_is_on_the_status_page(run: NightRun) 
 def test_a_damaged_index_of_one_family_holds_up_no_other(night: Night, run: NightRun) -> None:
     run.store.write("release/gfx94X-dcgpu/state.json", b"{")
     night.built_and_staged(1)
-    assert [one.refused for one in promote.promote_night(run).legs] == [True, False]
+    assert [one.refused for one in promote.promote_night(run)[0]] == [True, False]
     ended = report.of_night(run)
     assert [one.stage for one in ended] == ["stage", "test"]
     problems = report.record(run.store, run.plan, ended)  # the channel's pages show every family
@@ -133,7 +133,7 @@ def test_what_this_cairn_cannot_read_is_not_lost_and_holds_up_nothing_else(
     (staged,) = night.stage()
     made = read_set(run.store, str(staged.set_id))
     night.record(made, counts=Counts(passed=41), verdict="untested", import_seconds=1.5)
-    assert promote.promote_night(run).legs[0].promoted
+    assert promote.promote_night(run)[0][0].promoted
     run.store.write(key, data)
     ended = report.of_night(run)
     (problem,) = report.record(run.store, run.plan, ended)
@@ -273,7 +273,7 @@ def test_what_is_higher_in_untested_holds_up_no_whole_night(night_of: MakeNight)
     state = ProjectState(name="torch", files=()).with_files((file,))
     there = night.run.index(night.leg(1), "untested")
     commit(there, "publish", lambda _now: Change(projects={"torch": state}))
-    assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [True, False]
+    assert [one.promoted for one in promote.promote_night(night.run, whole=True)[0]] == [True, False]
 
 
 def test_the_summary_is_a_table_in_which_a_reason_is_text(run: NightRun) -> None:
@@ -298,8 +298,8 @@ def test_nothing_is_promoted_by_a_manifest_that_was_changed(run: NightRun) -> No
 
 def test_an_untested_set_stays_where_it_is_and_is_no_error(night: Night, run: NightRun) -> None:
     night.built_and_staged()
-    done = promote.promote_night(run)
-    assert [(one.promoted, one.refused) for one in done.legs] == [(False, False), (False, False)]
+    legs, _ = promote.promote_night(run)
+    assert [(one.promoted, one.refused) for one in legs] == [(False, False), (False, False)]
     assert run.index(run.plan.legs[0], "release").load().set_ids == ()
 
 
@@ -309,7 +309,7 @@ def test_a_staged_set_that_no_leg_expects_is_named(night: Night, run: NightRun) 
         store=run.store, plan=plan_of(leg_of("gfx94X-dcgpu", python="3.12"), night="9"), stack=run.stack
     )
     plan.create(run.store, other.plan, FROZEN)
-    assert promote.promote_night(other).strangers == (made.set_id,)
+    assert promote.promote_night(other)[1] == (made.set_id,)
 
 
 GOOD = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
@@ -318,13 +318,13 @@ GOOD = leg_of("gfx94X-dcgpu", test_runs_on=(), bypass_tests=True)
 def test_a_night_that_goes_whole_leaves_aside_what_is_expected_to_fail(night_of: MakeNight) -> None:
     night = night_of(GOOD, leg_of("gfx110X-all", expect_failure=True))
     night.tested_on_host()
-    assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [True, False]
+    assert [one.promoted for one in promote.promote_night(night.run, whole=True)[0]] == [True, False]
 
 
 def test_what_has_no_runner_holds_up_no_whole_night_and_goes_to_untested(night_of: MakeNight) -> None:
     night = night_of(GOOD, leg_of("gfx110X-all", test_runs_on=()))
     night.tested_on_host(0, 1)
-    assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [True, True]
+    assert [one.promoted for one in promote.promote_night(night.run, whole=True)[0]] == [True, True]
     names = ("release", "untested")
     there = [len(night.run.index(night.leg(n), name).load().set_ids) for n in (0, 1) for name in names]
     assert there == [1, 0, 0, 1]
@@ -344,7 +344,7 @@ def test_a_night_that_goes_whole_waits_for_each_leg_that_may_come(night_of: Make
         promote.promote_night(run, whole=True)
     assert refused.value.reasons == (f"{run.plan.legs[1].name}: there is no test record",)
     assert run.index(GOOD, "release").load().set_ids == ()
-    assert [one.promoted for one in promote.promote_night(run).legs] == [True, False]
+    assert [one.promoted for one in promote.promote_night(run)[0]] == [True, False]
 
 
 def test_the_gate_is_asked_of_each_leg_before_one_goes(night_of: MakeNight) -> None:
@@ -409,7 +409,7 @@ def test_what_a_night_measured_is_kept_and_drawn(night_of: MakeNight) -> None:
     (staged,) = night.stage()
     made = read_set(run.store, str(staged.set_id))
     night.record(made, counts=Counts(passed=41), verdict="untested", import_seconds=1.5)
-    assert promote.promote_night(run).legs[0].promoted
+    assert promote.promote_night(run)[0][0].promoted
     for _ in "once", "and again":
         report.record(run.store, run.plan, report.of_night(run))
     trends = people.trends_of(run.store, index)
@@ -450,18 +450,18 @@ def test_a_night_is_released_as_the_bytes_that_were_tested_whole_or_not_at_all(n
     night = night_of(GOOD, other)
     run = night.run
     night.tested_on_host(0)
-    assert [one.promoted for one in promote.promote_night(run).legs] == [True, False]
+    assert [one.promoted for one in promote.promote_night(run)[0]] == [True, False]
     with pytest.raises(GateError, match="1 of 2 legs") as refused:
         promote.release_night(run, "prerelease")
     assert "no set of it was staged" in refused.value.reasons[0]
     night.tested_on_host(1)
     promote.promote_night(run)
     files = set(run.store.folders("files/"))
-    tried = promote.release_night(dataclasses.replace(run, dry_run=True), "prerelease")
-    assert [one.promoted for one in tried.legs] == [True, True]
+    tried, _ = promote.release_night(dataclasses.replace(run, dry_run=True), "prerelease")
+    assert [one.promoted for one in tried] == [True, True]
     assert run.index(GOOD, "prerelease").load().set_ids == ()
     for _ in "once", "and again":
-        assert all(one.promoted for one in promote.release_night(run, "prerelease").legs)
+        assert all(one.promoted for one in promote.release_night(run, "prerelease")[0])
     for leg in (GOOD, other):
         assert run.index(leg, "prerelease").load().set_ids == run.index(leg, "release").load().set_ids
     assert set(run.store.folders("files/")) == files

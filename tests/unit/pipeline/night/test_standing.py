@@ -77,7 +77,7 @@ def test_what_is_staged_where_it_goes_is_there_once_it_is_tested(
     standing = night.standing()
     on_gpu = ON_GPU in said
     assert (standing.state, standing.is_tested) == (state, on_gpu or state != "promoted")
-    (ended,) = promote.promote_night(night.run).legs
+    (ended,) = promote.promote_night(night.run)[0]
     assert ended.promoted is (state == "promoted")
     (shown,) = report.of_night(night.run)
     outcomes = {"promoted": "good" if on_gpu else "untested"}
@@ -120,7 +120,7 @@ def test_the_matrix_vouches_for_hardware_that_no_runner_has(night_of: MakeNight)
 def test_a_family_without_a_runner_goes_to_untested(night_of: MakeNight) -> None:
     night = night_of(leg_of("gfx94X-dcgpu", test_runs_on=()))
     assert look(night, HOST).state == "ready"
-    (done,) = promote.promote_night(night.run).legs
+    (done,) = promote.promote_night(night.run)[0]
     assert done.promoted
     assert done.reason.startswith("in untested/gfx94X-dcgpu; untested on hardware: gfx942")
     assert "no runner has its hardware" in done.reason
@@ -135,7 +135,7 @@ def test_a_set_in_untested_stays_there_when_its_night_is_released(night_of: Make
     night.record(night.built_and_staged(0), **ON_GPU)
     night.tested_on_host(1)
     promote.promote_night(night.run)
-    released = promote.release_night(night.run, "prerelease").legs
+    released = promote.release_night(night.run, "prerelease")[0]
     assert [leg.promoted for leg in released] == [True, False]
     assert released[1].reason.startswith("stays in untested/gfx110X-all: untested on hardware: gfx1100")
     assert night.run.index(untested, "prerelease").load().set_ids == ()
@@ -145,7 +145,7 @@ def test_without_a_runner_what_failed_goes_nowhere(night_of: MakeNight) -> None:
     night = night_of(leg_of("gfx94X-dcgpu", test_runs_on=()))
     failed = {"verdict": "failed", "reason": "1 failed", "counts": Counts(failed=1)}
     assert look(night, failed).state == "failed"
-    assert [one.promoted for one in promote.promote_night(night.run).legs] == [False]
+    assert [one.promoted for one in promote.promote_night(night.run)[0]] == [False]
     assert night.run.index(night.leg(), "untested").load().set_ids == ()
 
 
@@ -166,7 +166,7 @@ def test_what_did_not_run_without_a_gpu_goes_to_no_channel(
     found = look(night, *said)
     assert (found.state, found.bypass) == ("untested", None)
     assert why in found.reason
-    assert [one.promoted for one in promote.promote_night(night.run).legs] == [False]
+    assert [one.promoted for one in promote.promote_night(night.run)[0]] == [False]
     for channel in ("release", "untested"):
         assert night.run.index(night.leg(), channel).load().set_ids == ()
 
@@ -182,8 +182,8 @@ def test_a_leg_that_no_machine_tests_stays_in_staging_and_says_so(night_of: Make
         "no machine tests linux_x86_64: name one in the matrix.toml, platforms.linux_x86_64.host_test"
     )
     # It holds up no other leg, neither here nor where the night is released.
-    assert [one.promoted for one in promote.promote_night(night.run, whole=True).legs] == [False, True]
-    assert [one.promoted for one in promote.release_night(night.run, "prerelease").legs] == [False, True]
+    assert [one.promoted for one in promote.promote_night(night.run, whole=True)[0]] == [False, True]
+    assert [one.promoted for one in promote.release_night(night.run, "prerelease")[0]] == [False, True]
     shown = report.of_night(night.run)
     assert [(one.outcome, one.stage) for one in shown] == [("held", "promote"), ("untested", None)]
     assert shown[0].reason == found.reason
@@ -208,7 +208,7 @@ def test_what_nobody_tested_goes_to_its_own_channel_where_the_last_was_tested(ni
     )
     commit(run.index(leg, "release"), "promote", lambda _now: Change(sets={tested.set_id: tested}))
     night.tested_on_host()
-    (done,) = promote.promote_night(run).legs
+    (done,) = promote.promote_night(run)[0]
     assert done.promoted
     assert done.reason.startswith(
         "in untested/gfx94X-dcgpu, since release/gfx94X-dcgpu has a set that was tested; untested on hardware"
@@ -226,7 +226,7 @@ def test_a_weak_policy_is_said_by_the_night_and_by_the_pages(night_of: MakeNight
     night.tested_on_host()
     gate = msgspec.structs.replace(night.run.stack.gate, records={})
     run = dataclasses.replace(night.run, stack=msgspec.structs.replace(night.run.stack, gate=gate))
-    (done,) = promote.promote_night(run).legs
+    (done,) = promote.promote_night(run)[0]
     weak = f"the stack {run.stack.name} demands no test record"
     assert f"weak policy: {weak}" in done.reason
     (there,) = run.index(night.leg(), "release").load().sets()
@@ -265,8 +265,8 @@ def test_a_leg_of_which_there_are_two_sets_holds_up_no_other(night: Night) -> No
     stood = [night.standing(number) for number in (0, 1)]
     assert [one.state for one in stood] == ["unclear", "missing"]
     assert "has 2 sets for" in stood[0].reason
-    done = promote.promote_night(run)
-    assert [one.refused for one in done.legs] == [True, False]
+    legs, _ = promote.promote_night(run)
+    assert [one.refused for one in legs] == [True, False]
     assert "has 2 sets for" in str(report.of_night(run)[0].reason)
     index = run.index(night.leg(), "staging")
     before = str(index.load().generation.number - 1)

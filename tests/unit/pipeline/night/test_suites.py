@@ -118,7 +118,7 @@ def test_a_set_that_has_passed_its_smoke_tests_waits_for_its_suite(scene: Scene)
     found = standing.look(scene.run, scene.leg)
     assert (found.state, found.reason) == ("untested", "no suite record of default has passed on gfx942")
     assert scene.wanted() == ["default-1", "default-2"]
-    assert not promote.promote_night(scene.run).legs[0].promoted
+    assert not promote.promote_night(scene.run)[0][0].promoted
 
 
 def test_in_a_store_with_a_root_the_shards_that_a_tester_signed_are_judged(scene: Scene) -> None:
@@ -190,7 +190,7 @@ def test_a_shard_that_left_nothing_is_a_failure_until_it_has_run(
     assert not found.good
     assert found.reason == "failed: of 2 shards, 2 left no result; default-2: no space left"
     assert scene.state() == "failed"
-    assert not promote.promote_night(scene.run).legs[0].promoted
+    assert not promote.promote_night(scene.run)[0][0].promoted
     assert "of 2 shards, 2 left no result" in str(report.of_night(scene.run)[0].reason)
     monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "2")
     scene.leave(2, attempt=2)

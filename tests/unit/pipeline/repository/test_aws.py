@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 import pytest
 
 from cairn.pipeline.repository import aws, workflows
-from cairn.pipeline.repository.workflows import JobRole, Terms
+from cairn.pipeline.repository.workflows import Terms
 from cairn.release.trust import metadata
 
 PLACE = aws.Place.of("s3://wheels/torch/")
@@ -69,21 +69,16 @@ def test_a_pointer_is_written_on_a_condition_alone() -> None:
 
 
 def test_a_role_trusts_the_environments_of_its_jobs_or_else_the_branch() -> None:
-    jobs = (
-        JobRole(role="PROMOTE", environments=("nightly",)),
-        JobRole(role="PROMOTE", environments=("nightly", "release")),
-        JobRole(role="BUILD", environments=()),
-    )
-    assert aws.subjects("PROMOTE", jobs, "me/wheels", "main") == (
+    assert aws.subjects(("nightly", "release"), "me/wheels", "main") == (
         "repo:me/wheels:environment:nightly",
         "repo:me/wheels:environment:release",
     )
-    assert aws.subjects("BUILD", jobs, "me/wheels", "main") == ("repo:me/wheels:ref:refs/heads/main",)
+    assert aws.subjects(("",), "me/wheels", "main") == ("repo:me/wheels:ref:refs/heads/main",)
 
 
 def test_whoever_promotes_is_trusted_by_no_job_without_an_environment() -> None:
     files = workflows.fitted(Terms(stack="stack", line="main", requirement="x", version="1"))
-    subjects = aws.subjects("PROMOTE", workflows.job_roles(files), "me/wheels", "main")
+    subjects = aws.subjects(workflows.roles_of_jobs(files)["PROMOTE"], "me/wheels", "main")
     assert all(":environment:" in subject for subject in subjects)
 
 
