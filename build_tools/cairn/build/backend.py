@@ -86,7 +86,7 @@ def require_resolvable(plans: Sequence[Plan]) -> None:
             if requirements not in looked:
                 looked.add(requirements)
                 environments.resolve_requirements(
-                    requirements[0], request.packages(), python=requirements[1], what=step.project.name
+                    requirements[0], request.packages(), python=requirements[1], project=step.project.name
                 )
             for pinned in downloads.needed_files(request, step.project):
                 with console.current().stage(f"fetch {pinned.name} for {step.project.name}") as stage:
@@ -327,14 +327,14 @@ class CMakeWatch:
         if unknown:
             self._unknown |= set(unknown)
             console.current().warn(f"{self.project}: its CMake knows no {', '.join(unknown)}")
-        other = [
+        differences = [
             f"{name} is {entries[name] or 'empty'}, and {value} was asked"
             for name, value in sorted(self.settings.items())
             if name in entries and not means_the_same(entries[name], value)
         ]
-        if other:
+        if differences:
             raise BuildError(
-                f"CMake has configured {self.project} differently: {'; '.join(other)}",
+                f"CMake has configured {self.project} differently: {'; '.join(differences)}",
                 log=self.log,
                 tip="the log says why CMake chose so; `--clean` forgets what an earlier build had chosen",
             )

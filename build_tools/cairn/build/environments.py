@@ -163,14 +163,14 @@ def at(
         yield env
 
 
-def give_back(env: VirtualEnvironment, what: str) -> None:
+def give_back(env: VirtualEnvironment, project: str) -> None:
     """Check an environment after a build: one that the build has changed is not used again."""
     with _uses():
         in_use.forget(root(), env.path.name)
     note = _read(env)
     if note is not None and note.inventory != _inventory(env):
         console.current().warn(
-            f"the build of {what} has changed its environment: the next build gets a new one"
+            f"the build of {project} has changed its environment: the next build gets a new one"
         )
         (env.path / _NOTE).unlink(missing_ok=True)
 
@@ -214,7 +214,7 @@ def _lock(content: Content, source: PackageSource, *, say: Progress) -> str:
         source,
         python=content.python.path,
         provided=venv.installed_names(venv.describe(content.sdk)) if content.sdk else (),
-        what=content.what,
+        project=content.what,
     )
 
 
@@ -271,7 +271,7 @@ def resolve_requirements(
     *,
     python: Path,
     provided: Collection[str] = (),
-    what: str,
+    project: str,
 ) -> str:
     """Resolve requirements to exact ones with hashes, as a requirements file; empty for none.
 
@@ -280,7 +280,7 @@ def resolve_requirements(
         source: where files are looked for, besides the user's own index.
         python: the interpreter they are for.
         provided: names of distributions that are there already, elsewhere: nothing of them is resolved.
-        what: they are for, in an error.
+        project: they are for, in an error.
 
     Raises:
         BuildError: they contradict each other, or no index has one of them.
@@ -317,11 +317,11 @@ def resolve_requirements(
     if _NETWORK_SIGNS.search(result.stderr):
         check = "leave --offline out once, so that they are found" if source.offline else "check the network"
         raise NetworkError(
-            f"the build requirements of {what} cannot be looked up: {' '.join(message)[-400:]}",
+            f"the build requirements of {project} cannot be looked up: {' '.join(message)[-400:]}",
             tip=f"{check}; --find-links names a folder that has them",
         )
     raise BuildError(
-        f"the build requirements of {what} cannot be met: {' '.join(requirements)}",
+        f"the build requirements of {project} cannot be met: {' '.join(requirements)}",
         tail=message,
         tip="see what uv says above; nothing was compiled",
     )

@@ -454,8 +454,8 @@ def refuse_other_manifest(request: BuildRequest) -> None:
         return
     has_sdk = request.sdk.info.version if request.sdk else None
     wrong = [
-        f"{what} {frozen_as}, not {requested}"
-        for what, frozen_as, requested in (
+        f"{property_name} {frozen_as}, not {requested}"
+        for property_name, frozen_as, requested in (
             ("stack", frozen.stack, request.stack.name),
             ("line", frozen.line, request.stack.line),
             ("ROCm SDK", frozen.sdk_version, has_sdk if request.sdk else frozen.sdk_version),
@@ -464,13 +464,13 @@ def refuse_other_manifest(request: BuildRequest) -> None:
         )
         if frozen_as != requested
     ]
-    for what, frozen_values, asked_for in (
+    for property_name, frozen_values, asked_for in (
         ("Python", frozen.pythons, (request.python.version,)),
         ("platform", frozen.every_platform, (request.python.platform,)),
         ("targets", frozen.targets, request.targets),
     ):
         if lacking := [name for name in asked_for if name not in frozen_values]:
-            wrong.append(f"{what} {', '.join(frozen_values)}, not {', '.join(lacking)}")
+            wrong.append(f"{property_name} {', '.join(frozen_values)}, not {', '.join(lacking)}")
     if wrong:
         raise UsageError(
             f"the manifest was frozen for something else: {'; '.join(wrong)}",

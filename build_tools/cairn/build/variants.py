@@ -44,9 +44,9 @@ class Axes:
     pythons: tuple[Interpreter, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, names in (("line", self.lines), ("family", self.families)):
+        for axis, names in (("line", self.lines), ("family", self.families)):
             if twice := [name for number, name in enumerate(names) if name in names[:number]]:
-                raise UsageError(f"the {what} {twice[0]} is named twice", tip="name each once")
+                raise UsageError(f"the {axis} {twice[0]} is named twice", tip="name each once")
 
     @property
     def several(self) -> bool:

@@ -292,9 +292,9 @@ def skip_files() -> Any:
     )
 
 
-def jobs(what: str) -> Any:
+def jobs(work: str) -> Any:
     """`--jobs`: how many of `what` at once; 0 without it, for as many as suits."""
-    return option(f"{what} at once (default: what suits)", convert=converters.positive, default=0)
+    return option(f"{work} at once (default: what suits)", convert=converters.positive, default=0)
 
 
 def offline() -> Any:
@@ -417,9 +417,9 @@ def topology_dir() -> Any:
     )
 
 
-def python(what: str, default: str = "Cairn's own") -> Any:
+def python(use: str, default: str = "Cairn's own") -> Any:
     """`--python`, an interpreter; `what` says which it is."""
-    return option(f"interpreter {what} (default: {default})", convert=converters.program)
+    return option(f"interpreter {use} (default: {default})", convert=converters.program)
 
 
 def tested_python() -> Any:

@@ -253,18 +253,18 @@ def _fetch_from(
         }
         for each in fetched
     ]
-    what = "would be fetched" if dry_run else "fetched"
+    outcome = "would be fetched" if dry_run else "fetched"
     rows = (
         (
             each.artifact.name,
             console.size(each.artifact.size),
             (each.sha256 or "-")[:12],
-            "in place already" if each.already else what,
+            "in place already" if each.already else outcome,
         )
         for each in fetched
     )
     new = [each.artifact.size for each in fetched if not each.already]
-    count = Note(f"{len(new)} {what}, {console.size(sum(new))}")
+    count = Note(f"{len(new)} {outcome}, {console.size(sum(new))}")
     others = fetching.of_other_places(fetch_request.output_dir, store.url, fetched)
     mixture = Warn(
         f"{fetch_request.output_dir} also has {wording.some(others, shown=3)}, of another run: "

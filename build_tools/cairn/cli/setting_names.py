@@ -90,23 +90,23 @@ def is_of_project(name: str) -> bool:
     )
 
 
-def check(setting: Setting, *, own: Collection[str] | None = None) -> None:
+def check(setting: Setting, *, options: Collection[str] | None = None) -> None:
     """Refuse a name that no option has.
 
     Args:
         setting: of a file.
-        own: the options of the command, if the setting is for that command alone.
+        options: those of the command, if the setting is for that command alone.
 
     Raises:
         UsageError: there is no such option.
     """
-    names = (FREE | GUARDED if own is None else frozenset(own)) - NOT_SETTINGS
-    if setting.name not in names and not (own is None and is_of_project(setting.name)):
-        where = f" of `cairn {setting.section}`" if setting.section and own is not None else ""
+    names = (FREE | GUARDED if options is None else frozenset(options)) - NOT_SETTINGS
+    if setting.name not in names and not (options is None and is_of_project(setting.name)):
+        where = f" of `cairn {setting.section}`" if setting.section and options is not None else ""
         raise UsageError(
             f"{setting.origin}: there is no option {setting.name!r}{where}",
             tip=wording.did_you_mean(setting.name, sorted(names), what="those that it has")
-            if own is not None or wording.nearest(setting.name, names)
+            if options is not None or wording.nearest(setting.name, names)
             else "`cairn help options` lists them",
         )
 
@@ -121,9 +121,9 @@ def refuse_untrusted(setting: Setting, *, is_trusted: bool) -> None:
         return
     text = str(setting.value)
     if setting.name in PERSONAL or safe_text.mask(text) != text:
-        what = "a password is" if setting.name not in PERSONAL else f"{setting.name} is"
+        subject = "a password is" if setting.name not in PERSONAL else f"{setting.name} is"
         raise UsageError(
-            f"{setting.origin}: {what} a person's, and not for the file of a project",
+            f"{setting.origin}: {subject} a person's, and not for the file of a project",
             tip="`cairn config set` puts it into your own file",
         )
     if not is_trusted and setting.name not in FREE and not is_of_project(setting.name):

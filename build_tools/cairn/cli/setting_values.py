@@ -112,7 +112,7 @@ class SettingValues:
 
         settable = {name_of(action) for action in self._parser._actions if can_be_set(action)}  # noqa: SLF001
         for setting in of_files.values():
-            setting_names.check(setting, own=settable if setting.section == command else None)
+            setting_names.check(setting, options=settable if setting.section == command else None)
 
     @contextlib.contextmanager
     def instead_of_required(self) -> Iterator[None]:

@@ -105,11 +105,11 @@ def signed_wheel(wheel: Path | str, like: str | None = None) -> Path | IndexFile
     return file
 
 
-def trust(what: str) -> Any:
-    """`--trust`; `what` says whose signatures count."""
+def trust(about: str) -> Any:
+    """`--trust`; `about` says whose signatures count."""
     return repeated(
-        f"{what}: a public key's file, or github:OWNER/NAME/WORKFLOW.yml (default: the keys that the store's "
-        "root names, if it has one)",
+        f"{about}: a public key's file, or github:OWNER/NAME/WORKFLOW.yml (default: the keys that the "
+        "store's root names, if it has one)",
         metavar="KEY",
     )
 

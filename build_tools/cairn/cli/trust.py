@@ -114,10 +114,10 @@ def _init(request: Init) -> Answer:
             "no key to sign the root with", tip="make one: cairn release key create, then --root-key"
         )
     store = request.open_store()
-    named = {role: [signers.public_key(path) for path in getattr(request, role)] for role in _ROLES[1:]}
+    keys = {role: [signers.public_key(path) for path in getattr(request, role)] for role in _ROLES[1:]}
     at_hand = [signers.signer(path) for path in request.root_key]
     # What an interrupted command like this has begun is finished.
-    trusted = root.publish(store, root.begun(store, root.first(at_hand, named, request.threshold)))
+    trusted = root.publish(store, root.begun(store, root.first(at_hand, keys, request.threshold)))
     states = root.sign_all(store, trusted, {})
     return _answer(store, trusted, states, root.sign_late(store, trusted, states, at_hand))
 
@@ -165,7 +165,7 @@ def _change(request: Change) -> Answer:
     from cairn import files
     from cairn.release.trust import metadata, root, signers
 
-    store, named = request.open_existing_store(), _looked_at(request.adopt)
+    store, adopted = request.open_existing_store(), _looked_at(request.adopt)
     trusted = _trusted(store)
     keys = [signers.signer(path) for path in request.root_key]
     previous = root.before_newest(trusted)
@@ -186,10 +186,10 @@ def _change(request: Change) -> Answer:
             {"draft": request.draft, "missing": missing}, [Note(f"{request.draft} still needs {missing}")]
         )
     root.require_ready(
-        store, trusted, metadata.opened(data, metadata.Root, {}, name="it", threshold=0), named
+        store, trusted, metadata.opened(data, metadata.Root, {}, name="it", threshold=0), adopted
     )
     before, trusted = trusted.root, root.publish(store, data)
-    return _answer(store, trusted, root.sign_again(store, trusted, before, named))
+    return _answer(store, trusted, root.sign_again(store, trusted, before, adopted))
 
 
 def _requested(request: Change, before: Root) -> Root:
@@ -282,8 +282,8 @@ def _refresh(request: Refresh) -> Answer:
 
     store = request.open_existing_store()
     trusted = _trusted(store)
-    if named := _looked_at(request.adopt):
-        states = root.sign_all(store, trusted, named, whole=False)
+    if adopted := _looked_at(request.adopt):
+        states = root.sign_all(store, trusted, adopted, whole=False)
         local_signers = (request.signer(), *map(signers.signer, request.builder_key))
         late = root.sign_late(
             store, trusted, states, [set_signer for set_signer in local_signers if set_signer is not None]
@@ -305,8 +305,8 @@ def _acting(
 
     from cairn.release.trust import anchor, signers
 
-    named = os.environ.get(signers.VARIABLE) or os.environ.get(signers.TEXT_VARIABLE)
-    first_key = root_keys[0] if root_keys and not named else None
+    has_signer = os.environ.get(signers.VARIABLE) or os.environ.get(signers.TEXT_VARIABLE)
+    first_key = root_keys[0] if root_keys and not has_signer else None
     return anchor.acting(root=root, key=sign_key or first_key)
 
 
@@ -378,8 +378,8 @@ def _text(
         )
     for state in states:
         made = state.generation
-        what = f"generation {made.number}, {made.action} by {made.who}, {made.when[:16]}"
-        yield f"signed {state.index.name}: {what}"
+        change = f"generation {made.number}, {made.action} by {made.who}, {made.when[:16]}"
+        yield f"signed {state.index.name}: {change}"
 
 
 COMMANDS = {

@@ -268,13 +268,13 @@ def _leg(
     )
 
 
-def _select(names: Sequence[str], available: Sequence[str], what: str) -> tuple[str, ...]:
+def _select(names: Sequence[str], available: Sequence[str], axis: str) -> tuple[str, ...]:
     """The names that were asked for, in the order of the known ones, which they must be among."""
     for name in names:
         if name not in available:
             raise UsageError(
-                f"there is no {what} {name!r}",
-                tip=wording.did_you_mean(name, available, what=f"the {what}s are"),
+                f"there is no {axis} {name!r}",
+                tip=wording.did_you_mean(name, available, what=f"the {axis}s are"),
             )
     return tuple(name for name in available if name in names)
 
@@ -368,9 +368,9 @@ class Figures(datafile.Value):
     def limits(self) -> Iterator[str]:
         """Yield what comes near a limit of GitHub's, or beyond it, a sentence each."""
         matrices = {"builds": self.builds, "smoke tests": self.tests, "shards": self.shards}
-        for what, count in matrices.items():
+        for kind, count in matrices.items():
             if count > MOST_LEGS:
-                yield f"{self.line}: {count} {what}, and GitHub makes {MOST_LEGS} jobs of one matrix at most"
+                yield f"{self.line}: {count} {kind}, and GitHub makes {MOST_LEGS} jobs of one matrix at most"
         if self.hosted_builds:
             yield (
                 f"{self.line}: {self.hosted_builds} of {self.builds} builds run on GitHub's own runners, "

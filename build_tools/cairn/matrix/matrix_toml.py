@@ -212,8 +212,8 @@ def load_matrix_toml(path: Path, stack: Stack) -> MatrixToml:
         how = 'write expect_failure = { issue = "https://…", until = "2026-12-31" }, or leave it out for none'
         raise UsageError(str(error), tip=how) from error
     if mistake := next(_mistakes(matrix, stack), None):
-        what, tip = mistake
-        raise UsageError(f"{path}: {what}", tip=tip)
+        message, tip = mistake
+        raise UsageError(f"{path}: {message}", tip=tip)
     return matrix
 
 
@@ -247,8 +247,8 @@ def _mistakes_of_trigger(
     yield from _unknown(trigger.lines, stack.line_names(), f"triggers.{name}.lines", "the stack has")
     for python in trigger.pythons:
         if not requirements.PYTHON.fullmatch(python):
-            what = f"triggers.{name}.pythons names {python!r}, which is no version"
-            yield what, 'write it like "3.12"'
+            message = f"triggers.{name}.pythons names {python!r}, which is no version"
+            yield message, 'write it like "3.12"'
     if stack.pythons:
         yield from _unknown(trigger.pythons, stack.pythons, f"triggers.{name}.pythons", "the stack has")
 
@@ -258,8 +258,8 @@ def _unknown(
 ) -> Iterator[tuple[str, str]]:
     for name in names:
         if name not in valid:
-            what = f"{where} names {name!r}, which is unknown"
-            yield what, wording.did_you_mean(name, list(valid), what=they_are)
+            message = f"{where} names {name!r}, which is unknown"
+            yield message, wording.did_you_mean(name, list(valid), what=they_are)
 
 
 def _unknown_families(names: Iterable[str]) -> Iterator[tuple[str, str]]:

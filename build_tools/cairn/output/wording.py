@@ -16,9 +16,9 @@ def short_id(text: str) -> str:
     return text[:_ID]
 
 
-def count(items: Collection[object], what: str) -> str:
+def count(items: Collection[object], noun: str) -> str:
     """`3 files`, `1 file`."""
-    return f"{len(items)} {what}{'' if len(items) == 1 else 's'}"
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def each_once(names: Iterable[str]) -> str:

@@ -92,7 +92,7 @@ def in_store(  # noqa: PLR0913 - an index, two names of sets, and what to look a
     snapshot = read_current(Index(store, index))
     if not snapshot.exists:
         raise missing(store, index)
-    first, last = _named(snapshot, old, index), _named(snapshot, new, index)
+    first, last = _sets_of(snapshot, old, index), _sets_of(snapshot, new, index)
     # One set against one: whatever they are of. Several: those of one kind.
     pairs = (
         [(next(iter(first.values())), next(iter(last.values())))]
@@ -111,7 +111,7 @@ def in_store(  # noqa: PLR0913 - an index, two names of sets, and what to look a
         )
 
 
-def _named(snapshot: Snapshot, text: str, index: str) -> Mapping[tuple[str, ...], IndexSet]:
+def _sets_of(snapshot: Snapshot, text: str, index: str) -> Mapping[tuple[str, ...], IndexSet]:
     moment = bisect.moment_of(text)
     if moment is None:
         wheel_set = snapshot.set(whole_id(text, snapshot))

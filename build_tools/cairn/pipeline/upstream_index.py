@@ -92,11 +92,11 @@ class _Index:
             for need in requires:
                 if need.marker is not None:
                     need.marker.evaluate({**self.place.markers(), "extra": ""})
-            own = canonicalize_name(raw.get("name", "")), Version(raw.get("version", ""))
+            stated = canonicalize_name(raw.get("name", "")), Version(raw.get("version", ""))
         except (CairnError, ValueError, KeyError) as error:
             raise _LackError(f"the metadata of {file.name} cannot be read: {error}") from error
-        if own != (project_of(file.name), Version(version_of(file.name))):
-            raise _LackError(f"the metadata of {file.name} is that of {own[0]} {own[1]}")
+        if stated != (project_of(file.name), Version(version_of(file.name))):
+            raise _LackError(f"the metadata of {file.name} is that of {stated[0]} {stated[1]}")
         return _Needs(requires, frozenset(canonicalize_name(name) for name in raw.get("provides_extra", ())))
 
     def serves(self, gpu: str) -> bool:
@@ -347,18 +347,22 @@ def _nothing_for_place(index: _Index, machine: Machine) -> CairnError:
         if problem := package_index.index_problem(index.url, "torch"):
             return NetworkError(problem, tip=package_index.TIP)
         return PrerequisiteError(f"{index.url} has no torch", tip="name an index that has: --index-url URL")
-    what = f"{index.url} has no torch for {machine}"
+    message = f"{index.url} has no torch for {machine}"
     fitting = []
     for file in every:
         with contextlib.suppress(CairnError, ValueError):  # no file of a distribution
             fitting += [file] if index.place.takes(file.name, None) else []
     if fitting and all(file.yanked for file in fitting):
-        return PrerequisiteError(f"{what} that is not yanked", tip="try again later, or a different stream")
+        return PrerequisiteError(
+            f"{message} that is not yanked", tip="try again later, or a different stream"
+        )
     if fitting:
         pythons = sorted({f"Python {file.requires_python}" for file in fitting if file.requires_python})
-        return PrerequisiteError(what, tip=f"its wheels require {wording.some(pythons)}: take such a Python")
+        return PrerequisiteError(
+            message, tip=f"its wheels require {wording.some(pythons)}: take such a Python"
+        )
     tags = sorted({"-".join(file.name.removesuffix(".whl").split("-")[-3:]) for file in every})
-    return PrerequisiteError(what, tip=f"it has {wording.some(tags)}: take such a Python")
+    return PrerequisiteError(message, tip=f"it has {wording.some(tags)}: take such a Python")
 
 
 def _nothing_for_gpus(

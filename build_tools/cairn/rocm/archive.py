@@ -33,7 +33,7 @@ def write_wheel(path: Path, members: Sequence[New], *, dist_info: str, say: Prog
     """Write a wheel whose members come in the order given, and its RECORD at the end (PEP 427, PEP 376)."""
     rows = io.StringIO()
     record = f"{dist_info}/RECORD"
-    listed = csv.writer(rows, lineterminator="\n")
+    record_writer = csv.writer(rows, lineterminator="\n")
     for member in members:
         content = member.content
         if isinstance(content, bytes):
@@ -42,8 +42,8 @@ def write_wheel(path: Path, members: Sequence[New], *, dist_info: str, say: Prog
             digest, size = files.sha256_of(content), content.stat().st_size
         # URL-safe base64 without its padding, as PEP 427 wants it.
         code = base64.urlsafe_b64encode(bytes.fromhex(digest)).rstrip(b"=").decode()
-        listed.writerow((member.name, f"sha256={code}", size))
-    listed.writerow((record, "", ""))
+        record_writer.writerow((member.name, f"sha256={code}", size))
+    record_writer.writerow((record, "", ""))
     members = [*members, New(name=record, content=rows.getvalue().encode())]
     writer.write(path, _announced(members, path.name, say))
 

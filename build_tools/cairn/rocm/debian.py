@@ -123,13 +123,13 @@ def installed(prefix: Path) -> Mapping[str, DebianPackage]:
             package = DebianPackage(
                 name=fields["Package"], version=fields["Version"], architecture=fields["Architecture"]
             )
-            for path in _listed(status.with_name("info"), package):
+            for path in _files_of(status.with_name("info"), package):
                 # Where /lib is a link to /usr/lib, older packages list their files below /lib.
                 owners[path.strip().removeprefix("/usr/").removeprefix("/")] = package
     return owners
 
 
-def _listed(info: Path, package: DebianPackage) -> list[str]:
+def _files_of(info: Path, package: DebianPackage) -> list[str]:
     # Packages that can be installed for several architectures have theirs in the name of the list.
     for name in (f"{package.name}.list", f"{package.name}:{package.architecture}.list"):
         if (info / name).is_file():

@@ -178,10 +178,10 @@ def _validate(wrap: Wrap, path: Path) -> None:
     _validate_place(wrap.path, "the path {} of a wrap", path)
 
 
-def _validate_place(text: str, what: str, path: Path) -> None:
+def _validate_place(text: str, template: str, path: Path) -> None:
     place = PurePosixPath(text)
     if place.is_absolute() or ".." in place.parts or not place.name:
-        raise UsageError(f"{path}: {what.format(repr(text))} must be inside the package")
+        raise UsageError(f"{path}: {template.format(repr(text))} must be inside the package")
 
 
 def therock() -> Description:

@@ -353,8 +353,8 @@ class Counter:
         file = os.path.realpath(getattr(module, "__file__", None) or "")
         if file.startswith(self._top + os.sep):
             return os.path.relpath(file, self._top).replace(os.sep, "/"), "tests"
-        own = module.__name__.startswith("_pytest.")
-        return module.__name__, "tests" if own else "elsewhere"
+        is_of_pytest = module.__name__.startswith("_pytest.")
+        return module.__name__, "tests" if is_of_pytest else "elsewhere"
 
     def _whoever(self, hooks: Iterable[str]) -> _By:
         """Return all plugins that may have deselected tests, if it cannot be told which one did."""
@@ -362,15 +362,15 @@ class Counter:
         unknown = [
             plugin for plugin in plugins if id(plugin) not in self._watched and plugin.plugin is not self
         ]
-        named = [
+        origins = [
             by
             for by in dict.fromkeys(map(self._by, unknown))
             if by[1] != "ours" and not by[0].startswith(("_pytest.", "-"))
         ]
-        if not named:
+        if not origins:
             return "an unknown plugin", "elsewhere"
-        origin = "tests" if all(origin == "tests" for _, origin in named) else "elsewhere"
-        return " or ".join(name for name, _ in named), origin
+        origin = "tests" if all(origin == "tests" for _, origin in origins) else "elsewhere"
+        return " or ".join(name for name, _ in origins), origin
 
     def _value_of(self, option: str) -> Any:  # noqa: ANN401
         return getattr(self._config.option, option, None)

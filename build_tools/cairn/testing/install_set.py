@@ -97,13 +97,13 @@ def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], wher
     for file in installed if wheel_set.set_id is not None else ():
         name = file.file_name
         if named.get(name) != file.sha256:
-            what = (
+            content = (
                 f"other bytes for {name} than the set names"
                 if name in named
                 else f"{name}, which is not of the set"
             )
             raise TestsFailedError(
-                f"{where} gave {what}",
+                f"{where} gave {content}",
                 tip=f"test it from its own index: …/sets/{wheel_set.set_id}/simple/",
             )
     digests = {canonicalize_name(file.distribution): file.sha256 for file in installed}

@@ -385,12 +385,12 @@ class _Reader:
         counts["tests"] = len(self.cases) - before
         if number in self.by_pytest:  # which counts each failure and each skip of a test's subtests
             counts |= self._elements - elements
-        for what, count in announced.items():
-            if count > counts[what]:
-                tests = what if what == "tests" else f"{what} tests"
-                text = f"{suite} announces {count} {tests} and lists {counts[what] or 'none'}"
+        for kind, count in announced.items():
+            if count > counts[kind]:
+                tests = kind if kind == "tests" else f"{kind} tests"
+                text = f"{suite} announces {count} {tests} and lists {counts[kind] or 'none'}"
                 # Subtests that passed have no element, and are counted among the tests.
-                if what == "tests" and number in self.by_pytest and counts["tests"]:
+                if kind == "tests" and number in self.by_pytest and counts["tests"]:
                     self.remarks.append(f"{text}: it counts passed subtests")
                 else:
                     self.objections.append(text)

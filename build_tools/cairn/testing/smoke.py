@@ -222,7 +222,9 @@ def _answering(request: SmokeRequest, before: Answering, python: Path, log: Path
     """Return the GPUs that do not hang, of those that are left."""
     if not request.devices:
         return before
-    now = hangs.hide(before.variables, python=python, log=log, nodes=request.gpus, known=request.hanging)
+    now = hangs.hide(
+        before.variables, python=python, log=log, nodes=request.gpus, hanging_nodes=request.hanging
+    )
     return replace(now, hanging=(*before.hanging, *now.hanging))
 
 

@@ -59,7 +59,7 @@ def collect(
 ) -> SmokeFacts:
     """Collect the facts of an installed set; `SmokeRequest` documents `imports` and `siblings`."""
     wheels = wheel_set.wheels
-    named: dict[str, tuple[str, ...]] = {
+    modules_by_name: dict[str, tuple[str, ...]] = {
         canonicalize_name(name): modules for name, modules in imports.items()
     }
     pinned = siblings or {wheel.distribution: wheel.version for wheel in wheels}
@@ -73,7 +73,8 @@ def collect(
                 distribution=canonicalize_name(wheel.distribution),
                 version=wheel.version,
                 targets=wheel.targets,
-                modules=named.get(wheel.distribution) or _top_level(wheel.distribution, site_packages),
+                modules=modules_by_name.get(wheel.distribution)
+                or _top_level(wheel.distribution, site_packages),
             )
             for wheel in wheels
         ),

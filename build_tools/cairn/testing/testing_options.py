@@ -11,13 +11,13 @@ from cairn.options import option
 _SUCH_AS = "test_nn inductor/test_torchinductor"
 
 
-def _modules(what: str) -> Any:  # noqa: ANN401 - as `dataclasses.field` gives
-    return option(f"{what}, such as {_SUCH_AS}", default=(), metavar="MODULE", nargs="+")
+def _modules(about: str) -> Any:  # noqa: ANN401 - as `dataclasses.field` gives
+    return option(f"{about}, such as {_SUCH_AS}", default=(), metavar="MODULE", nargs="+")
 
 
-def _seconds(flag: str, what: str, default: float | None) -> Any:  # noqa: ANN401 - as above
+def _seconds(flag: str, step: str, default: float | None) -> Any:  # noqa: ANN401 - as above
     shown_default = "none" if default is None else f"{default:g}"
-    return option(f"for {what} (default: {shown_default})", flag, default=default, convert=converters.seconds)
+    return option(f"for {step} (default: {shown_default})", flag, default=default, convert=converters.seconds)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -103,7 +103,7 @@ def _remarks(
     flaky = sum(case.flaky for case in cases)
     remarks = {
         f"{counts.skipped} skipped": counts.skipped,
-        f"left out: {_listed(chosen)}": chosen,
+        f"left out: {_names(chosen)}": chosen,
         f"{flaky} flaky": flaky,
         _first(outcome.remarks): outcome.remarks,
         f"no test in {wording.some(without_tests)}": without_tests,
@@ -149,10 +149,10 @@ def _deselections(deselected: Sequence[Deselected]) -> str | None:
     strange = [part for part in deselected if part.origin == "elsewhere"]
     if not strange:
         return None
-    return f"tests were deselected by what neither came with them nor was asked for: {_listed(strange)}"
+    return f"tests were deselected by what neither came with them nor was asked for: {_names(strange)}"
 
 
-def _listed(deselected: Sequence[Deselected]) -> str:
+def _names(deselected: Sequence[Deselected]) -> str:
     return ", ".join(f"{part.tests} by {part.by}" for part in deselected)
 
 

@@ -323,8 +323,10 @@ class SharedTier:
             self.read_only = True
             self._out_of_reach = self._out_of_reach or for_good
         if not is_known:
-            what = "the build goes on without it" if for_good else "nothing is put there"
-            console.current().warn(f"the shared cache {self.store.url} cannot be used, {what}: {error}")
+            consequence = "the build goes on without it" if for_good else "nothing is put there"
+            console.current().warn(
+                f"the shared cache {self.store.url} cannot be used, {consequence}: {error}"
+            )
 
 
 class _Arrived:

@@ -97,16 +97,16 @@ def hip_clang(variables: Mapping[str, str], sdk_root: Path | None) -> Path | Non
 def device_libraries(variables: Mapping[str, str], sdk_root: Path | None) -> Path | None:
     """Return the folder of the bitcode that clang links into device code by default."""
 
-    def named(*names: str) -> list[Path]:
+    def folders_of(*names: str) -> list[Path]:
         return [Path(variables[name]) for name in names if variables.get(name)]
 
-    homes = [*filter(None, [sdk_root]), *named("ROCM_PATH", "ROCM_HOME"), Path("/usr")]
+    homes = [*filter(None, [sdk_root]), *folders_of("ROCM_PATH", "ROCM_HOME"), Path("/usr")]
     below = ("lib/llvm/amdgcn/bitcode", "amdgcn/bitcode", "lib/*/amdgcn/bitcode")  # ROCm 6, before, Debian
     by_default = (path for home in homes for place in below for path in sorted(home.glob(place)))
     return next(
         (
             path
-            for path in (*named("HIP_DEVICE_LIB_PATH", "DEVICE_LIB_PATH"), *by_default)
+            for path in (*folders_of("HIP_DEVICE_LIB_PATH", "DEVICE_LIB_PATH"), *by_default)
             if any(path.glob("*.bc"))
         ),
         None,

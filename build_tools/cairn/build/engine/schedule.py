@@ -220,7 +220,7 @@ def starts(
         limits: of the machine.
     """
     chosen: list[tuple[Step, int]] = []
-    taken = {what for step, _ in running.values() for what in step.exclusive}
+    taken = {resource for step, _ in running.values() for resource in step.exclusive}
     memory = limits.memory
     if memory is not None:
         memory -= sum(step.memory * cores for step, cores in running.values())

@@ -171,7 +171,7 @@ def _save(pinned: PinnedFile, target: Path) -> None:
     import requests  # noqa: PLC0415
     import urllib3  # noqa: PLC0415 - what this module says of downloads is asked for in every run
 
-    what = f"{pinned.name}, which the build of {pinned.project} needs, cannot be fetched"
+    message = f"{pinned.name}, which the build of {pinned.project} needs, cannot be fetched"
     try:
         if pinned.url.startswith("file:"):
             path = urllib.request.url2pathname(urllib.parse.urlsplit(pinned.url).path)
@@ -184,19 +184,19 @@ def _save(pinned: PinnedFile, target: Path) -> None:
             target.open("wb") as out,
         ):
             if answer.status_code in _MISSING:
-                raise SourceError(f"{what}: {pinned.url} answers {answer.status_code} {answer.reason}")
+                raise SourceError(f"{message}: {pinned.url} answers {answer.status_code} {answer.reason}")
             answer.raise_for_status()
             count, most = 0, web.most_of(target.parent)
             for block in answer.raw.stream(_BLOCK, decode_content=False):
                 if (count := count + len(block)) > most:
                     tip = "free disk space, or look at what the server sends"
-                    raise SourceError(f"{what}: {web.too_large(pinned.url, most)}", tip=tip)
+                    raise SourceError(f"{message}: {web.too_large(pinned.url, most)}", tip=tip)
                 out.write(block)
     except FileNotFoundError as error:
-        raise SourceError(f"{what}: {error.filename} does not exist") from error
+        raise SourceError(f"{message}: {error.filename} does not exist") from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise NetworkError(
-            f"{what}: {error}", tip="check the network, then run the same command again"
+            f"{message}: {error}", tip="check the network, then run the same command again"
         ) from error
 
 

@@ -154,13 +154,15 @@ def exchange(root: Repository, settings_digest: str, sources: Collection[str]) -
     before = {n: contents.mark(p) for n, p in present.items() if not last_note.has(n, p, is_output)}
     _write(root, dataclasses.replace(last_note, ended=False, before=tuple(sorted(before))))
     running = RunningBuild(ours=frozenset(present.keys() - before.keys()))
-    on_disk = {*_listed(root)}
+    on_disk = {*_list_ignored(root)}
     try:
         yield running
     finally:
         if root.has_commit():
             fresh = {
-                n: root.work_tree / n for n in _listed(root) if n not in on_disk and n[-1:] not in ("", "/")
+                n: root.work_tree / n
+                for n in _list_ignored(root)
+                if n not in on_disk and n[-1:] not in ("", "/")
             }
             present = _untracked(root, is_output) | fresh
             marks = {name: contents.mark(path) for name, path in present.items()}
@@ -257,7 +259,9 @@ def _is_made(name: str, is_output: IsOutput) -> bool:
 
 def _ignore(root: Repository, names: Collection[str], is_output: IsOutput) -> None:
     """Have git ignore, in this repository alone, those of these files that nothing ignores yet."""
-    places = {match[0] if (match := is_output(name)) else name for name in _listed(root) if name in names}
+    places = {
+        match[0] if (match := is_output(name)) else name for name in _list_ignored(root) if name in names
+    }
     if places:
         own_list = root.work_tree / root.run("rev-parse", "--git-path", "info/exclude").strip()
         text = own_list.read_bytes() if own_list.is_file() else b""  # the user's, in any encoding
@@ -266,7 +270,7 @@ def _ignore(root: Repository, names: Collection[str], is_output: IsOutput) -> No
         files.write_bytes(own_list, b"".join(line + b"\n" for line in own_lines))
 
 
-def _listed(root: Repository) -> list[str]:
+def _list_ignored(root: Repository) -> list[str]:
     """Return the untracked files that nothing ignores; none where there is no commit that could track any."""
     if not root.has_commit():
         return []
@@ -276,7 +280,7 @@ def _listed(root: Repository) -> list[str]:
 def _untracked(root: Repository, is_output: IsOutput) -> dict[str, Path]:
     """Return the ignored files of a tree, and the untracked ones that only build tools make."""
     ignored = contents.ignored(walk(root))
-    made = [name for name in _listed(root) if _is_made(name, is_output) and not name.endswith("/")]
+    made = [name for name in _list_ignored(root) if _is_made(name, is_output) and not name.endswith("/")]
     return ignored | {name: root.work_tree / name for name in made}
 
 

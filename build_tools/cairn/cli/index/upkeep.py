@@ -256,8 +256,8 @@ def _pages(index: Index, *, dry_run: bool) -> str:
     pointer = index.load().pointer
     is_finished = pointer is None or pointer.rendered == pointer.generation
     if dry_run:
-        what = "check the pages" if is_finished else "write the pages that its writer left"
-        return f"{index.name}: would {what}"
+        action = "check the pages" if is_finished else "write the pages that its writer left"
+        return f"{index.name}: would {action}"
     if not is_finished:
         recover(index)
     projects = list(render_all(index))

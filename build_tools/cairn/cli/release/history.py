@@ -199,9 +199,9 @@ def _yank(request: YankSet) -> Answer:
 
 def _yank_text(request: YankSet, result: Yank) -> Iterator[Piece]:
     word = "not yanked" if request.undo else "yanked"
-    what = f"{'set' if request.night is None else 'the night of the manifest'} {short_id(result.subject)}"
+    subject = f"{'set' if request.night is None else 'the night of the manifest'} {short_id(result.subject)}"
     if not result.changed:
-        yield f"{what} is {word} already"
+        yield f"{subject} is {word} already"
         return
     for place in result.indexes:
         for name in place.files:
@@ -210,7 +210,7 @@ def _yank_text(request: YankSet, result: Yank) -> Iterator[Piece]:
             yield f"= {name} in {place.index}: a set that is not yanked has it too"
     places = dict.fromkeys(f"{place.index} (generation {place.generation})" for place in result.indexes)
     is_so = "would be" if request.dry_run else "is"
-    yield f"{what} {is_so} {word} in {', '.join(places) or 'no index: none has it'}"
+    yield f"{subject} {is_so} {word} in {', '.join(places) or 'no index: none has it'}"
     if not request.undo:
         yield f"it {'would come' if request.dry_run else 'comes'} into no other index until --undo"
 

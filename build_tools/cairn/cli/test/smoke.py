@@ -95,8 +95,8 @@ def _regex(text: str) -> re.Pattern[str]:
         raise ArgumentTypeError(f"{text!r} is not a regular expression: {error}") from error
 
 
-def _report(metavar: str, what: str) -> Path:
-    path: Path = argument(metavar, f"{what}, or its folder", convert=converters.file_or_folder)
+def _report(metavar: str, about: str) -> Path:
+    path: Path = argument(metavar, f"{about}, or its folder", convert=converters.file_or_folder)
     return path
 
 

@@ -203,10 +203,10 @@ class SuiteOptions(LimitOptions, TimesOptions):
         }
 
 
-def _is_elsewhere(other: Path | None, shipped: Path | None) -> bool:
+def _is_elsewhere(place: Path | None, shipped: Path | None) -> bool:
     """Whether a file or folder that was named is another than one's own, or that of the file in it."""
-    return other is not None and (
-        shipped is None or shipped.resolve() not in (other.resolve(), other.resolve().parent)
+    return place is not None and (
+        shipped is None or shipped.resolve() not in (place.resolve(), place.resolve().parent)
     )
 
 

@@ -347,8 +347,8 @@ def _freeze(
 def _show_ref(checkout: Checkout) -> None:
     """Say what a ref came to, before anything is built of it."""
     name, commit = checkout.project.name, wording.short_id(checkout.commit)
-    what = commit if checkout.hashtag == checkout.commit else f"{checkout.hashtag} ({commit})"
-    console.current().info(f"{name} is at {what} of {checkout.origin}, and not at the line's commit")
+    source = commit if checkout.hashtag == checkout.commit else f"{checkout.hashtag} ({commit})"
+    console.current().info(f"{name} is at {source} of {checkout.origin}, and not at the line's commit")
     for note in checkout.notes:
         console.current().warn(f"{name}: {note}")
     if checkout.hashtag == checkout.commit and not url.is_local(checkout.origin):

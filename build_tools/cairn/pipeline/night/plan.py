@@ -204,13 +204,13 @@ class StepNote(datafile.Value, tag_field="schema", tag="cairn.night-step/1"):
             _refuse_no_moment(f"the {self.stage} job of {self.leg} began or ended", moment)
 
 
-def _refuse_no_moment(what: str, moment: str) -> None:
+def _refuse_no_moment(subject: str, moment: str) -> None:
     try:
         has_zone = datetime.fromisoformat(moment).tzinfo is not None
     except ValueError:
         has_zone = False
     if not has_zone:
-        raise UsageError(f"{what} at {moment!r}, which is no moment")
+        raise UsageError(f"{subject} at {moment!r}, which is no moment")
 
 
 def targets_of(leg: Leg | Build) -> tuple[str, ...]:

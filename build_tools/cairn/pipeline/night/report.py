@@ -195,22 +195,22 @@ def record(store: Store, night: NightPlan, ended: Sequence[Night]) -> tuple[str,
                     break
         except StoreError as error:
             problems.append(f"the pages of {index} were not written: {error}")
-    what = f"the page of the last nights of {night.release} was"
+    subject = f"the page of the last nights of {night.release} was"
     try:
-        with _unreadable_is_a_problem(what, problems):
+        with _unreadable_is_a_problem(subject, problems):
             _write_history(store, night, ended)
     except StoreError as error:
-        problems.append(f"{what} not written: {error}")
+        problems.append(f"{subject} not written: {error}")
     return tuple(problems)
 
 
 @contextlib.contextmanager
-def _unreadable_is_a_problem(what: str, problems: list[str]) -> Iterator[None]:
+def _unreadable_is_a_problem(subject: str, problems: list[str]) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
         problems.append(
-            f"{what} not written: {error}; it stays as it is: "
+            f"{subject} not written: {error}; it stays as it is: "
             "report the night again with the Cairn that wrote it, or move it away"
         )
 

@@ -169,8 +169,8 @@ def measured(wheels: Iterable[Path], *, for_cpu: bool) -> dict[str, float]:
 def _refuse_other_set(wheel_set: WheelSet, night: NightPlan, leg: Leg) -> None:
     """Refuse a set that is not the one expected: any job may upload anything under any name."""
     differences = [
-        f"{what} {is_}, and not {expected}"
-        for what, is_, expected in (
+        f"{property_name} {is_}, and not {expected}"
+        for property_name, is_, expected in (
             ("manifest", wheel_set.manifest_sha256[:12], night.manifest_sha256[:12]),
             ("stack", wheel_set.stack, night.stack),
             ("line", wheel_set.line, night.line),

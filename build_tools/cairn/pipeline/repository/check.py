@@ -87,7 +87,7 @@ def look(root: Path, lock: Lock) -> Repository:
 def check(repository: Repository) -> Iterator[Finding]:
     """Yield what there is and what is missing, each with what to do."""
     yield from _files(repository)
-    variables = _listed(f"repos/{repository.expected.repository}/actions/variables", "variables", repository)
+    variables = _ask_for(f"repos/{repository.expected.repository}/actions/variables", "variables", repository)
     if isinstance(variables, str):
         unchecked = "variables, environments, runners and schedules"
         text = f"not checked: {variables}"
@@ -284,13 +284,13 @@ def _store(
 
 def _signed(repository: Repository, url: str, values: Mapping[str, str]) -> Iterator[Finding]:
     """Look for what the jobs of a store with a root need to sign."""
-    for name, what in (
+    for name, content in (
         (anchor.VARIABLE, "its fingerprint: cairn trust show"),
         (anchor.MEMORY, "a store that promote alone may write to, where the jobs that sign remember"),
     ):
         line = f"gh variable set {name} --repo {repository.expected.repository} --body …"
         if not (value := values.get(name)):
-            text = f"is not set, and {url} has a root: {what}; without it promote signs nothing"
+            text = f"is not set, and {url} has a root: {content}; without it promote signs nothing"
             yield missing(f"variable {name}", text, fix=line)
         elif name == anchor.MEMORY and value.rstrip("/") == url.rstrip("/"):
             text = "names the store that is signed: whoever can write there must not write here"
@@ -335,7 +335,7 @@ def _environments(repository: Repository, values: Mapping[str, str]) -> Iterator
     signed = values.get(anchor.VARIABLE) or values.get(anchor.MEMORY)
     signing = workflows.environments(repository.files, using=workflows.SIGN_KEY) if signed else ()
     place = f"repos/{repository.expected.repository}/environments"
-    environments = _listed(place, "environments", repository)
+    environments = _ask_for(place, "environments", repository)
     if isinstance(environments, str):
         yield note("environments", f"not checked: {environments}")
         return
@@ -363,7 +363,7 @@ def _environments(repository: Repository, values: Mapping[str, str]) -> Iterator
 def _secrets(
     repository: Repository, place: str, environment: str, required: Iterable[str]
 ) -> Iterator[Finding]:
-    secrets = _listed(place, "secrets", repository)
+    secrets = _ask_for(place, "secrets", repository)
     if isinstance(secrets, str):
         yield note(f"secrets of {environment}", f"not checked: {secrets}")
         return
@@ -388,7 +388,7 @@ def _runners(repository: Repository) -> Iterator[Finding]:
         return
     available: list[set[str]] = []
     for place in (f"repos/{repository.expected.repository}", f"orgs/{owner}"):
-        runners = _listed(f"{place}/actions/runners", "runners", repository)
+        runners = _ask_for(f"{place}/actions/runners", "runners", repository)
         if not isinstance(runners, str):
             available += [{label["name"].casefold() for label in runner["labels"]} for runner in runners]
         elif place.startswith("repos/"):
@@ -416,7 +416,7 @@ def _label_sets(matrix: MatrixToml, owner: str, repository: Repository) -> Itera
 
 def _schedules(repository: Repository) -> Iterator[Finding]:
     """Look whether GitHub has the workflows, and has not switched their schedules off."""
-    rows = _listed(f"repos/{repository.expected.repository}/actions/workflows", "workflows", repository)
+    rows = _ask_for(f"repos/{repository.expected.repository}/actions/workflows", "workflows", repository)
     if isinstance(rows, str):
         yield note("workflows", f"not checked: {rows}")
         return
@@ -433,7 +433,7 @@ def _schedules(repository: Repository) -> Iterator[Finding]:
             yield missing(f"workflow {name}", f"GitHub has switched it off{why}", fix=fix)
 
 
-def _listed(path: str, name: str, repository: Repository) -> list[dict[str, Any]] | str:
+def _ask_for(path: str, name: str, repository: Repository) -> list[dict[str, Any]] | str:
     if repository.choices.repository is None:
         return "nobody has said which repository it is on GitHub (--repository owner/name)"
     answer = github.ask(path)

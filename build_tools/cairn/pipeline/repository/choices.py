@@ -97,7 +97,7 @@ def chosen(root: Path, requirement: str | None = None, **given: object) -> Choic
     if "stack" not in values and (root / STACK / "stack.toml").is_file():
         values["stack"] = STACK  # that of whoever was here before
     if requirement or "cairn" not in values:
-        values["cairn"] = named(requirement or installed())
+        values["cairn"] = requirement_of(requirement or installed())
     checkout = git.root_at(root)
     origin = checkout.origin_url()
     values.setdefault("branch", checkout.run("symbolic-ref", "--short", "HEAD").strip())
@@ -149,7 +149,7 @@ def refuse_incomplete(choices: Choices) -> None:
         )
 
 
-def named(text: str) -> str:
+def requirement_of(text: str) -> str:
     """Return the requirement that a user names; for a wheel on this machine, the path of its copy.
 
     Raises:
@@ -166,7 +166,7 @@ def named(text: str) -> str:
 
 
 def installed() -> str:
-    """Return what `named` takes for the Cairn that runs here, as pip noted it when it installed it (PEP 610).
+    """Return what `requirement_of` takes for the Cairn that runs here, by pip's note of it (PEP 610).
 
     Raises:
         UsageError: it came from where no job can get it: a file, or an index of whatever name.

@@ -161,10 +161,10 @@ def _fit(name: str, text: str, terms: Terms) -> str:
 def _with_installation(text: str, requirement: str) -> str:
     if text.count(_INSTALL) != 1:
         raise CairnError("the action setup-cairn installs Cairn in a way that `cairn ci init` does not know")
-    what = f"{DISTRIBUTION}[$EXTRAS] @ {requirement}"
+    target = f"{DISTRIBUTION}[$EXTRAS] @ {requirement}"
     if requirement.startswith("./"):
-        what = f"{requirement}[$EXTRAS]"
-    return text.replace(_INSTALL, f'--constraint {_CONSTRAINTS} "{what}"').replace(
+        target = f"{requirement}[$EXTRAS]"
+    return text.replace(_INSTALL, f'--constraint {_CONSTRAINTS} "{target}"').replace(
         "Cairn from this checkout, in", "Cairn as this repository pins it, in"
     )
 

@@ -80,12 +80,12 @@ def _unresolved(path: str, loaded: set[str]) -> str | None:
     See LD_TRACE_LOADED_OBJECTS in ld.so(8).
     """
     try:
-        listed = subprocess.run(  # noqa: PLW1510 - a failure is part of the answer
+        completed = subprocess.run(  # noqa: PLW1510 - a failure is part of the answer
             [path], env={"LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, text=True, timeout=60
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    lines = [line.split() for line in listed.stdout.splitlines() if line.endswith("=> not found")]
+    lines = [line.split() for line in completed.stdout.splitlines() if line.endswith("=> not found")]
     missing = sorted({words[0] for words in lines if words[0] not in loaded})
     return f"cannot find {', '.join(missing)}" if missing else None
 

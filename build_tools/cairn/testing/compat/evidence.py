@@ -56,19 +56,24 @@ def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | No
         report: the rows.
         baseline: an earlier report; what a page claims and was broken there is known, and fails nothing.
     """
-    known = {(table.id, row.name) for table, row in baseline.rows if row.broken} if baseline else set()
-    tests = (_as_test(table.id, row, known=(table.id, row.name) in known) for table, row in report.rows)
+    broken_before = (
+        {(table.id, row.name) for table, row in baseline.rows if row.broken} if baseline else set()
+    )
+    tests = (
+        _as_test(table.id, row, was_broken=(table.id, row.name) in broken_before)
+        for table, row in report.rows
+    )
     if report.translated:
         tests = (msgspec.structs.replace(test, device="") for test in tests)
     junit_writer.write(path, tests, name="compat")
 
 
-def _as_test(table: str, row: ReportRow, *, known: bool) -> TestOutcome:
+def _as_test(table: str, row: ReportRow, *, was_broken: bool) -> TestOutcome:
     """Convert a row to a test; terminal control sequences, such as colours in an error, are escaped."""
     measured = row.measured
     outcome: Outcome = "passed"
     reason, detail = safe_text.visible(measured.reason), ""
-    if row.broken and known:
+    if row.broken and was_broken:
         outcome, reason = "skipped", f"unsupported, as in the baseline: {reason}"
     elif row.broken:
         outcome, reason = "failed", f"unsupported, though the page claims it: {reason}"
@@ -191,9 +196,9 @@ def _strangers(environment: VirtualEnvironment, distributions: Iterable[Distribu
     In a package of a distribution, only those that stand before one of its own: of `a` and `a.py` Python
     takes the folder. Others may have been written by the package itself, when it was first used.
     """
-    known = {Path(str(file.locate())).resolve() for dist in distributions for file in dist.files or ()}
-    owned = known.union(*(path.parents for path in known))
-    hidden = {path.with_name(path.name.partition(".")[0]) for path in known if path.suffix in _MODULES}
+    recorded = {Path(str(file.locate())).resolve() for dist in distributions for file in dist.files or ()}
+    owned = recorded.union(*(path.parents for path in recorded))
+    hidden = {path.with_name(path.name.partition(".")[0]) for path in recorded if path.suffix in _MODULES}
     for site in (site.resolve() for site in environment.sites):
         inside = {path for path in hidden - owned if path.is_relative_to(site)}
         for path in sorted({*site.iterdir(), *inside}):

@@ -267,8 +267,8 @@ def _checks(lines: Sequence[_Line], *, ended: str, clean: bool) -> list[Check]:
             begun = None
     if not any(line.complete for line in lines):
         # It crashed, or was ended: in the check that it had begun, or before or between checks.
-        what = begun.what if begun is not None else "the probe"
-        checks.append(Check(what=what, outcome="failed", reason=ended))
+        check_name = begun.what if begun is not None else "the probe"
+        checks.append(Check(what=check_name, outcome="failed", reason=ended))
     elif not clean:
         checks.append(Check(what="the end of the process", outcome="failed", reason=ended, essential=False))
     return checks

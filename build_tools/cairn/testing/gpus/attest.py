@@ -94,28 +94,30 @@ def attest(
     )
 
 
-def _runtime_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu]) -> Iterator[str]:
+def _runtime_disagreements(machine: Sequence[Gpu], runtime: Sequence[Gpu]) -> Iterator[str]:
     by_node = {gpu.node: gpu for gpu in machine}
-    for gpu in listed:
-        known = by_node.get(gpu.node)
-        if known is None:
+    for gpu in runtime:
+        of_kernel = by_node.get(gpu.node)
+        if of_kernel is None:
             yield f"rocminfo lists {gpu.target} as node {gpu.node}, where the kernel has no GPU"
-        elif known.target != gpu.target:
-            yield f"rocminfo calls node {gpu.node} {gpu.target}, and the kernel {known.target}"
+        elif of_kernel.target != gpu.target:
+            yield f"rocminfo calls node {gpu.node} {gpu.target}, and the kernel {of_kernel.target}"
 
 
-def _management_disagreements(machine: Sequence[Gpu], listed: Sequence[Gpu], driver: str) -> Iterator[str]:
-    for known in machine:
-        for gpu in (gpu for gpu in listed if gpu.card and gpu.card == known.card):
+def _management_disagreements(
+    machine: Sequence[Gpu], management: Sequence[Gpu], driver: str
+) -> Iterator[str]:
+    for of_kernel in machine:
+        for gpu in (gpu for gpu in management if gpu.card and gpu.card == of_kernel.card):
             statements = (
-                ("the target", gpu.target, known.target),
-                ("the compute partition", gpu.compute_partition, known.compute_partition),
-                ("the memory partition", gpu.memory_partition, known.memory_partition),
+                ("the target", gpu.target, of_kernel.target),
+                ("the compute partition", gpu.compute_partition, of_kernel.compute_partition),
+                ("the memory partition", gpu.memory_partition, of_kernel.memory_partition),
             )
-            for what, statement, agent in statements:
+            for subject, statement, agent in statements:
                 if statement and agent and statement.lower() != agent.lower():
-                    yield f"amd-smi calls {what} of {known.card} {statement}, and the kernel {agent}"
-    for gpu in listed:
+                    yield f"amd-smi calls {subject} of {of_kernel.card} {statement}, and the kernel {agent}"
+    for gpu in management:
         # A kernel's own driver has no version, and amd-smi takes the kernel's in its place.
         if machine and driver and gpu.driver and gpu.driver != driver:
             yield f"amd-smi says that the driver is {gpu.driver}, and the kernel {driver}"
@@ -132,7 +134,9 @@ def _torch_disagreements(usable: Sequence[Gpu], tested: Sequence[Gpu]) -> Iterat
             yield f"torch sees {how_many} among what the machine has for it: {names}"
     shared = targets.families().get("igpu-all", ())  # these take the machine's memory as well
     for gpu in tested:
-        most = max((known.memory_bytes for known in usable if known.target == gpu.target), default=0)
+        most = max(
+            (candidate.memory_bytes for candidate in usable if candidate.target == gpu.target), default=0
+        )
         if most and gpu.target not in shared and gpu.memory_bytes > most * _MORE:
             yield f"torch sees {gpu.memory_bytes} bytes of memory on {gpu.target}, and the kernel {most}"
 

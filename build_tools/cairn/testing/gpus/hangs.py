@@ -84,7 +84,7 @@ def hide(
     log: Path,
     nodes: Path = kernel.KFD_NODES,
     sysfs: Path = kernel.SYSFS,
-    known: Collection[int] = (),
+    hanging_nodes: Collection[int] = (),
 ) -> Answering:
     """Hide the GPUs that hang.
 
@@ -94,7 +94,7 @@ def hide(
         log: receives the command lines.
         nodes: the folder in which the kernel describes the GPUs; without one nothing is asked.
         sysfs: the root of sysfs.
-        known: the kernel's nodes of GPUs that hang, and are not asked.
+        hanging_nodes: the kernel's nodes of GPUs that hang, and are not asked.
     """
     machine = kernel.read(nodes, sysfs)
     words = _words(variables, len(machine))
@@ -105,7 +105,7 @@ def hide(
         else next((gpu for gpu in machine if gpu.uuid.lower() == word.lower()), Gpu(target="", uuid=word))
         for word in words
     }
-    hanging = [word for word in words if gpus[word].node in known]
+    hanging = [word for word in words if gpus[word].node in hanging_nodes]
     to_ask = [word for word in words if word not in hanging]
     hanging += _ask(to_ask, variables, python, log) if to_ask else []
     if not hanging:

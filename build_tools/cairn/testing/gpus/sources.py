@@ -177,11 +177,11 @@ def _amd_smi_gpus(output: str) -> Answer:
         plain = json.JSONDecoder().raw_decode(output[start:])[0] if start >= 0 else None
     except (ValueError, RecursionError):
         plain = None
-    listed = plain.get("gpu_data") if isinstance(plain, dict) else plain
-    if not isinstance(listed, list) or not all(isinstance(item, dict) for item in listed):
+    items = plain.get("gpu_data") if isinstance(plain, dict) else plain
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         return Answer(problem="amd-smi gives no list of GPUs")
     gpus = []
-    for item in listed:
+    for item in items:
         asic, partition = _part(item, "asic"), _part(item, "partition")
         target = text(asic.get("target_graphics_version")).lower()
         divided = partition.get("accelerator_partition", partition.get("compute_partition"))

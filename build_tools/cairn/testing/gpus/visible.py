@@ -77,15 +77,15 @@ def choose_gpus(
     words = [word.strip() for word in environ[hiding[0]].split(",")] if hiding else []
     if all(word.lstrip("-").isdecimal() for word in words if word):
         numbered = [(str(number), name) for number, name in enumerate(present)]
-        listed = visible_gpus(numbered, ",".join(words) if hiding else None)
+        candidates = visible_gpus(numbered, ",".join(words) if hiding else None)
     elif len(set(present)) > 1:
         raise UsageError(
             f"{hiding[0]} is {environ[hiding[0]]}, which does not say what kind of GPU that is",
             tip=f"name the GPUs by their numbers: this machine has {', '.join(present)}",
         )
     else:
-        listed = tuple((word, present[0]) for word in words if word)
-    fitting = [(word, name) for word, name in listed if not targets or matches([name], targets)]
+        candidates = tuple((word, present[0]) for word in words if word)
+    fitting = [(word, name) for word, name in candidates if not targets or matches([name], targets)]
     if how_many == "one-of-each":
         kinds = [name for _, name in fitting]
         fitting = [gpu for number, gpu in enumerate(fitting) if gpu[1] not in kinds[:number]]
@@ -113,5 +113,5 @@ def visible_gpus(hardware: Sequence[T], chosen: str | None) -> tuple[T, ...]:
     if chosen is None or not all(word.lstrip("-").isdecimal() for word in words):
         return tuple(hardware)
     # "-1" hides everything, and so does any index that is out of range, for itself and for what follows it.
-    known = itertools.takewhile(lambda index: 0 <= index < len(hardware), map(int, words))
-    return tuple(hardware[index] for index in known)
+    indices = itertools.takewhile(lambda index: 0 <= index < len(hardware), map(int, words))
+    return tuple(hardware[index] for index in indices)

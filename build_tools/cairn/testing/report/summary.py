@@ -192,8 +192,8 @@ def of_run(run: TestRun, earlier: Sequence[EarlierRun] = ()) -> Summary:
     failures = []
     for test in run.tests:
         if test.failed:
-            is_new, known = known_failure(test.test, earlier)
-            failures.append(Failure(test=test, new=is_new, known=known))
+            is_new, words = known_failure(test.test, earlier)
+            failures.append(Failure(test=test, new=is_new, known=words))
     slowest = sorted(run.tests, key=lambda test: -test.seconds)[:_SLOWEST]
     skipped = [test for test in run.tests if test.outcome == "skipped"]
     reasons: dict[str, set[str]] = defaultdict(set)
@@ -245,8 +245,8 @@ def _grouped(tests: Iterable[tuple[tuple[str, str, str], str]]) -> tuple[Skipped
     for why, test in tests:
         groups[why].append(test)
     rows = [
-        Skipped(owner=owner, issue=issue, reason=reason, tests=tuple(named))
-        for (owner, issue, reason), named in groups.items()
+        Skipped(owner=owner, issue=issue, reason=reason, tests=tuple(names))
+        for (owner, issue, reason), names in groups.items()
     ]
     return tuple(sorted(rows, key=lambda group: (group.owner, -len(group.tests), group.reason)))
 
@@ -341,16 +341,16 @@ def _run(summary: Summary) -> Iterator[str]:
         heading = "new failure" if summary.nights else "failure"
         yield f"\n**{wording.count(summary.new, heading)}**\n"
         yield from _failures(summary.new)
-    for what, lines in _lists(summary).items():
+    for title, lines in _lists(summary).items():
         if lines:
-            yield f"\n<details><summary>{what}</summary>\n"  # after an empty line, it is Markdown again
+            yield f"\n<details><summary>{title}</summary>\n"  # after an empty line, it is Markdown again
             yield from lines
             yield "\n</details>"
 
 
 def _lists(summary: Summary) -> dict[str, list[str]]:
     """Return the folded lists by heading."""
-    known = [failure for failure in summary.failures if not failure.new]
+    known_failures = [failure for failure in summary.failures if not failure.new]
     fixed = [f"- {_code(name)}" for name in summary.fixed]
     flaky = [f"- {_code(test.test)}: {_cut(test.reason)}" for test in summary.flaky]
     skipped = [f"- {group.size}: {_cut(group.reason) or 'no reason given'}" for group in summary.skipped]
@@ -368,7 +368,7 @@ def _lists(summary: Summary) -> dict[str, list[str]]:
         for night in summary.nights
     ]
     return {
-        wording.count(known, "known failure"): _failures(known),
+        wording.count(known_failures, "known failure"): _failures(known_failures),
         f"{len(fixed)} fixed since the last run": _some(fixed, _OTHERS),
         f"{len(flaky)} flaky": _some(flaky, _OTHERS),
         "left out by skip-tests": _table(("owner", "reason", "issue", "tests"), groups[:_OTHERS]),

@@ -176,23 +176,23 @@ def read_collection(path: Path) -> Collected:
     return {module: tuple(tests) for module, tests in modules.items()}
 
 
-def similar(test: str, known: Collected) -> str:
+def similar(test: str, collected: Collected) -> str:
     """Suggest ids similar to one that names no test: a sentence, or an empty text.
 
     Args:
         test: the id.
-        known: the existing tests by file.
+        collected: the existing tests by file.
     """
     parsed = take_apart(test)
-    if parsed.module not in known:
+    if parsed.module not in collected:
         return f"no test was collected from {parsed.module}"
-    if any(candidate.startswith(f"{test}[") for candidate in known[parsed.module]):
+    if any(candidate.startswith(f"{test}[") for candidate in collected[parsed.module]):
         return f"it has arguments: did you mean the pattern {test}[*]?"
     # Comparing texts takes long, and a file may have 20,000 tests: those that begin alike will do.
     beginning = "_".join(parsed.name.split("_")[:2])
     near = {
         candidate: take_apart(candidate)
-        for candidate in known[parsed.module]
+        for candidate in collected[parsed.module]
         if f"::{beginning}" in candidate
     }
     same = [candidate for candidate, parts in near.items() if parts.name == parsed.name]

@@ -42,12 +42,12 @@ class Selection:
     @property
     def modules(self) -> tuple[str, ...]:
         """The test files that are excluded as a whole and not imported: a runner need not start them."""
-        return tuple(test for listed in self.entries for test in listed.entry.tests if "::" not in test)
+        return tuple(test for skip in self.entries for test in skip.entry.tests if "::" not in test)
 
     @property
     def counts(self) -> dict[str, int]:
         """The numbers of exact ids, of patterns, and of patterns whose ids could not be read."""
-        entries = [listed.entry for listed in self.entries]
+        entries = [skip.entry for skip in self.entries]
         return {
             "ids": sum(len(entry.tests) for entry in entries),
             "patterns": sum(len(entry.patterns) for entry in entries if not entry.unresolved),
@@ -77,10 +77,10 @@ class _Collected(datafile.Value):
 
 def select(entries: Sequence[Listed], facts: RunFacts, *, today: date) -> Selection:
     """Select the entries that apply to a run, or may apply where its facts are unknown."""
-    chosen = tuple(listed for listed in entries if conditions.applies(listed.entry.when, facts))
+    chosen = tuple(skip for skip in entries if conditions.applies(skip.entry.when, facts))
     return Selection(
         entries=chosen,
-        expired=tuple(listed for listed in chosen if listed.entry.has_expired(today)),
+        expired=tuple(skip for skip in chosen if skip.entry.has_expired(today)),
         remarks=tuple(_remarks(entries, chosen, facts)),
     )
 
@@ -101,16 +101,16 @@ def write_plan(
         "tests": str(tests.absolute()) if tests else None,
         "only": only,
         "journal": str(journal.absolute()),
-        "entries": [plan_of(listed) for listed in selection.entries],
+        "entries": [plan_of(skip) for skip in selection.entries],
     }
     files.write_text(path, json.dumps(plan))
     shutil.copyfile(Path(__file__).with_name("plugin.py"), path.parent / f"{PLUGIN}.py")
     return {VARIABLE: str(path.absolute())}
 
 
-def plan_of(listed: Listed) -> dict[str, Any]:
+def plan_of(skip: Listed) -> dict[str, Any]:
     """Convert an entry for the plugin and its `Matcher`."""
-    tests, patterns = listed.entry.tests, map(ids.compile_pattern, listed.entry.patterns)
+    tests, patterns = skip.entry.tests, map(ids.compile_pattern, skip.entry.patterns)
     return {
         "tests": [test for test in tests if "::" in test],
         "modules": [test for test in tests if "::" not in test],
@@ -135,7 +135,7 @@ def read_excluded(
     """
     collected: set[str] = set()
     by_test: dict[str, int] = {}
-    named: set[tuple[int, str]] = set()
+    matched: set[tuple[int, str]] = set()
     for line in _lines(journals):
         collected.update(line.modules)
         for match in line.matched:
@@ -148,15 +148,15 @@ def read_excluded(
             patterns = entries[match.entry].entry.patterns
             name = match.test if match.pattern is None else patterns[match.pattern]
             # In a run of nothing but the entries, the tests of a whole file come one by one.
-            named |= {(match.entry, name), (match.entry, _module(name))}
-    modules = {_module(name) for listed in entries for name in listed.entry.names}
+            matched |= {(match.entry, name), (match.entry, _module(name))}
+    modules = {_module(name) for skip in entries for name in skip.entry.names}
     files = {module for module in modules if not module.endswith("*")}
     collected |= {module for module in files if tests and not (tests / module).exists()}
     unmatched = []
-    for number, listed in enumerate(entries):
-        of_run = [name for name in listed.entry.names if _module(name) in collected]
-        if missing := tuple(name for name in of_run if (number, name) not in named):
-            unmatched.append((listed, missing))
+    for number, skip in enumerate(entries):
+        of_run = [name for name in skip.entry.names if _module(name) in collected]
+        if missing := tuple(name for name in of_run if (number, name) not in matched):
+            unmatched.append((skip, missing))
     return tuple((test, entries[number]) for test, number in sorted(by_test.items())), tuple(unmatched)
 
 
@@ -185,7 +185,7 @@ def _remarks(entries: Sequence[Listed], chosen: Sequence[Listed], facts: RunFact
         none = f"none of the {len(entries)} entries applies to this run" if entries else "there is no entry"
         yield f"nothing is left out: {none}"
     # Where no entry is for this version of torch yet, its exclusions may be missing.
-    ranges = dict.fromkeys(listed.entry.when.torch for listed in entries if listed.entry.when.torch)
+    ranges = dict.fromkeys(skip.entry.when.torch for skip in entries if skip.entry.when.torch)
     if facts.torch is None or not ranges:
         return
     if not any(conditions.applies(conditions.When(torch=text), facts) for text in ranges):

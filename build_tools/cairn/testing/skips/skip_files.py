@@ -144,8 +144,8 @@ def _files(places: Iterable[Path]) -> list[Path]:
 
 
 def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:
-    for listed in entries:
-        entry = listed.entry
+    for skip in entries:
+        entry = skip.entry
         checks: list[Callable[[], object]] = [
             *(functools.partial(ids.check, test) for test in entry.tests),
             *(functools.partial(ids.compile_pattern, pattern) for pattern in entry.patterns),
@@ -155,7 +155,7 @@ def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:
             try:
                 check()
             except UsageError as error:
-                yield UsageError(f"{listed}: {error}", tip=error.tip)
+                yield UsageError(f"{skip}: {error}", tip=error.tip)
         rules = (
             (not entry.names, "names no test", "give `tests` or `patterns`, or remove it"),
             (not entry.reason.strip(), "has an empty reason", _SAY_IT),
@@ -166,33 +166,33 @@ def _malformed(entries: Sequence[Listed]) -> Iterable[CairnError]:
         )
         for is_broken, text, tip in rules:
             if is_broken:
-                yield UsageError(f"{listed} {text}", tip=tip)
+                yield UsageError(f"{skip} {text}", tip=tip)
 
 
 def _repeated(entries: Sequence[Listed]) -> Iterable[CairnError]:
     """Report names in two entries that may both apply: one would hide that the other is stale."""
     seen: dict[str, list[Listed]] = {}
-    for listed in entries:
-        for name in listed.entry.names:
+    for skip in entries:
+        for name in skip.entry.names:
             for earlier in seen.setdefault(name, []):
-                if earlier is listed or conditions.may_coincide(earlier.entry.when, listed.entry.when):
+                if earlier is skip or conditions.may_coincide(earlier.entry.when, skip.entry.when):
                     # Folders that are given together may each have a generic.toml.
-                    folder = "" if earlier.file == listed.file else f"{earlier.file.parent}/"
-                    yield UsageError(f"{listed} names {name} again, after {folder}{earlier}", tip=_KEEP_ONE)
-            seen[name].append(listed)
+                    folder = "" if earlier.file == skip.file else f"{earlier.file.parent}/"
+                    yield UsageError(f"{skip} names {name} again, after {folder}{earlier}", tip=_KEEP_ONE)
+            seen[name].append(skip)
 
 
 def _hidden(entries: Sequence[Listed]) -> Iterable[CairnError]:
     """Report names of tests in a file that is excluded as a whole."""
     closed: dict[str, list[Listed]] = {}
-    for listed in entries:
-        for module in (test for test in listed.entry.tests if "::" not in test):
-            closed.setdefault(module, []).append(listed)
-    for listed in entries:
-        for name in (name for name in listed.entry.names if "::" in name):
+    for skip in entries:
+        for module in (test for test in skip.entry.tests if "::" not in test):
+            closed.setdefault(module, []).append(skip)
+    for skip in entries:
+        for name in (name for name in skip.entry.names if "::" in name):
             for whole in closed.get(ids.take_apart(name).module, []):
-                if conditions.may_coincide(whole.entry.when, listed.entry.when):
-                    yield UsageError(f"{listed} names {name}, and {whole} its whole file", tip=_KEEP_ONE)
+                if conditions.may_coincide(whole.entry.when, skip.entry.when):
+                    yield UsageError(f"{skip} names {name}, and {whole} its whole file", tip=_KEEP_ONE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,16 +228,16 @@ def lint(
         collection: the tests that there are; nothing is said of a file of tests that it does not have.
         sources: those of one version of torch, for which no entry may stay unresolved.
     """
-    for listed in entries:
-        entry = listed.entry
+    for skip in entries:
+        entry = skip.entry
         if entry.has_expired(today):
             text = f"it expired on {entry.expires}: ask {entry.owner} whether {entry.issue or 'it'} is solved"
-            yield Finding(kind="expired", where=listed, text=text)
-    for listed in entries:
-        when = listed.entry.when
+            yield Finding(kind="expired", where=skip, text=text)
+    for skip in entries:
+        when = skip.entry.when
         if conditions.excludes_itself(when):
             text = f"none of {', '.join(when.target)} is of {', '.join(when.family)}"
-            yield Finding(kind="contradictory", where=listed, text=text)
+            yield Finding(kind="contradictory", where=skip, text=text)
     if collection is not None:
         yield from _against(entries, collection)
     if sources is not None:
@@ -247,10 +247,10 @@ def lint(
 def _resolve(entries: Sequence[Listed], sources: Sources) -> Iterator[Finding]:
     """Report the patterns of unresolved entries for the version of the sources, with their ids."""
     facts = RunFacts(torch=sources.version)
-    for listed in entries:
-        if not (listed.entry.unresolved and conditions.applies(listed.entry.when, facts)):
+    for skip in entries:
+        if not (skip.entry.unresolved and conditions.applies(skip.entry.when, facts)):
             continue
-        for pattern in listed.entry.patterns:
+        for pattern in skip.entry.patterns:
             resolution = sources.find(pattern)
             if resolution.tests:
                 text = f"{pattern} is {wording.some(resolution.tests, shown=1)}: name the ids"
@@ -259,31 +259,31 @@ def _resolve(entries: Sequence[Listed], sources: Sources) -> Iterator[Finding]:
                 text = f"{pattern} is of {computed}, whose names are computed: collect them"
             else:
                 text = f"no test is called {pattern}: end its range before torch {sources.version}"
-            yield Finding(kind="unresolved", where=listed, text=text, tests=resolution.tests)
+            yield Finding(kind="unresolved", where=skip, text=text, tests=resolution.tests)
 
 
 def _against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:
     """Report entries that match no collected test, or only tests that other entries name already."""
-    known = {module: frozenset(tests) for module, tests in collection.items()}
-    exact = {test for listed in entries for test in listed.entry.tests}
-    for listed in entries:
-        for test in listed.entry.tests:
-            tests = known.get(ids.take_apart(test).module)
+    collected = {module: frozenset(tests) for module, tests in collection.items()}
+    exact = {test for skip in entries for test in skip.entry.tests}
+    for skip in entries:
+        for test in skip.entry.tests:
+            tests = collected.get(ids.take_apart(test).module)
             if tests is not None and "::" in test and test not in tests:
                 similar = ids.similar(test, collection)
                 text = f"no test is called {test}{f'; {similar}' if similar else ''}"
-                yield Finding(kind="unmatched", where=listed, text=text)
-        for pattern in listed.entry.patterns:
-            modules = [module for module in known if ids.is_of(pattern, module)]
+                yield Finding(kind="unmatched", where=skip, text=text)
+        for pattern in skip.entry.patterns:
+            modules = [module for module in collected if ids.is_of(pattern, module)]
             if not modules:
                 continue
             regex = re.compile(ids.compile_pattern(pattern).regex)
-            matched = {test for module in modules for test in known[module] if regex.fullmatch(test)}
+            matched = {test for module in modules for test in collected[module] if regex.fullmatch(test)}
             if not matched:
-                yield Finding(kind="unmatched", where=listed, text=f"no test is called {pattern}")
+                yield Finding(kind="unmatched", where=skip, text=f"no test is called {pattern}")
             elif exact.issuperset(matched):
                 text = f"all {len(matched)} tests of the pattern {pattern} are named by themselves"
-                yield Finding(kind="covered", where=listed, text=text)
+                yield Finding(kind="covered", where=skip, text=text)
 
 
 _HEADER = re.compile(r"\s*\[\[\s*skips\s*\]\]\s*(?:#.*)?")
@@ -318,18 +318,18 @@ def solved(entries: Sequence[Listed], runs: Sequence[Mapping[str, bool]]) -> tup
     tests = set().union(*runs)
     good = {test for test in tests if all(run.get(test, False) for run in runs)}
     removable = []
-    for listed in entries:
+    for skip in entries:
         names = tuple(
             name
-            for name in listed.entry.names
-            if (named_tests := _named(name, listed.entry, tests)) and good.issuperset(named_tests)
+            for name in skip.entry.names
+            if (named_tests := _tests_of(name, skip.entry, tests)) and good.issuperset(named_tests)
         )
         if names:
-            removable.append(Solved(listed=listed, names=names))
+            removable.append(Solved(listed=skip, names=names))
     return tuple(removable)
 
 
-def _named(name: str, entry: Entry, tests: Iterable[str]) -> set[str]:
+def _tests_of(name: str, entry: Entry, tests: Iterable[str]) -> set[str]:
     if name in entry.patterns:
         regex = re.compile(ids.compile_pattern(name).regex)
         return {test for test in tests if regex.fullmatch(test)}

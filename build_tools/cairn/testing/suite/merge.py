@@ -86,7 +86,7 @@ def merge(
     first = results[0]
     missing = sorted({*range(1, first.shards + 1)} - {result.shard for result in results})
     if missing and not part:
-        problems.insert(0, f"of {first.shards} shards, {_listed([str(n) for n in missing])} left no result")
+        problems.insert(0, f"of {first.shards} shards, {_names([str(n) for n in missing])} left no result")
     problems += [
         f"{result.name}: {problem}" if first.shards > 1 else problem
         for result in results
@@ -237,7 +237,7 @@ def _not_once(shards: Sequence[_Shard], *, whole: bool) -> list[str]:
     problems = []
     times = Counter(outcome.test for _, tests in shards for outcome in tests if "::" in outcome.test)
     if twice := sorted(test for test, count in times.items() if count > 1):
-        problems.append(f"{len(twice)} tests ran in two shards: {_listed(twice)}")
+        problems.append(f"{len(twice)} tests ran in two shards: {_names(twice)}")
     selected: dict[str, int] = defaultdict(int)
     wholes: dict[str, set[int]] = defaultdict(set)
     unfinished = {module for result, _ in shards for module in result.unfinished}
@@ -253,8 +253,8 @@ def _not_once(shards: Sequence[_Shard], *, whole: bool) -> list[str]:
             problems.append(f"{module} has {counted} tests, and its shards had {selected[module]}")
     kinds = {frozenset(result.hardware) for result, _ in shards}
     if len(kinds) > 1:
-        named = sorted(", ".join(sorted(kind)) or "no GPU" for kind in kinds)
-        problems.append(f"the shards ran on different hardware: {'; '.join(named)}")
+        hardware = sorted(", ".join(sorted(kind)) or "no GPU" for kind in kinds)
+        problems.append(f"the shards ran on different hardware: {'; '.join(hardware)}")
     return problems
 
 
@@ -318,6 +318,6 @@ def _record(
     )
 
 
-def _listed(items: Sequence[str], separator: str = ", ") -> str:
+def _names(items: Sequence[str], separator: str = ", ") -> str:
     more = f"{separator}and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
     return separator.join(items[:_SHOWN]) + more

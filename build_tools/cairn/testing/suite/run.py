@@ -178,7 +178,7 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
         problems=tuple(problems),
         excluded=_excluded(entries, excluded),
         outdated=(
-            *(f"{listed} matches no test: {wording.some(names)}" for listed, names in unmatched),
+            *(f"{skip} matches no test: {wording.some(names)}" for skip, names in unmatched),
             *(f"{entry} has expired: {entry.entry.expires}" for entry in prepared.selection.expired),
         ),
         started=records.time_of(started),
@@ -200,9 +200,9 @@ def _run(request: SuiteRequest, held: ExitStack, say: Progress, on_line: Progres
 
 
 def _undecided(hooks: Sequence[str], suite: Suite) -> list[str]:
-    named = wording.some([hook for hook in hooks if hook not in suite.hooks])
-    problem = f"`hooks` of suite.toml lacks what decides which tests run and how they end: {named}"
-    return [problem] if named else []
+    unlisted = wording.some([hook for hook in hooks if hook not in suite.hooks])
+    problem = f"`hooks` of suite.toml lacks what decides which tests run and how they end: {unlisted}"
+    return [problem] if unlisted else []
 
 
 def _settings(request: SuiteRequest) -> str:
@@ -341,7 +341,7 @@ def _check(request: SuiteRequest, say: Progress) -> tuple[WheelVersion, str]:
 
 
 def _excluded(entries: Sequence[Listed], excluded: Iterable[tuple[str, Listed]]) -> tuple[ExcludedTest, ...]:
-    modules = ((test, listed) for listed in entries for test in listed.entry.tests if "::" not in test)
+    modules = ((test, skip) for skip in entries for test in skip.entry.tests if "::" not in test)
     return tuple(
         ExcludedTest(test=test, reason=item.entry.reason, owner=item.entry.owner, issue=item.entry.issue)
         for test, item in dict([*modules, *excluded]).items()
@@ -457,7 +457,7 @@ def _answering(request: SuiteRequest, before: Answering) -> Answering:
         python=request.tested.python,
         log=request.work_dir / LOG,
         nodes=request.nodes,
-        known=request.hanging,
+        hanging_nodes=request.hanging,
     )
     return dataclasses.replace(now, hanging=(*before.hanging, *now.hanging))
 

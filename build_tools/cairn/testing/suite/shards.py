@@ -155,10 +155,10 @@ class Piece:
         """The selection for the plugin; see `worker`."""
         if self.whole:
             return None
-        named = {
+        selection = {
             key: [f"{self.module}::{rest}" for rest in getattr(self, key)] for key in ("tests", "others")
         }
-        return {**named, "low": self.low, "high": self.high}
+        return {**selection, "low": self.low, "high": self.high}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,14 +203,14 @@ def plan_shards(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
     names = sorted(set(modules))
     if not names:
         raise UsageError("there is no module to run")
-    known = {name: seconds for name in names if (seconds := times.of(name)) is not None}
-    if not known and len(names) < _FEW * shards:
+    known_seconds = {name: seconds for name in names if (seconds := times.of(name)) is not None}
+    if not known_seconds and len(names) < _FEW * shards:
         return _evenly(names, shards)
-    middle = sorted(known.values())[len(known) // 2] if known else 0.0
+    middle = sorted(known_seconds.values())[len(known_seconds) // 2] if known_seconds else 0.0
     to_deal = [
         _Module(
             name=name,
-            seconds=known.get(name, middle),
+            seconds=known_seconds.get(name, middle),
             tests=tuple(sorted(times.tests.get(name, {}).items(), key=lambda item: (-item[1], item[0]))),
         )
         for name in names
@@ -227,7 +227,7 @@ def plan_shards(modules: Iterable[str], times: Times, shards: int) -> ShardPlan:
         raise AssertionError("one shard has room for everything")
     return ShardPlan(
         shards=tuple(tuple(shard) for shard in dealt),
-        unknown=tuple(name for name in names if name not in known),
+        unknown=tuple(name for name in names if name not in known_seconds),
     )
 
 

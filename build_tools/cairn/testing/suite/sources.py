@@ -145,9 +145,9 @@ def choose_plugins(suite: Suite, wheel: WheelVersion) -> tuple[tuple[str, ...], 
             tip="install the package that has it, or take it out of `plugins` in suite.toml",
         )
     of_requires = (name for _, names in wheel.beside.values() for name in names)
-    named = [name for name in dict.fromkeys([*of_requires, *suite.plugins]) if name not in suite.plugins_off]
+    chosen = [name for name in dict.fromkeys([*of_requires, *suite.plugins]) if name not in suite.plugins_off]
     decided, brought = (
-        {*named, *suite.plugins_off},
+        {*chosen, *suite.plugins_off},
         _closure(wheel.requires, suite.requires_of(wheel.version)),
     )
     undecided = {name: entry for name, entry in wheel.entries.items() if name not in decided}
@@ -158,7 +158,7 @@ def choose_plugins(suite: Suite, wheel: WheelVersion) -> tuple[tuple[str, ...], 
                 tip=f'add `plugins = ["{name}"]` to suite.toml, or `plugins_off = ["{name}"]` if its tests '
                 "do not need it",
             )
-    return tuple(named), {name: module.partition(".")[0] for name, (_, module) in undecided.items()}
+    return tuple(chosen), {name: module.partition(".")[0] for name, (_, module) in undecided.items()}
 
 
 def _closure(requires: Mapping[str, Sequence[str]], texts: Sequence[str]) -> set[str]:

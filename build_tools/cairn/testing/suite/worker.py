@@ -200,8 +200,8 @@ class Worker:
     def _needed(self, session: pytest.Session) -> list[str]:
         """Return the plugins that are off, and that the tests import, or whose mark they have."""
         lines = session.config.getini("markers")
-        known = {line.partition(":")[0].partition("(")[0].strip() for line in lines}
-        marks = {mark.name for item in session.items for mark in item.iter_markers()} - known
+        registered = {line.partition(":")[0].partition("(")[0].strip() for line in lines}
+        marks = {mark.name for item in session.items for mark in item.iter_markers()} - registered
         plugins = session.config.pluginmanager.get_plugins()
         loaded = {getattr(plugin, "__name__", "").partition(".")[0] for plugin in plugins}
         imported = sys.modules.keys() - self._counter.early - loaded

@@ -28,7 +28,7 @@ def hide(folder: Path, gpus: str, *known: int, **variables: str) -> Answering:
     own = {"PATH": str(machine.programs), **variables}
     began = time.monotonic()
     found = hangs.hide(
-        own, python=None, log=folder / "log", nodes=machine.nodes, sysfs=machine.sysfs, known=known
+        own, python=None, log=folder / "log", nodes=machine.nodes, sysfs=machine.sysfs, hanging_nodes=known
     )
     assert time.monotonic() - began < 10
     return found

@@ -32,7 +32,7 @@ def gloo(answer: Answer) -> None:
             os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         place = Path(__file__).parent
         command = [sys.executable, "-I", "-c", _RANK, str(place.parent), f"{place.name}.distributed", folder]
-        other = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        peer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
             with answer.check("two processes meet"):
                 _meet("gloo", folder, rank=0, size=2)
@@ -52,8 +52,8 @@ def gloo(answer: Answer) -> None:
                 dist.all_reduce(z)
                 require((z == 2).all(), "a wrong sum")
         finally:
-            other.kill()
-            other.communicate()
+            peer.kill()
+            peer.communicate()
 
 
 def rank_one(folder: str) -> None:

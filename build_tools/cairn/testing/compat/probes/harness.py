@@ -56,14 +56,14 @@ class Answer:
         self.on_gpu = self.on_gpu or bool(tensor.is_cuda)
 
     @contextlib.contextmanager
-    def check(self, what: str, *, essential: bool = True) -> Iterator[None]:
+    def check(self, claim: str, *, essential: bool = True) -> Iterator[None]:
         """One thing that the row stands for: it holds unless the block raises.
 
         Args:
-            what: in a few words.
+            claim: in a few words.
             essential: without it the feature is not there; without one that is not, it is there in part.
         """
-        self.say(begin=what, essential=essential)
+        self.say(begin=claim, essential=essential)
         try:
             yield
         except NotMeasurableError as error:
@@ -73,9 +73,9 @@ class Answer:
         else:
             self.say(end="passed", reason="")
 
-    def optional(self, what: str) -> contextlib.AbstractContextManager[None]:
+    def optional(self, claim: str) -> contextlib.AbstractContextManager[None]:
         """A check without which the feature is there in part."""
-        return self.check(what, essential=False)
+        return self.check(claim, essential=False)
 
 
 def runs(where: Where) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -47,9 +47,9 @@ def _roots() -> Iterator[Path]:
     yield from packages
     # torch itself is not imported where it need not be: there are twenty of these rows.
     torch = importlib.util.find_spec("torch")
-    own = Path(torch.origin).parent if torch is not None and torch.origin else Path()
-    if any(own.glob("lib/libamdhip64*")):
-        yield own
+    torch_dir = Path(torch.origin).parent if torch is not None and torch.origin else Path()
+    if any(torch_dir.glob("lib/libamdhip64*")):
+        yield torch_dir
     elif not packages and _SYSTEM.is_dir() and importlib.import_module("torch").version.hip is not None:
         yield _SYSTEM
 

@@ -90,8 +90,8 @@ def random_numbers(answer: Answer) -> None:
     with answer.check("numbers follow the seed"):
         first = torch.rand(1000, device=device, generator=generator)
         again = torch.rand(1000, device=device, generator=torch.Generator(device).manual_seed(7))
-        other = torch.rand(1000, device=device, generator=torch.Generator(device).manual_seed(8))
-        require(torch.equal(first, again) and not torch.equal(first, other), "they do not")
+        different = torch.rand(1000, device=device, generator=torch.Generator(device).manual_seed(8))
+        require(torch.equal(first, again) and not torch.equal(first, different), "they do not")
     with answer.check("the state is kept"):
         state = generator.get_state()
         first = torch.randn(1000, device=device, generator=generator)
