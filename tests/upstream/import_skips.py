@@ -198,7 +198,7 @@ def _texts(name: Name, group: dict[str, Any]) -> list[str]:
 def _found(sources: Sources, text: str) -> tuple[str, ...]:
     """Return the tests of a name, or else what is generated of it for a GPU."""
     for variant in (text, f"{text}_cuda", f"{text}_cuda_*"):
-        if tests := sources.find(variant).tests:
+        if tests := sources.find(variant)[0]:
             return tests
         scope, _, test = text.rpartition("::")
         if "*" in test or "_cuda" in test or scope.endswith("/*::*") or not scope:

@@ -77,10 +77,11 @@ def require_resolvable(plans: Sequence[Plan]) -> None:
         NetworkError: an index could not be reached.
         ProblemsError: several.
     """
-    steps = [(step, plan.request) for plan in plans for step in plan.steps if step.hit is None]
+    steps = [step for plan in plans for step in plan if step.hit is None]
     looked: set[tuple[tuple[str, ...], Path]] = set()
     problems: list[CairnError] = []
-    for step, request in steps:
+    for step in steps:
+        request = step.request
         requirements = (requirements_of(step, request), request.python.path)
         try:
             if requirements not in looked:
@@ -273,7 +274,7 @@ def failure(context: Context, error: Exception) -> Exception:
     return (OutOfMemoryError if short else BuildError)(
         f"building {context.step.project.name} failed{why}",
         log=context.log,
-        tail=(*(line.text for line in tail), *message) or (str(error),),
+        tail=(*(text for _, text in tail), *message) or (str(error),),
         causes=build_log.above(context.log, tail),
         tip="fix what the lines above name and run the same command again: finished wheels are kept",
     )

@@ -13,9 +13,8 @@ import re
 import shlex
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 _SHOWN = 6
 _WIDTH = 400  # characters of a line that are shown
@@ -75,20 +74,11 @@ _REMARK = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cause:
-    """A line of a log that gives a cause of the failure.
-
-    Attributes:
-        number: of the line, from 1.
-        text: the line.
-    """
-
-    number: int
-    text: str
+Line: TypeAlias = tuple[int, str]
+"""A line of a log: its number, from 1, and its text."""
 
 
-def find(log: Path) -> tuple[Cause, ...]:
+def find(log: Path) -> tuple[Line, ...]:
     """Find the first known causes of a failure in a log, in its order.
 
     What the machine did (memory, disk, a kill) is among them wherever it stands. Takes a time that is linear
@@ -116,15 +106,15 @@ def find(log: Path) -> tuple[Cause, ...]:
         return ()  # the error that is being reported matters more than this one
     chosen = machine.first[:2]
     chosen += (causes.first or ([] if chosen else echoes.first))[: _SHOWN - len(chosen)]
-    return tuple(sorted(chosen, key=lambda cause: cause.number))
+    return tuple(sorted(chosen, key=lambda line: line[0]))
 
 
-def out_of_memory(log: Path) -> Cause | None:
+def out_of_memory(log: Path) -> Line | None:
     """Find the first line that reports a program out of memory or killed for it; None if there is none."""
-    return next((c for c in find(log) if _SHORT_OF_MEMORY.search(c.text.encode())), None)
+    return next((line for line in find(log) if _SHORT_OF_MEMORY.search(line[1].encode())), None)
 
 
-def tail(log: Path, lines: int) -> tuple[Cause, ...]:
+def tail(log: Path, lines: int) -> tuple[Line, ...]:
     """Return the last non-blank lines of a log, with their numbers (0 if it is too long to count)."""
     try:
         with log.open("rb") as file:
@@ -136,31 +126,31 @@ def tail(log: Path, lines: int) -> tuple[Cause, ...]:
             )
     except OSError:
         return ()
-    return tuple(Cause(number=n if size <= _TAIL else 0, text=_text(line)) for n, line in last)
+    return tuple((n if size <= _TAIL else 0, _text(line)) for n, line in last)
 
 
-def above(log: Path, end: Sequence[Cause]) -> tuple[str, ...]:
+def above(log: Path, end: Sequence[Line]) -> tuple[str, ...]:
     """Return the first causes in a log as `torch.log:412: message`, without those in `end`.
 
     Args:
         log: the log.
         end: its last lines, which are shown too.
     """
-    shown = {line.text for line in end}
-    return tuple(f"{log.name}:{c.number}: {c.text}" for c in find(log) if c.text not in shown)
+    shown = {text for _, text in end}
+    return tuple(f"{log.name}:{number}: {text}" for number, text in find(log) if text not in shown)
 
 
 class _FirstCauses:
     """Collects the first causes of one kind, each text once."""
 
     def __init__(self) -> None:
-        self.first: list[Cause] = []
+        self.first: list[Line] = []
         self._texts: set[str] = set()
 
     def add(self, number: int, line: bytes) -> None:
         if len(self.first) < _SHOWN and (text := _text(line).removeprefix(_LAST.decode())) not in self._texts:
             self._texts.add(text)
-            self.first.append(Cause(number=number, text=text))
+            self.first.append((number, text))
 
 
 def _messages(file: BinaryIO) -> Iterator[tuple[int, bytes]]:

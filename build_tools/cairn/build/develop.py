@@ -18,7 +18,7 @@ from cairn.build import backend, build_project, cache, environments, execution, 
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.inputs import leftovers, machine, source_tree, variables
 from cairn.build.model import BuildRequest, BuiltWheel, Job
-from cairn.build.plan import BuildStep, Plan
+from cairn.build.plan import BuildStep
 from cairn.build.postprocess import Context
 from cairn.errors import ProcessError, UsageError
 from cairn.output import console, wording
@@ -65,9 +65,9 @@ def run(build: Job, name: str, *, folder: Path | None = None) -> EditableInstall
     with job.alone(build.environments()):
         request = job.resolve(build, job.sdk_of(build))
         whole = plan.make(request)
-        step = next(step for step in whole.steps if step.project.name == project.name)
-        needed = Plan(request=request, steps=tuple(each for each in whole.steps if each is not step))
-        built = {wheel.project: wheel for wheel in (execution.run(needed) if needed.steps else ())}
+        step = next(step for step in whole if step.project.name == project.name)
+        needed = tuple(each for each in whole if each is not step)
+        built = {wheel.project: wheel for wheel in (execution.run(needed) if needed else ())}
         place = folder or request.work_dir / project.name / "develop"
         with console.current().stage(f"build {project.name} in {step.checkout}") as stage:
             counted = _build(step, request, built, place, stage)

@@ -67,13 +67,14 @@ def run_all(
         SystemFailureError: the disk is too small for what the steps have needed before.
         CredentialsError: those of the shared cache have expired: all is built, and not all of it there.
     """
-    first = plans[0].request
+    first = plans[0][0].request
     folder = output_dir or first.output_dir
-    for place in (folder, *(each.request.output_dir for each in plans)):
+    for place in (folder, *(of_plan[0].request.output_dir for of_plan in plans)):
         place.mkdir(parents=True, exist_ok=True)
     record = first.cache_dir.with_name("durations.json")
-    tasks = tasks_of(plans, labels)
-    graph = graph_of(tasks, schedule.read_durations(record))
+    plans = labelled(plans, labels)
+    steps = [step for of_plan in plans for step in of_plan]
+    graph = graph_of(steps, schedule.read_durations(record))
     resumed = _finished(folder / events.FILE_NAME) if first.run.resume else frozenset()
     _, free = platforms.here.memory() or (None, None)
     options = engine.Options(
@@ -82,25 +83,25 @@ def run_all(
         time_limit=first.run.time_limit,
         events=folder / events.FILE_NAME,
         durations=record,
-        logs={task.name: log_of(task.plan.request.output_dir, task.step.project.name) for task in tasks},
+        logs={step.name: log_of(step.request.output_dir, step.project.name) for step in steps},
         place=first.cache_dir.parent,
     )
     run = _Run(trees=set(), built={}, resumed=resumed, digests=graph.digests)
-    work = {task.name: functools.partial(_build_task, task, run) for task in tasks}
+    work = {step.name: functools.partial(_build, step, run) for step in steps}
     outcome = engine.run(graph, work, options)
-    names = [[task.name for task in tasks if task.plan is each] for each in plans]
+    names = [[step.name for step in of_plan] for of_plan in plans]
     failures = dict(outcome.failures)
-    for number, names_of_task in enumerate(names):
-        if all(name in outcome.results for name in names_of_task):
+    for number, names_of_plan in enumerate(names):
+        if all(name in outcome.results for name in names_of_plan):
             try:
-                on_whole(number, tuple(outcome.results[name] for name in names_of_task))
+                on_whole(number, tuple(outcome.results[name] for name in names_of_plan))
             except CairnError as error:
                 failures[str(error)] = error  # beside those of steps; once, where plans share its cause
     dataclasses.replace(outcome, failures=failures).require()
     shared = first.wheel_cache.shared
     if shared is not None and shared.expired is not None:
         raise shared.expired
-    return tuple(tuple(outcome.results[name] for name in names_of_task) for names_of_task in names)
+    return tuple(tuple(outcome.results[name] for name in names_of_plan) for names_of_plan in names)
 
 
 def log_of(output_dir: Path, project: str) -> Path:
@@ -108,100 +109,69 @@ def log_of(output_dir: Path, project: str) -> Path:
     return output_dir / "logs" / f"{project}.log"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """A step of a plan, by the name that it has in the whole run.
-
-    Attributes:
-        name: such as `build torch`, or `build torch [gfx942 3.12]` where there are several variants.
-        variant: which it is of, in a few words; empty where there is one alone.
-        plan: the plan that it is of.
-        step: what is built.
-        needs: by project, the names of the tasks that come first.
-        after: names of tasks whose compilations it finds in the compiler cache.
-    """
-
-    name: str
-    variant: str
-    plan: Plan
-    step: BuildStep
-    needs: Mapping[str, str]
-    after: tuple[str, ...] = ()
+def labelled(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Plan, ...]:
+    """Return plans whose steps have names that are unique in the whole run."""
+    return tuple(
+        tuple(dataclasses.replace(step, label=label) for step in of_plan)
+        for of_plan, label in zip(plans, labels or [""] * len(plans), strict=True)
+    )
 
 
-def tasks_of(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Task, ...]:
-    """Return the steps of all plans as tasks with unique names."""
-    tasks = []
-    for each, label in zip(plans, labels or [""] * len(plans), strict=True):
-        end = f" [{label}]" if label else ""
-        tasks += [
-            Task(
-                name=f"build {step.project.name}{end}",
-                variant=label,
-                plan=each,
-                step=step,
-                needs={name: f"build {name}{end}" for name in step.needs},
-            )
-            for step in each.steps
-        ]
-    return tuple(dataclasses.replace(task, after=_compiled_by(task, tasks)) for task in tasks)
-
-
-def _compiled_by(task: Task, tasks: Sequence[Task]) -> tuple[str, ...]:
-    """Return the tasks that should come first because they fill the compiler cache for this one.
+def _compiled_by(step: BuildStep, steps: Sequence[BuildStep]) -> tuple[str, ...]:
+    """Return the steps that should come first because they fill the compiler cache for this one.
 
     Variants of a project that run side by side would all compile the same, since none finds what the others
     are still at. So each waits for the first of its Python, which compiles what knows no target, and for the
     first of its targets, which compiles what knows no Python. The others of a family run side by side.
     """
-    request = task.plan.request
-    if request.compiler_cache is None or task.step.hit is not None:
+    request = step.request
+    if request.compiler_cache is None or step.hit is not None:
         return ()
     same = [
         sibling
-        for sibling in tasks
-        if (sibling.step.project, sibling.step.checkout) == (task.step.project, task.step.checkout)
-        and sibling.step.hit is None
+        for sibling in steps
+        if (sibling.project, sibling.checkout) == (step.project, step.checkout) and sibling.hit is None
     ]
     firsts = (
-        next(sibling for sibling in same if sibling.plan.request.python == request.python),
-        next(sibling for sibling in same if sibling.plan.request.targets == request.targets),
+        next(sibling for sibling in same if sibling.request.python == request.python),
+        next(sibling for sibling in same if sibling.request.targets == request.targets),
     )
-    return tuple(dict.fromkeys(first.name for first in firsts if first is not task))
+    return tuple(dict.fromkeys(first.name for first in firsts if first is not step))
 
 
-def graph_of(tasks: Sequence[Task], durations: schedule.Durations) -> Graph:
-    """Turn tasks into the engine's graph.
+def graph_of(steps: Sequence[BuildStep], durations: schedule.Durations) -> Graph:
+    """Make the engine's graph of steps.
 
     Args:
-        tasks: all of a run.
+        steps: all of a run.
         durations: what steps took before.
     """
     size_of = functools.cache(twin.size_of)  # variants have copies of the same checkouts
-    steps = []
-    for task in tasks:
-        request, name = task.plan.request, task.step.project.name
-        tree = request.tree_of(task.step.project)
-        copied = 0 if task.step.hit is not None or tree.exists() else size_of(task.step.checkout)
+    made = []
+    for step in steps:
+        request, name = step.request, step.project.name
+        tree = request.tree_of(step.project)
+        copied = 0 if step.hit is not None or tree.exists() else size_of(step.checkout)
         measured = durations.memory("build", name)
         # A build that goes on with what the last one left has most of its files already.
-        left = 0 if "start" in task.step.inputs else durations.disk("build", name)
-        step = Step(
-            name=task.name,
-            kind="build",
-            project=name,
-            needs=tuple(task.needs.values()),
-            after=task.after,
-            inputs={"key": task.step.key},
-            cores=request.jobs,
-            memory=schedule.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
-            disk=0 if task.step.hit else max(left, copied),
-            seconds=0.0 if task.step.hit else None,
-            # A build writes into its tree.
-            exclusive=(f"tree:{tree.resolve()}",),
+        left = 0 if "start" in step.inputs else durations.disk("build", name)
+        made.append(
+            Step(
+                name=step.name,
+                kind="build",
+                project=name,
+                needs=tuple(map(step.name_for, step.needs)),
+                after=_compiled_by(step, steps),
+                inputs={"key": step.key},
+                cores=request.jobs,
+                memory=schedule.MEMORY_PER_JOB if measured is None else int(measured * _SPARE),
+                disk=0 if step.hit else max(left, copied),
+                seconds=0.0 if step.hit else None,
+                # A build writes into its tree.
+                exclusive=(f"tree:{tree.resolve()}",),
+            )
         )
-        steps.append(step)
-    return Graph(tuple(steps))
+    return Graph(tuple(made))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +180,7 @@ class _Run:
 
     Attributes:
         trees: those in which one of them has built.
-        built: wheels by the names of their tasks.
+        built: wheels by the names of their steps.
         resumed: digests of steps that an earlier run has finished, and that need not be done again.
         digests: of all steps.
     """
@@ -221,13 +191,13 @@ class _Run:
     digests: Mapping[str, str]
 
 
-def _build_task(task: Task, run: _Run, running: Running) -> BuiltWheel:
+def _build(planned: BuildStep, run: _Run, running: Running) -> BuiltWheel:
     """Put the wheel of one step into the output folder, from the cache or built now."""
-    started, request = time.time(), task.plan.request
-    step = _as_it_is_now(task, run)
-    built = {project: run.built[name] for project, name in task.needs.items()}
+    started, request = time.time(), planned.request
+    step = _as_it_is_now(planned, run)
+    built = {project: run.built[planned.name_for(project)] for project in planned.needs}
     hit, counted, edited = step.hit, None, False
-    if hit is None and run.digests[task.name] in run.resumed:
+    if hit is None and run.digests[planned.name] in run.resumed:
         check = plan.check_of(step.project, request)
         hit = request.wheel_cache.get(step.key, check=check, private=step.private)
     if hit is not None:
@@ -238,13 +208,13 @@ def _build_task(task: Task, run: _Run, running: Running) -> BuiltWheel:
 
         run.trees.add(step.checkout)
         try:
-            with console.current().stage(task.name) as stage:
+            with console.current().stage(planned.name) as stage:
                 hit, counted, edited = build_project.build(step, request, built, stage, running=running)
             if counted is not None:
                 console.current().info(f"  {step.project.name}: {counted}")
-                running.note(msgspec.structs.replace(counted, step=task.name))
+                running.note(msgspec.structs.replace(counted, step=planned.name))
         finally:
-            _fold(task, running)
+            _fold(planned.name, running)
     parts: tuple[Path, ...] = (request.output_dir / hit.wheel.name,)
     if device_packages.is_split(step.project, request):
         parts = device_packages.parts_of(hit.wheel, hit.entry.sha256, step.project, request)
@@ -269,16 +239,16 @@ def _build_task(task: Task, run: _Run, running: Running) -> BuiltWheel:
         compiler_cache=counted,
         edited=edited,
     )
-    run.built[task.name] = built_wheel
+    run.built[planned.name] = built_wheel
     return built_wheel
 
 
-def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
+def _as_it_is_now(step: BuildStep, run: _Run) -> BuildStep:
     """Return the step as planned, or planned again if this run has changed its inputs."""
-    step, request = task.step, task.plan.request
-    needs = {project: run.built[name].first_key for project, name in task.needs.items()}
+    request = step.request
+    needs = {project: run.built[step.name_for(project)].first_key for project in step.needs}
     if needs != step.needs or step.checkout in run.trees:
-        step = plan.step_of(request, step.project, needs=needs)
+        step = dataclasses.replace(plan.step_of(request, step.project, needs=needs), label=step.label)
     if step.hit is not None or (tree := request.tree_of(step.project)) == step.checkout:
         return step
     copying = contextlib.nullcontext() if tree.exists() else console.current().stage(f"copy {step.checkout}")
@@ -289,12 +259,12 @@ def _as_it_is_now(task: Task, run: _Run) -> BuildStep:
     return plan.step_of(request, step.project, needs=needs, checkout=tree)
 
 
-def _fold(task: Task, running: Running) -> None:
+def _fold(name: str, running: Running) -> None:
     """Copy the whole log of a step into the CI log, where that can fold it."""
     if running.log is None or console.current().verbose:
         return
     with contextlib.suppress(OSError), running.log.open(encoding="utf-8", errors="replace") as lines:
-        console.current().fold(f"log of {task.name}", lines)
+        console.current().fold(f"log of {name}", lines)
 
 
 def _finished(path: Path) -> frozenset[str]:

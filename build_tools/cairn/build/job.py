@@ -148,10 +148,10 @@ def build(
     for request in requests:
         refuse_other_manifest(request)
     plans = plan.make_all(requests)
-    for step, frozen in [(step, each.request.frozen) for each in plans for step in each.steps]:
+    for step, frozen in [(step, step.request.frozen) for each in plans for step in each]:
         if frozen is not None:  # what the cache has was chosen by the trees as they are now
             manifest.require(frozen, step.project.name, step.checkout)
-    if any(step.hit is None for each in plans for step in each.steps):
+    if any(step.hit is None for each in plans for step in each):
         # The modules that build are loaded where something is built: it takes longer than all else here.
         from cairn.build import backend  # noqa: PLC0415
 

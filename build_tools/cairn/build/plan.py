@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TypeAlias
 
 from packaging.utils import canonicalize_name
 
@@ -44,9 +45,11 @@ among the settings that tell build folders apart. So wheels are made again, and 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildStep:
-    """One project of the plan.
+    """One project of a build.
 
     Attributes:
+        request: the build.
+        label: which variant it is of, in a few words; empty where there is one alone.
         project: what is built.
         checkout: its tree.
         base_version: of its version file; None where the built wheel alone knows it.
@@ -60,6 +63,8 @@ class BuildStep:
         hit: the wheel, where the cache has it.
     """
 
+    request: BuildRequest
+    label: str = ""
     project: Project
     checkout: Path
     base_version: str | None
@@ -69,6 +74,15 @@ class BuildStep:
     private: bool
     inputs: Mapping[str, object] = field(default_factory=dict)
     hit: cache.Hit | None
+
+    @property
+    def name(self) -> str:
+        """Its name in the whole run: `build torch`, or `build torch [gfx942 3.12]` of several variants."""
+        return self.name_for(self.project.name)
+
+    def name_for(self, project: str) -> str:
+        """Return the name of the step that builds a project of the same variant."""
+        return f"build {project} [{self.label}]" if self.label else f"build {project}"
 
     @property
     def first_key(self) -> str:
@@ -88,12 +102,8 @@ class BuildStep:
         return source_tree.source_dir(self.project, self.checkout)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plan:
-    """The steps, each after those it needs."""
-
-    request: BuildRequest
-    steps: tuple[BuildStep, ...]
+Plan: TypeAlias = tuple[BuildStep, ...]
+"""The steps of a build, each after those it needs."""
 
 
 class Trees:
@@ -123,7 +133,7 @@ def make(request: BuildRequest, *, trees: Trees | None = None) -> Plan:
         step = step_of(request, project, needs=needs, trees=trees)
         first_keys[project.name] = step.first_key
         steps.append(step)
-    return Plan(request=request, steps=tuple(steps))
+    return tuple(steps)
 
 
 def make_all(requests: Sequence[BuildRequest]) -> tuple[Plan, ...]:
@@ -171,6 +181,7 @@ def step_of(
     if hit is None:  # for `--explain`, and in no key
         inputs = {**inputs, source_tree.SOURCES: trees.edited_files(checkout)}
     return BuildStep(
+        request=request,
         project=project,
         checkout=checkout,
         base_version=base_version,

@@ -11,7 +11,7 @@ from typing import Literal
 
 from cairn.build.cache import CacheEntry, WheelCache
 from cairn.build.engine.schedule import Graph, Step
-from cairn.build.execution import Task, tasks_of
+from cairn.build.execution import labelled
 from cairn.build.inputs.source_tree import SOURCES
 from cairn.build.plan import BuildStep, Plan
 from cairn.errors import UsageError
@@ -230,11 +230,12 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
         labels: what tells the variants from each other; an empty one where there is one alone.
     """
     steps: dict[str, PlannedStep] = {}
-    sdks = {plan.request.sdk.environment for plan in plans if plan.request.sdk}
-    tree_names = _tree_names(plans)
-    for task in tasks_of(plans, labels):
-        step, shared = task.step, []
-        if (sdk := task.plan.request.sdk) is not None:
+    builds = [step for plan in labelled(plans, labels) for step in plan]
+    sdks = {step.request.sdk.environment for step in builds if step.request.sdk}
+    tree_names = _tree_names(builds)
+    for step in builds:
+        shared = []
+        if (sdk := step.request.sdk) is not None:
             name = "ROCm SDK" if len(sdks) == 1 else f"ROCm SDK [{sdk.environment.parent.name}]"
             inputs = {"version": sdk.info.version, "digest": sdk.digest}
             reason = f"ROCm {sdk.info.version} is installed"
@@ -245,8 +246,8 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
         reason = f"{step.base_version or ''} at {step.checkout}".lstrip()
         present = Step(name=tree, kind="checkout", project=step.project.name, inputs=tree_inputs)
         steps[tree] = _present(present, reason, step.checkout)
-        steps[task.name] = _build_step(task, needs=(*shared, tree, *task.needs.values()))
-    graph = Graph(tuple(step.step for step in steps.values()))
+        steps[step.name] = _planned(step, needs=(*shared, tree, *map(step.name_for, step.needs)))
+    graph = Graph(tuple(planned.step for planned in steps.values()))
     order = {step.name: number for number, step in enumerate(graph.order)}
     # What variants share comes first, then each variant as a whole.
     lanes = {label: number for number, label in enumerate(dict.fromkeys(("", *labels)))}
@@ -254,9 +255,9 @@ def graph_of(plans: Sequence[Plan], labels: Sequence[str]) -> PlanGraph:
     return PlanGraph(tuple(ordered), graph)
 
 
-def _tree_names(plans: Iterable[Plan]) -> Mapping[Path, str]:
+def _tree_names(steps: Iterable[BuildStep]) -> Mapping[Path, str]:
     """The steps of the checkouts, by folder; those of several lines say which."""
-    trees = {step.checkout: (plan.request.stack.line, step) for plan in plans for step in plan.steps}
+    trees = {step.checkout: (step.request.stack.line, step) for step in steps}
     several = len({line for line, _ in trees.values()}) > 1
     return {
         place: f"checkout {step.project.name}{f' [{line}]' if several else ''}"
@@ -270,20 +271,20 @@ def _present(step: Step, reason: str, checkout: Path | None = None) -> PlannedSt
     return PlannedStep(step=step, variant="", action="present", explanation=explanation, checkout=checkout)
 
 
-def _build_step(task: Task, *, needs: tuple[str, ...]) -> PlannedStep:
-    step, request = task.step, task.plan.request
+def _planned(step: BuildStep, *, needs: tuple[str, ...]) -> PlannedStep:
+    request = step.request
     explanation = explain(step, request.wheel_cache, clean=request.clean)
     last = explanation.last
     return PlannedStep(
         step=Step(
-            name=task.name,
+            name=step.name,
             kind="build",
             project=step.project.name,
             needs=needs,
             inputs={name: value for name, value in step.inputs.items() if name not in ("needs", SOURCES)},
             exclusive=(f"tree:{request.tree_of(step.project)}",),
         ),
-        variant=task.variant,
+        variant=step.label,
         action="build" if step.hit is None else "cached",
         explanation=explanation,
         key=step.key,

@@ -94,17 +94,16 @@ def _install(request: Install) -> Iterator[Answer | Piece]:
     if unread := [name for name, count in compared.items() if count is None]:
         yield Warn(f"compared by version alone: {', '.join(unread)}; the index does not offer parts of files")
     with console.current().stage("try what was installed") as stage:
-        proof = installed.prove(prepared.choice.picks[0], python, on_line=stage.update)
+        works, proof = installed.prove(prepared.choice.picks[0], python, on_line=stage.update)
     # A GPU that was named may be in a different machine, as where an image is made.
     error = (
-        None
-        if proof.works or request.gpu not in ("auto", "cpu")
-        else PrerequisiteError(proof.text, tip=proof.tip)
+        None if works or request.gpu not in ("auto", "cpu") else PrerequisiteError(proof, tip=installed.LOOK)
     )
     if count := sum(filter(None, compared.values())):
         yield Note(f"compared with their wheels: {count:,} files")
-    text: list[Piece] = [proof.text] if proof.works else [] if error else [Warn(f"{proof.text}: {proof.tip}")]
-    yield Answer(plain | {"compared": compared, "proof": proof}, text, error=error)
+    text: list[Piece] = [proof] if works else [] if error else [Warn(f"{proof}: {installed.LOOK}")]
+    plain["proof"] = {"works": works, "text": proof, "tip": "" if works else installed.LOOK}
+    yield Answer(plain | {"compared": compared}, text, error=error)
 
 
 def _destination(request: Install) -> Destination:

@@ -332,15 +332,13 @@ def run(
             set_id, of_good = following
             mix = f" with the {' and '.join(of_good)} of {short_id(search.last_good)}" if of_good else ""
             on_try(f"{short_id(set_id)}{mix}: trying; {search.cost} to go")
-            requirements = [
-                f"{wheel.distribution}=={wheel.version}" for wheel in read_set(store, set_id).wheels
-            ]
+            install = [f"{wheel.distribution}=={wheel.version}" for wheel in read_set(store, set_id).wheels]
             if of_good:
                 good, bad = (layers_of(read_set(store, side)) for side in (search.last_good, set_id))
                 chosen = {name: (good if name in of_good else bad)[name] for name in LAYERS}
-                requirements = ["--no-deps", *addresses(server.url, chosen, LAYERS)]
+                install = ["--no-deps", *addresses(server.url, chosen, LAYERS)]
             trial = Try(set_id=set_id, of_good=of_good)
-            search = attempt(search, trial, requirements, output_dir, url=server.url, on_line=on_line)
+            search = attempt(search, trial, install, output_dir, url=server.url, on_line=on_line)
             on_try(f"{short_id(set_id)}{mix}: {search.tries[-1].verdict}")
     return search
 

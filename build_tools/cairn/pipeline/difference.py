@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError, WheelError
@@ -52,14 +53,8 @@ class SetDifference:
     changes: Changelog | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Side:
-    """One of the two: the set, its manifest, and where a wheel of it can be read."""
-
-    name: str
-    wheel_set: WheelSet
-    manifest: Manifest | None
-    file: Callable[[SetWheel], AbstractContextManager[Path]]
+_Side: TypeAlias = tuple[str, WheelSet, Manifest | None, Callable[[SetWheel], AbstractContextManager[Path]]]
+"""One of the two: its name, the set, its manifest, and what opens a wheel of it."""
 
 
 def of_files(old: Path, new: Path, *, python: bool, commits: bool, say: Progress) -> SetDifference:
@@ -127,11 +122,12 @@ def _sets_of(snapshot: Snapshot, text: str, index: str) -> Mapping[tuple[str, ..
 
 def _stored(store: Store, set_id: str) -> _Side:
     stored = read_or_none(store, key := keys.set_key(set_id, MANIFEST_FILE))
-    return _Side(
-        name=short_id(set_id),
-        wheel_set=read_set(store, set_id),
-        manifest=datafile.loads(stored.data, Manifest, name=f"{store.url}/{key}") if stored else None,
-        file=lambda wheel: store.as_file(keys.file_key(wheel.sha256, wheel.file_name)),
+    frozen = datafile.loads(stored.data, Manifest, name=f"{store.url}/{key}") if stored else None
+    return (
+        short_id(set_id),
+        read_set(store, set_id),
+        frozen,
+        lambda wheel: store.as_file(keys.file_key(wheel.sha256, wheel.file_name)),
     )
 
 
@@ -145,40 +141,35 @@ def _on_disk(path: Path) -> _Side:
             raise WheelError(f"{path} names {wheel.file_name}, which is not beside it", tip="put it there")
         return contextlib.nullcontext(place)
 
-    return _Side(
-        name=short_id(wheel_set.set_id) if wheel_set.set_id else str(path),
-        wheel_set=wheel_set,
-        manifest=manifest.read(beside) if beside.is_file() else None,
-        file=file,
-    )
+    name = short_id(wheel_set.set_id) if wheel_set.set_id else str(path)
+    return name, wheel_set, manifest.read(beside) if beside.is_file() else None, file
 
 
 def _between(before: _Side, after: _Side, *, python: bool, commits: bool, say: Progress) -> SetDifference:
-    old = {wheel.distribution: wheel for wheel in before.wheel_set.wheels}
-    new = {wheel.distribution: wheel for wheel in after.wheel_set.wheels}
+    old_name, old_set, old_manifest, open_old = before
+    new_name, new_set, new_manifest, open_new = after
+    old = {wheel.distribution: wheel for wheel in old_set.wheels}
+    new = {wheel.distribution: wheel for wheel in new_set.wheels}
     both = [name for name in new if name in old]
     differing = [name for name in both if old[name].sha256 != new[name].sha256]
     wheels = []
     for name in differing:
         say(f"{name} {old[name].version} and {new[name].version}")
-        with before.file(old[name]) as first, after.file(new[name]) as second:
+        with open_old(old[name]) as first, open_new(new[name]) as second:
             wheels.append(difference.diff(first, second, python=python))
     changes = None
-    if before.manifest and after.manifest:
-        changes = changelog.between(before.manifest, after.manifest, commits=commits, say=say)
-    parts: Sequence[str] = [
-        getattr(after.wheel_set, name) for name in ("line", "python", "platform", "family")
-    ]
+    if old_manifest and new_manifest:
+        changes = changelog.between(old_manifest, new_manifest, commits=commits, say=say)
+    parts = (new_set.line, new_set.python, new_set.platform, new_set.family)
     return SetDifference(
         title=" ".join(parts),
-        before=before.name,
-        after=after.name,
+        before=old_name,
+        after=new_name,
         distributions=change(old, new),
         same=tuple(name for name in both if name not in differing),
         wheels=tuple(wheels),
         closure=change(
-            (file.file_name for file in before.wheel_set.closure),
-            (file.file_name for file in after.wheel_set.closure),
+            (file.file_name for file in old_set.closure), (file.file_name for file in new_set.closure)
         ),
         changes=changes,
     )

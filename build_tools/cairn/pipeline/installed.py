@@ -7,7 +7,6 @@ import json
 import secrets
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from cairn.wheels import published
 from cairn.wheels.metadata import record, wheel_info
 from cairn.wheels.metadata.record import RecordRow
 
-_LOOK = "`cairn doctor --for install` says what keeps programs from it"
+LOOK = "`cairn doctor --for install` says what keeps programs from it"
 _PROOF_TIMEOUT = 600.0  # seconds: the first call to a driver compiles, and torch may lie on a slow disk
 # Ones, so that each sum is known; a kernel that is missing for a GPU raises when the result is read. The
 # token is taken away before anything of a wheel runs, so that an import cannot print the answer.
@@ -85,21 +84,6 @@ print(json.dumps(present))
 # Of the dist-info folder, where an installer keeps what it did (PEP 376, 610).
 _REWRITTEN = ("INSTALLER", "REQUESTED", "direct_url.json")
 _FRESH = "install into a new environment, or uninstall these packages there and repeat the command"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Proof:
-    """Whether what was installed computes.
-
-    Attributes:
-        works: every package was imported, and torch computed on each GPU that it sees, or on the CPU.
-        text: what was imported and computed, or what went wrong, in one sentence.
-        tip: what to look at, where it does not.
-    """
-
-    works: bool
-    text: str
-    tip: str = ""
 
 
 def require_extras(output: str) -> None:
@@ -232,8 +216,10 @@ def _rows_of_wheel(wheel: IndexFile, name: str) -> list[RecordRow] | None:
     ]
 
 
-def prove(pick: Pick, python: Path, *, on_line: Progress | None) -> Proof:
+def prove(pick: Pick, python: Path, *, on_line: Progress | None) -> tuple[bool, str]:
     """Import what was installed, and have torch multiply matrices on every GPU that it sees.
+
+    Returns whether it works, on each GPU or on the CPU, and a sentence about what was computed or went wrong.
 
     Args:
         pick: what was installed.
@@ -255,14 +241,13 @@ def prove(pick: Pick, python: Path, *, on_line: Progress | None) -> Proof:
     except (CairnError, ValueError) as error:
         lines = error.output.strip().splitlines() if isinstance(error, ProcessError) else []
         reason = lines[-1] if lines else error
-        return Proof(works=False, text=f"it was installed and does not work: {reason}", tip=_LOOK)
+        return False, f"it was installed and does not work: {reason}"
     version, devices = answer["torch"], answer["devices"]
     if version and not devices:
-        problem = f"torch {version} was installed and sees no GPU of {' or '.join(pick.targets)}"
-        return Proof(works=False, text=problem, tip=_LOOK)
+        return False, f"torch {version} was installed and sees no GPU of {' or '.join(pick.targets)}"
     computed = [f"torch {version} has multiplied matrices on {', '.join(devices)}"] if version else []
     imported = [name for name, modules in answer["imported"].items() if modules and name != "torch"]
     silent = [name for name, modules in answer["imported"].items() if not modules]
     computed += [f"imported: {', '.join(imported)}"] if imported else []
     computed += [f"no module to import: {', '.join(silent)}"] if silent else []
-    return Proof(works=True, text=f"it works: {'; '.join(computed)}")
+    return True, f"it works: {'; '.join(computed)}"

@@ -92,14 +92,14 @@ def install(  # noqa: PLR0913 - each is one independent property of the installa
 
 def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], where: str) -> None:
     """Check that nothing but the set's bytes was installed under its file names."""
-    named = wheel_set.sha256s
+    expected = wheel_set.sha256s
     # An open set does not know yet what it installs besides its own wheels.
     for file in installed if wheel_set.set_id is not None else ():
         name = file.file_name
-        if named.get(name) != file.sha256:
+        if expected.get(name) != file.sha256:
             content = (
                 f"other bytes for {name} than the set names"
-                if name in named
+                if name in expected
                 else f"{name}, which is not of the set"
             )
             raise TestsFailedError(

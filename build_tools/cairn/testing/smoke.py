@@ -311,8 +311,8 @@ def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:
     )
     if request.translate is None or run.outcome is None:
         return run
-    listed = tuple(msgspec.structs.replace(case, device="") for case in run.outcome.listed)
-    return replace(run, outcome=replace(run.outcome, listed=listed))
+    cases = tuple(msgspec.structs.replace(case, device="") for case in run.outcome.listed)
+    return replace(run, outcome=replace(run.outcome, listed=cases))
 
 
 def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:

@@ -164,7 +164,7 @@ def test_a_requirements_file_may_lie_in_a_folder_of_any_name(tmp_path: Path) -> 
         listed[-1].write_text(f"tool{number}==1.0\n")
     source = PackageSource(no_index=True, find_links=(str(tmp_path / "links"),))
     locked = environments.resolve_requirements(
-        [f"-r {path}" for path in listed], source, python=Path(sys.executable), what="torch"
+        [f"-r {path}" for path in listed], source, python=Path(sys.executable), project="torch"
     )
     assert [line.split()[0] for line in locked.splitlines() if "==" in line] == [
         f"tool{number}==1.0" for number in range(7)

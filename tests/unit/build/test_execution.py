@@ -129,13 +129,11 @@ def test_a_log_that_cannot_be_written_is_not_called_a_failed_build(request_for: 
 
 def test_a_build_that_goes_on_needs_no_room_for_what_is_there(request_for: MakeRequest) -> None:
     record = schedule.Record(kind="build", project="a", seconds=1, disk=10**18)
-    made = plan.make(request_for(a=""))
+    (step,) = plan.make(request_for(a=""))
 
     def needed(step: plan.BuildStep) -> int:
-        tasks = execution.tasks_of([dataclasses.replace(made, steps=(step,))])
-        return execution.graph_of(tasks, schedule.Durations({"build a": record})).steps[0].disk
+        return execution.graph_of([step], schedule.Durations({"build a": record})).steps[0].disk
 
-    (step,) = made.steps
     assert needed(step) == 10**18
     assert needed(dataclasses.replace(step, inputs={**step.inputs, "start": "what was left"})) == 0
 

@@ -84,8 +84,8 @@ def test_cpu_needs_no_sdk_however_it_is_written_and_leaves_out_what_is_rocms_own
 ) -> None:
     wanted = rocm_only_job(tmp_path, targets=written)
     (planned,) = job.plans_of((wanted,))
-    assert (planned.request.for_cpu, planned.request.sdk) == (True, None)
-    assert [step.project.name for step in planned.steps] == ["torch"]
+    assert (planned[0].request.for_cpu, planned[0].request.sdk) == (True, None)
+    assert [step.project.name for step in planned] == ["torch"]
     assert "skipping apex: there is no build of it without ROCm" in capsys.readouterr().err
     required = dataclasses.replace(wanted, required=frozenset({"apex"}))
     with pytest.raises(UsageError, match="apex cannot be built for the CPU"):

@@ -11,7 +11,7 @@ from cairn.build import execution, job, variants
 from cairn.build.build_options import CompilerCache
 from cairn.build.engine.schedule import Cost, Durations, Graph, Limits
 from cairn.build.model import Job
-from cairn.build.plan import BuildStep, Plan
+from cairn.build.plan import BuildStep
 from cairn.build.variants import Axes
 from cairn.interpreters import Interpreter
 from cairn.stack import Sdk, Stack
@@ -63,6 +63,7 @@ def graph_of(
             request.tree_of(project).mkdir(parents=True, exist_ok=True)  # else its size is asked for
         steps = [
             BuildStep(
+                request=request,
                 project=project,
                 checkout=request.checkouts[project.name],
                 base_version=None,
@@ -74,16 +75,16 @@ def graph_of(
             )
             for project in projects
         ]
-        plans.append(Plan(request=request, steps=tuple(steps)))
-    tasks = execution.tasks_of(plans, variants.labels(jobs))
-    graph = execution.graph_of(tasks, Durations())
+        plans.append(tuple(steps))
+    every = [step for plan in execution.labelled(plans, variants.labels(jobs)) for step in plan]
+    graph = execution.graph_of(every, Durations())
     costs = {}
-    for task in tasks:
-        whole = RECORDED[task.step.project.name.rstrip("0123456789")].cost()
-        target = task.plan.request.targets != plans[0].request.targets
-        python = task.plan.request.python != plans[0].request.python
+    for built in every:
+        whole = RECORDED[built.project.name.rstrip("0123456789")].cost()
+        target = built.request.targets != every[0].request.targets
+        python = built.request.python != every[0].request.python
         part = {(0, 0): 1, (1, 0): OTHER_TARGETS, (0, 1): OTHER_PYTHON, (1, 1): OTHER_BOTH}[target, python]
-        costs[task.name] = Cost(serial=whole.serial, parallel=whole.parallel * (part if cache else 1))
+        costs[built.name] = Cost(serial=whole.serial, parallel=whole.parallel * (part if cache else 1))
     steps = (dataclasses.replace(step, memory=0) for step in graph.steps)
     return Graph(tuple(steps)), costs
 

@@ -19,7 +19,7 @@ from helpers.sources import git
 
 
 def key(request: BuildRequest) -> str:
-    return plan.make(request).steps[0].key
+    return plan.make(request)[0].key
 
 
 def test_what_the_stack_says_of_a_project_is_in_the_key(request_for: MakeRequest) -> None:
@@ -84,9 +84,9 @@ def test_a_new_way_of_finishing_wheels_makes_them_again_from_what_was_compiled(
     request_for: MakeRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = request_for(a="")
-    (before,) = plan.make(request).steps
+    (before,) = plan.make(request)
     monkeypatch.setattr(plan, "POSTPROCESS_VERSION", plan.POSTPROCESS_VERSION + 1)
-    (after,) = plan.make(request).steps
+    (after,) = plan.make(request)
     assert after.key != before.key
     assert after.settings_digest == before.settings_digest  # it goes on with the build folder that is there
 
@@ -130,15 +130,15 @@ def test_a_helper_file_beside_the_stack_is_in_the_key_of_who_names_it(
     own, other = request.stack.projects
     own = msgspec.structs.replace(own, environment=Environment(always={"PYTHONPATH": "{stack_dir}/shim"}))
     request = with_stack(request, folder=str(tmp_path / "stack"), projects=(own, other))
-    before = [step.key for step in plan.make(request).steps]
+    before = [step.key for step in plan.make(request)]
     helper.write_text("2")
-    after = [step.key for step in plan.make(request).steps]
+    after = [step.key for step in plan.make(request)]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
 
 
 def test_the_same_inputs_have_the_key_that_they_always_had(request_for: MakeRequest) -> None:
     """Where this key changes, everybody builds everything again."""
-    (step,) = plan.make(request_for(a="x = 1")).steps
+    (step,) = plan.make(request_for(a="x = 1"))
     inputs = {name: value for name, value in step.inputs.items() if name != source_tree.SOURCES}
     assert step.key == cache.key_of(inputs)
     of_this_machine = {

@@ -161,7 +161,7 @@ def test_real_pythons_build_side_by_side_and_nothing_of_one_is_in_the_wheel_of_a
     own, other = pythons.several(2)
     tree = several.checkouts["demo"]
     jobs = variants.expand(several, Axes(pythons=(own, other)), root=tmp_path)
-    before = [plan.steps[0].key for plan in job.plans_of(jobs)]
+    before = [plan[0].key for plan in job.plans_of(jobs)]
     first = job.run(jobs)
     manifests, sets = [], []
     for one, (wheel,) in zip(jobs, first, strict=True):
@@ -255,8 +255,8 @@ def test_the_room_for_a_copy_that_is_still_to_be_made_is_looked_for_before_anyth
     plain = dataclasses.replace(plain, targets="cpu", checkouts={"demo": tree})
     jobs = variants.expand(plain, Axes(pythons=(fake("3.98"), fake("3.99"))), root=tmp_path)
     plans = plan.make_all([job.resolve(one, None) for one in jobs])
-    plans[1].request.tree_of(plans[1].steps[0].project).mkdir(parents=True)
-    tasks = execution.tasks_of(plans, variants.labels(jobs))
-    disk = [step.disk for step in execution.graph_of(tasks, Durations()).steps]
+    plans[1][0].request.tree_of(plans[1][0].project).mkdir(parents=True)
+    steps = [step for plan in execution.labelled(plans, variants.labels(jobs)) for step in plan]
+    disk = [step.disk for step in execution.graph_of(steps, Durations()).steps]
     assert disk[0] > 100_000
     assert disk[1] == 0

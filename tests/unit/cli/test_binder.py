@@ -167,7 +167,7 @@ def test_a_value_is_not_made_without_what_no_option_says() -> None:
         (rocm.Fetch, FetchRequest, "jobs layout output_dir", {"jobs"}),
         (upstream_rocm.FetchArtifacts, FetchRequest, "jobs output_dir unpack_jobs", set()),
         (change.Fat, FatRequest, "libraries output_dir provided rocm strict version wheel", {"targets"}),
-        (verify.Verify, Expectation, "python require_device_code", {"targets"}),
+        (verify.Verify, Expectation, "python", {"targets"}),
         (smoke.Smoke, SmokeRequest, "find_links floor index_url pytest_args python timeout translate", set()),
         (suite.RunSuite, SuiteRequest, "choice limits retries shard", {"suite", "times", "pytest_args"}),
         (suite.Retry, SuiteRequest, "limits", {"suite"}),

@@ -331,7 +331,7 @@ class _Run(Generic[T]):
         return BuildError(
             f"{step.name} was ended: it had not come to its end within {console.clock(limit)}",
             log=log,
-            tail=tuple(line.text for line in tail),
+            tail=tuple(text for _, text in tail),
             tip="give it more time with --time-limit, or see in its log what it was waiting for",
         )
 

@@ -163,8 +163,8 @@ def _log(request: Log) -> Answer:
     if request.causes:
         lines = build_log.find(log)
         return Answer(
-            [{"line": cause.number, "text": cause.text} for cause in lines],
-            [f"{log}:{cause.number}: {cause.text}" for cause in lines]
+            [{"line": number, "text": text} for number, text in lines],
+            [f"{log}:{number}: {text}" for number, text in lines]
             or [Note(f"{log}: no line says that something failed")],
         )
     with log.open(encoding="utf-8", errors="replace") as lines_of_log:

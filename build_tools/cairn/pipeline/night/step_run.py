@@ -176,7 +176,7 @@ def _run(job: StepJob, say: Progress, is_ended: Callable[[], bool]) -> StepEnd:
         seconds=time.monotonic() - began,
         outputs=dict(line.split("=", 1) for line in text.splitlines() if "=" in line),
         log=f"{socket.gethostname()}:{log}",
-        tail=tuple(line.text for line in build_log.tail(log, _TAIL)) if code else (),
+        tail=tuple(text for _, text in build_log.tail(log, _TAIL)) if code else (),
     )
 
 

@@ -251,15 +251,15 @@ def _resolve(entries: Sequence[Listed], sources: Sources) -> Iterator[Finding]:
         if not (skip.entry.unresolved and conditions.applies(skip.entry.when, facts)):
             continue
         for pattern in skip.entry.patterns:
-            resolution = sources.find(pattern)
-            if resolution.tests:
-                text = f"{pattern} is {wording.some(resolution.tests, shown=1)}: name the ids"
-            elif resolution.computed:
-                computed = wording.some(resolution.computed)
+            tests, of_computed = sources.find(pattern)
+            if tests:
+                text = f"{pattern} is {wording.some(tests, shown=1)}: name the ids"
+            elif of_computed:
+                computed = wording.some(of_computed)
                 text = f"{pattern} is of {computed}, whose names are computed: collect them"
             else:
                 text = f"no test is called {pattern}: end its range before torch {sources.version}"
-            yield Finding(kind="unresolved", where=skip, text=text, tests=resolution.tests)
+            yield Finding(kind="unresolved", where=skip, text=text, tests=tests)
 
 
 def _against(entries: Sequence[Listed], collection: Collected) -> Iterator[Finding]:

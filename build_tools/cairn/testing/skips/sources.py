@@ -13,7 +13,6 @@ import ast
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -29,20 +28,6 @@ _FOR_DEVICES, _PARAMETRIZED = "instantiate_device_type_tests", "instantiate_para
 _COPIED = "copy_tests"  # copy_tests(Template, Tests, "cuda"): of test/inductor/test_torchinductor.py
 
 Method: TypeAlias = "tuple[_Module, ast.FunctionDef]"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resolution:
-    """What the sources have of a pattern or an id.
-
-    Attributes:
-        tests: the ids, in the order of the sources.
-        computed: without ids: the tests whose names the sources compute, and classes that they give tests to
-            by `setattr`, which may therefore match.
-    """
-
-    tests: tuple[str, ...] = ()
-    computed: tuple[str, ...] = ()
 
 
 class Sources:
@@ -65,7 +50,7 @@ class Sources:
         self._tests: dict[str, tuple[tuple[str, Names], ...]] = {}
         self._folders: dict[Path, dict[Path, bytes]] = {}
 
-    def find(self, pattern: str) -> Resolution:
+    def find(self, pattern: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return the tests that a pattern or an id stands for.
 
         A name that is given in full and may be among those that the sources compute is taken for one of
@@ -77,7 +62,7 @@ class Sources:
         parts = ids.take_apart(pattern)
         modules = self._modules(parts)
         if not parts.name:
-            return Resolution(tests=tuple(modules))
+            return tuple(modules), ()
         regex = re.compile(ids.compile_pattern(pattern).regex if "*" in pattern else re.escape(pattern))
         tests = [(f"{module}::{of}", names) for module in modules for of, names in self._tests_of(module)]
         matching = [
@@ -87,7 +72,7 @@ class Sources:
             if regex.fullmatch(test := f"{scope}::{name}")
         ]
         if matching:
-            return Resolution(tests=tuple(dict.fromkeys(matching)))
+            return tuple(dict.fromkeys(matching)), ()
         fitting = [
             (scope, names)
             for scope, names in tests
@@ -100,10 +85,10 @@ class Sources:
                 for of in _read(self._root, self._root / "test" / module).filled
                 if regex.fullmatch(f"{(scope := f'{module}::{of}')}::{parts.name}")
             ]
-            return Resolution(computed=(*(f"{scope}::{names.function}" for scope, names in fitting), *filled))
+            return (), (*(f"{scope}::{names.function}" for scope, names in fitting), *filled)
         longest = max((len(names.function) for _, names in fitting), default=0)
         closest = [scope for scope, names in fitting if len(names.function) == longest]
-        return Resolution(tests=tuple(dict.fromkeys(f"{scope}::{parts.name}" for scope in closest)))
+        return tuple(dict.fromkeys(f"{scope}::{parts.name}" for scope in closest)), ()
 
     def _modules(self, parts: ids.TestId) -> list[str]:
         """Return the file of a pattern, if it is there; of a folder, the files that may have its class."""

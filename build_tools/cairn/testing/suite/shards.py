@@ -55,12 +55,12 @@ class Times(datafile.Value, tag_field="schema", tag="cairn.test-times/1"):
     def of(self, module: str) -> float | None:
         """Return the seconds of a module, or None if they are unknown."""
         # Added exactly: in a different order, a machine would plan differently from the others.
-        if known := self.tests.get(module):
-            return math.fsum(known.values())
+        if tests := self.tests.get(module):
+            return math.fsum(tests.values())
         if (seconds := self.modules.get(module)) is not None:
             return seconds
-        known = self.classes.get(module)
-        return math.fsum(known.values()) if known else None
+        tests = self.classes.get(module)
+        return math.fsum(tests.values()) if tests else None
 
 
 def read_times(paths: Sequence[Path], *, config: str = DEFAULT) -> Times:

@@ -248,8 +248,10 @@ def _matching(tests: Path, names: Iterable[str], *, must: bool = True) -> list[s
         pattern = f"{pattern}/*" if pattern.endswith("**") else pattern
         paths = sorted(path for path in tests.glob(f"{pattern}.py") if path.is_file())
         if must and not paths:
-            known = [path.relative_to(tests).with_suffix("").as_posix() for path in tests.rglob("test_*.py")]
-            close = wording.nearest(plain, known)
+            existing = [
+                path.relative_to(tests).with_suffix("").as_posix() for path in tests.rglob("test_*.py")
+            ]
+            close = wording.nearest(plain, existing)
             tip = f"did you mean {' or '.join(close)}?" if close else "name it as a path below that folder"
             raise UsageError(f"{tests} has no module {name}", tip=tip)
         modules += [path.relative_to(tests).as_posix() for path in paths]

@@ -103,7 +103,7 @@ def have_it_first(tree: Path, line: str) -> None:
 
 
 def key(request: BuildRequest) -> str:
-    return plan.make(request).steps[0].key
+    return plan.make(request)[0].key
 
 
 def built(request: BuildRequest) -> BuiltWheel:
@@ -163,7 +163,7 @@ with leftovers.exchange(root, settings, ('.',)), journal.lend(root, init, 'x = 1
 def test_what_a_killed_build_left_is_taken_out_by_the_next_which_says_where_to(
     demo: Demo, tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = plan.make(demo(rocm=True)).steps[0].settings_digest
+    settings = plan.make(demo(rocm=True))[0].settings_digest
     killed = subprocess.run([sys.executable, "-c", KILLED, str(tree), settings, INIT], check=False)
     assert killed.returncode == -9
     assert (tree / INIT).exists()

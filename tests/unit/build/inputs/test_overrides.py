@@ -32,7 +32,7 @@ def with_env(request: BuildRequest, *texts: str) -> BuildRequest:
 
 
 def keys(request: BuildRequest) -> dict[str, str]:
-    return {step.project.name: step.key for step in plan.make(request).steps}
+    return {step.project.name: step.key for step in plan.make(request)}
 
 
 def test_what_was_written_is_read() -> None:
