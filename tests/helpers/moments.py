@@ -88,16 +88,40 @@ class Forgetful(MemoryStore):
         return written
 
 
-def dying(store: MemoryStore, work: Callable[[MemoryStore], object]) -> Iterator[tuple[int, MemoryStore]]:
+class Kept(Breaking):
+    """A copy of a store that keeps what it held before each of its writes."""
+
+    def __init__(self, before: MemoryStore) -> None:
+        super().__init__(before, left=1000)
+        self.moments: list[dict[str, bytes]] = []
+
+    def _count(self, key: str) -> None:
+        self.moments.append(dict(self.objects))
+        super()._count(key)
+
+
+def dying(
+    store: MemoryStore, work: Callable[[MemoryStore], object], *, remembers: bool = False, step: int = 1
+) -> Iterator[tuple[int, MemoryStore]]:
     """Do `work` on copies of a store, and die before each of its writes in turn.
+
+    Args:
+        store: what there is in the beginning.
+        work: what dies.
+        remembers: the machine goes on afterwards with what it remembered when it died, so that the work is
+            done again up to each of these moments. Else it is done once.
+        step: how many writes lie between two of these moments.
 
     Yields:
         How many writes there were before, and the store as the dead left it.
     """
-    counted = Breaking(store, left=1000)
-    work(counted)
-    for left in range(len(counted.written)):
-        broken = Breaking(store, left=left)
-        with pytest.raises(Broken):
-            work(broken)
-        yield left, MemoryStore(broken.objects)
+    kept = Kept(store)
+    work(kept)
+    for left in range(0, len(kept.moments), step):
+        if remembers:
+            broken = Breaking(store, left=left)
+            with pytest.raises(Broken):
+                work(broken)
+            yield left, MemoryStore(broken.objects)
+        else:
+            yield left, MemoryStore(kept.moments[left])

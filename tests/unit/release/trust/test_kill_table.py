@@ -124,9 +124,9 @@ def moments(world: World, act: Next, again: Next) -> Iterator[tuple[str, MemoryS
         act(world, store)
 
     nexts = {"again": again, **NEXT}
-    for left, dead in dying(world.store, work):
+    for left, dead in dying(world.store, work, remembers=True, step=1 if EVERY_MOMENT else 2):
         for number, (name, call) in enumerate(nexts.items()):
-            if EVERY_MOMENT or (left % 2 == 0 and (left // 2 + number) % len(nexts) == 0):
+            if EVERY_MOMENT or (left // 2 + number) % len(nexts) == 0:
                 # The machine that died goes on, or another.
                 world.elsewhere(left_by[-1] if left % 4 else begun)
                 yield f"{name} after {left} writes", MemoryStore(dead.objects), call

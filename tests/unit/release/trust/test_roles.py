@@ -144,7 +144,7 @@ def test_a_promotion_that_died_is_not_finished_after_a_yank(
         release(store, tmp_path, later, PROMOTER)
 
     states = set()
-    for _, dead in dying(offered.store, die):
+    for _, dead in dying(offered.store, die, remembers=True):
         below = [key for key in dead.objects if key.startswith(keys.generations_prefix("release"))]
         generations = dict(filter(None, map(keys.generation_of, below)))
         if 2 not in generations:
@@ -417,7 +417,7 @@ def test_a_promotion_that_died_is_finished_if_the_gate_would_let_it_in_still(
         release(store, tmp_path, later, PROMOTER)
 
     states = set()
-    for _, dead in dying(offered.store, die):
+    for _, dead in dying(offered.store, die, remembers=True):
         before = Index(dead, "release").load().pointer
         trusted = anchor.anchor(dead)
         assert trusted is not None
