@@ -180,7 +180,7 @@ class Parser(argparse.ArgumentParser):
         return next(actions, None)
 
     def _refuse_unknown(self, words: Sequence[str]) -> None:
-        arguments = list(self._own(words))
+        arguments = list(self._arguments_of(words))
         names = [w.partition("=")[0] if w.startswith("--") else w for w in arguments if _is_option(w)]
         asks_more = {"-h", "--help", "-V", "--version"}.isdisjoint(names)
         options = self._option_string_actions
@@ -200,7 +200,7 @@ class Parser(argparse.ArgumentParser):
             return f"options of a command follow its name; `{self.prog} --help` lists the commands"
         return f"`{self.prog} --help` lists the options"
 
-    def _own(self, words: Sequence[str]) -> Iterator[str]:
+    def _arguments_of(self, words: Sequence[str]) -> Iterator[str]:
         """Return the words up to `--` or to the name of a command, without the values of options."""
         value = False  # whether this word is the value of the option before it
         for word in words:

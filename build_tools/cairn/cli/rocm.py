@@ -209,7 +209,7 @@ def _find_run(
     def open_whole(run: Run) -> Store:
         say(f"looking at run {run.id}")
         store = request.place(run)
-        choose.choose(choose.listed(store), filters, where=store.url)
+        choose.choose(choose.list_artifacts(store), filters, where=store.url)
         return store
 
     say(f"asking GitHub for runs of {pattern.repository}")

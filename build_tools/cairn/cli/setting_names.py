@@ -31,12 +31,12 @@ keep-going
 layout line linux-amdgpu-families local
 matrix max-memory
 output output-dir output-path
-platform platforms pre projects python-version pytorch-audio-dir pytorch-build-number
+platform platforms pre projects pytorch-audio-dir pytorch-build-number
 pytorch-dir pytorch-rocm-arch pytorch-vision-dir
 quiet
 release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir
 split stack submodules summary
-targets test-config test-timeout time-limit timeout times title torch-dir trigger
+targets test-config test-timeout time-limit timeout times torch-dir trigger
 triton-dir
 use-ccache use-sccache
 variants verbose version-suffix

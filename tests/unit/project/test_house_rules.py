@@ -41,12 +41,17 @@ def test_folders_that_are_read_are_closed(trees: dict[str, ast.Module]) -> None:
     assert open_ones == []
 
 
+# Rooms in which these names are gone too; two functions of `output` still take `what`.
+NAMED_BY_ROLE = ("build/", "cli/", "matrix/", "pipeline/", "rocm/", "stack/", "testing/")
+
+
 def test_names_are_not_bare_participles(trees: dict[str, ast.Module]) -> None:
     """A variable, parameter or function says what it is: `found` and `done` fit anything.
 
     Fields are left out, since formats have some; so is a check whose bytes are in published wheels.
     """
     bare = {"found", "said", "done", "wanted", "there", "asked", "kept", "one", "thing"}
+    by_role = {"known", "listed", "named", "other", "own", "what"}
     names = []
     for module, tree in trees.items():
         nodes = list(ast.walk(tree))
@@ -55,7 +60,8 @@ def test_names_are_not_bare_participles(trees: dict[str, ast.Module]) -> None:
         for node in nodes if module != "wheels/split/device_check.py" else ():
             match node:
                 case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) | ast.FunctionDef(name=name):
-                    if name.strip("_") in bare and node not in fields:
+                    words = bare | by_role if module.startswith(NAMED_BY_ROLE) else bare
+                    if name.strip("_") in words and node not in fields:
                         names.append(f"{module}:{node.lineno}: {name}")
     assert names == []
 

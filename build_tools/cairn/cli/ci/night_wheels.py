@@ -70,15 +70,15 @@ def _freeze(request: Freeze) -> Answer:
     if request.how.image and not request.dry_run and image != request.how.image:
         note = f"builds run in {image or 'no container'}, as the manifest says, not in {request.how.image}"
         console.current().warn(note)
-    begun = {"night": night.named, "to": "" if night.is_open else night.release, "image": image}
+    begun = {"night": night.sealed_id, "to": "" if night.is_open else night.release, "image": image}
     github.write_outputs({**begun, **night_options.outputs("build", builds)})
     text = (
         f"night {night.night}: {night.stack}, {night.sources}, manifest {short_id(night.manifest_sha256)}",
         Table(("leg", "stands at"), [(leg_standing.leg.id, leg_standing.state) for leg_standing in stood]),
-        Note(f"it is named, with what it is to build, by --night {night.named}"),
+        Note(f"it is named, with what it is to build, by --night {night.sealed_id}"),
     )
     more = {
-        "named": night.named,
+        "named": night.sealed_id,
         "missing": [leg.id for leg in night.legs if leg.id in missing],
         "build": builds,
     }

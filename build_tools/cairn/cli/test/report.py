@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cairn.testing.report.summary import EarlierRun, Summary
 
 _SHOWN = 20  # failures on the terminal, of each run
+_TITLE = "Test report"
 _EARLIER = 7  # runs to compare with
 
 
@@ -43,7 +44,6 @@ class Report(common.StoreOptions):
     )
     html: Path | None = option("write a page for browsers too", convert=converters.new_file)
     summary: bool = flag("add Markdown to the summary of the step of GitHub Actions that this runs in")
-    title: str = option("of the page (default: %(default)s)", default="Test report")
     store: str = common.store(required=False)
     index: str = common.index("staging")
     floors: Floors = part(Floors)
@@ -87,14 +87,14 @@ def _write(request: Report, summaries: Sequence[tuple[TestRun, Summary]]) -> Non
 
     if request.html:
         generated = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
-        files.write_text(request.html, summary.page(request.title, summaries, generated=generated))
+        files.write_text(request.html, summary.page(_TITLE, summaries, generated=generated))
     if request.summary:
         if not os.environ.get("GITHUB_STEP_SUMMARY"):
             raise UsageError(
                 "GITHUB_STEP_SUMMARY is not set: this is not a step of GitHub Actions",
                 tip="use --html elsewhere",
             )
-        github.add_summary(summary.step_summary(request.title, [each for _, each in summaries]))
+        github.add_summary(summary.step_summary(_TITLE, [each for _, each in summaries]))
 
 
 def _text(summaries: Sequence[Summary]) -> Iterator[Piece]:

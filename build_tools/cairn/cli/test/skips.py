@@ -29,9 +29,7 @@ class SkipsOfRun:
 
     files: tuple[Path, ...] = common.skip_files()
     targets: str | None = common.targets("any")
-    platform: str | None = option("operating system (default: any)", choices=("linux", "windows"))
     pytorch_version: str | None = _version("torch, such as 2.13")
-    python_version: str | None = _version("Python")
 
     def select(self, *, today: date, torch: str | None = None) -> Selection:
         """Select the entries that apply; `torch` is the version where none was given."""
@@ -42,9 +40,7 @@ class SkipsOfRun:
         torch = self.pytorch_version or torch
         facts = RunFacts(
             targets=parse_targets(self.targets, unbuilt=True) if self.targets else None,
-            platform=self.platform,
             torch=release_of(torch) if torch else None,
-            python=release_of(self.python_version) if self.python_version else None,
         )
         return select.select(skip_files.read(self.files), facts, today=today)
 

@@ -158,7 +158,7 @@ def drive(request: DriveRequest, executor: Executor) -> tuple[int, Mapping[str, 
     request = replace(request, night=_freeze(request, variables))
     night = plan.read(request.store, request.night)
     if anchor.anchor(request.store) is not None:
-        console.current().info(f"to go on with it later: --night {night.named}")
+        console.current().info(f"to go on with it later: --night {night.sealed_id}")
     while due := _due(request, night):
         try:
             _Drive(request, executor, due, variables).carry_out()
@@ -191,7 +191,7 @@ def _freeze(request: DriveRequest, variables: Mapping[str, str]) -> str:
     )
     name = f"freeze the night {request.night}"
     with github.running_as(variables), console.current().stage(name) as stage:
-        return freezing.freeze(request.store, asked_for, say=stage.update).named
+        return freezing.freeze(request.store, asked_for, say=stage.update).sealed_id
 
 
 def _run_of(request: DriveRequest, night: NightPlan) -> NightRun:

@@ -94,7 +94,7 @@ class NightPlan(datafile.Value, tag_field="schema", tag="cairn.night-plan/1"):
         )
 
     @property
-    def named(self) -> str:
+    def sealed_id(self) -> str:
         """Its id with a digest of all it says, for jobs: others may be able to change it in the store."""
         return f"{self.night}@{hashlib.sha256(datafile.dumps(self).encode()).hexdigest()}"
 
@@ -302,7 +302,7 @@ def find(store: Store, night: str) -> NightPlan | None:
     """Return the night with that id, or None.
 
     Raises:
-        StoreError: it is not what an id with a digest (`NightPlan.named`) names, or there is none by now.
+        StoreError: it is not what an id with a digest (`NightPlan.sealed_id`) names, or there is none by now.
     """
     night, digest = night_names.taken_apart(night)
     key = keys.night_key(night_names.check_id(night), "night.json")
@@ -315,7 +315,7 @@ def find(store: Store, night: str) -> NightPlan | None:
     plan = datafile.loads(data, NightPlan, name=f"{store.url}/{key}")
     if plan.night != night:
         raise StoreError(f"{store.url}/{key} is of the night {plan.night}", tip="restore it from a copy")
-    if digest and plan.named != f"{night}@{digest}":
+    if digest and plan.sealed_id != f"{night}@{digest}":
         raise StoreError(
             f"{store.url}/{key} was changed since it was frozen",
             tip="find out who did, and begin another night",

@@ -100,7 +100,7 @@ class LegStep:
 
     Attributes:
         kind: what it does; a `merge` has one phase.
-        night: the night, as `NightPlan.named`.
+        night: the night, as `NightPlan.sealed_id`.
         leg: the id of the leg, or of the build.
         config: of a suite.
         shard: of a suite.
@@ -258,7 +258,7 @@ class _Steps:
     def _phases(self, kind: Kind, leg: str, shard: Shard | None = None) -> LegStep:
         return LegStep(
             kind=kind,
-            night=self._night.named,
+            night=self._night.sealed_id,
             leg=leg,
             config=shard.config if shard else "",
             shard=shard.number if shard else 0,
@@ -289,7 +289,7 @@ class _Steps:
         indexes = tuple(dict.fromkeys(plan.index_of(leg, channel) for leg in legs))
         folder, settings = self._folder(kind, name), self._settings
         words = ["step", kind, "--output-dir", str(folder)] if kind == "merge" else [kind]
-        words += ["--stack", str(settings.stack), "--night", self._night.named, "--store", settings.store]
+        words += ["--stack", str(settings.stack), "--night", self._night.sealed_id, "--store", settings.store]
         words += ["--endpoint-url", settings.endpoint_url] if settings.endpoint_url else []
         words += ["--patience", f"{settings.patience:g}"] if settings.patience is not None else []
         return NightStep(

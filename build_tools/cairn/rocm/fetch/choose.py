@@ -119,7 +119,7 @@ class ArtifactFilters:
     exclude: tuple[str, ...] = ()
 
 
-def listed(store: Store) -> tuple[Artifact, ...]:
+def list_artifacts(store: Store) -> tuple[Artifact, ...]:
     """Every artifact at the top of a store, by name; each once, in the better compression."""
     newest: dict[str, Artifact] = {}
     objects = [each for each in store.list("") if "/" not in each.key]

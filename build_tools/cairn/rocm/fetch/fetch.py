@@ -121,7 +121,7 @@ def fetch(
         UnsafeArchiveError: an archive is malformed, or would write outside of its folder.
     """
     if artifacts is None:
-        chosen = choose.choose(choose.listed(cast("Store", store)), request.filters, where=store.url)
+        chosen = choose.choose(choose.list_artifacts(cast("Store", store)), request.filters, where=store.url)
     else:
         chosen = artifacts
     digests = dict(zip(chosen, side_by_side(lambda a: _expected_sha256(store, a), chosen), strict=True))

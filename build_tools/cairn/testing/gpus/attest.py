@@ -71,7 +71,6 @@ def attest(
     if not hanging:
         runtime = sources.ask_rocminfo(everything, log)
         management = sources.ask_amd_smi(everything, log)
-    strangers = sources.ask_nvidia_smi(everything, log)
     if not machine and kernel.is_wsl(nodes):
         machine = tuple(msgspec.structs.replace(gpu, seen_by=("rocminfo",)) for gpu in runtime.gpus)
     disagreements = [
@@ -80,13 +79,14 @@ def attest(
     ]
     usable = _visible(_completed(machine, runtime.gpus, management.gpus), variables)
     tested = sources.Answer()
-    if python is not None and (machine or runtime.gpus or strangers.gpus):
+    # Torch takes seconds to start; it alone says what GPU of another maker a run is on.
+    if python is not None and (machine or runtime.gpus or sources.program("nvidia-smi", everything)):
         tested = sources.ask_torch(python, variables, log)
     on_amd = [gpu for gpu in tested.gpus if gpu.vendor == "amd"]
     disagreements += _torch_disagreements(usable, on_amd)
     if not usable:
-        usable = strangers.gpus or tuple(gpu for gpu in tested.gpus if gpu.vendor == "nvidia")
-    answers = (runtime, management, strangers, tested)
+        usable = tuple(gpu for gpu in tested.gpus if gpu.vendor == "nvidia")
+    answers = (runtime, management, tested)
     return Attestation(
         gpus=_seen_by_torch(usable, tested.gpus),
         disagreements=tuple(dict.fromkeys(disagreements)),
@@ -191,7 +191,7 @@ def _seen_by_torch(usable: tuple[Gpu, ...], tested: Sequence[Gpu]) -> tuple[Gpu,
             gpu,
             name=gpu.name or seen.name,
             memory_bytes=gpu.memory_bytes or seen.memory_bytes,
-            seen_by=(*gpu.seen_by, "torch"),
+            seen_by=tuple(dict.fromkeys((*gpu.seen_by, "torch"))),
         )
         for gpu, seen in zip(usable, tested, strict=True)
     )

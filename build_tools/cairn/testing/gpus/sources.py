@@ -1,8 +1,7 @@
-"""Ask `rocminfo`, `amd-smi`, `nvidia-smi` and the tested torch for the machine's GPUs."""
+"""Ask `rocminfo`, `amd-smi` and the tested torch for the machine's GPUs."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -23,8 +22,7 @@ _AGENT = re.compile(r"^Agent [0-9]+\s*$", re.MULTILINE)
 _FIELD = re.compile(r"^\s*([^:]+?):\s*(.*?)\s*$")
 _TARGET = re.compile(r"gfx[0-9a-f]+")
 _KILOBYTES = re.compile(r"([0-9]{1,15})\(0x[0-9a-f]+\) KB")
-_PCI = re.compile(r"0*([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")  # nvidia-smi has eight digits of domain
-_NVIDIA_COLUMNS = "name,driver_version,memory.total,uuid,pci.bus_id"
+_PCI = re.compile(r"0*([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 _MARK = "cairn-gpus:"
 # Isolated (`-I`), so that nothing beside the environment is imported.
 _SCRIPT = f"""\
@@ -87,12 +85,6 @@ def ask_amd_smi(variables: Mapping[str, str], log: Path) -> Answer:
     partitions `compute_partition`. Values that a GPU does not have are `N/A`.
     """
     return _run("amd-smi", ("static", "--json"), _amd_smi_gpus, variables, log)
-
-
-def ask_nvidia_smi(variables: Mapping[str, str], log: Path) -> Answer:
-    """Ask `nvidia-smi` for NVIDIA's GPUs, so that a run on one is recognized."""
-    query = (f"--query-gpu={_NVIDIA_COLUMNS}", "--format=csv,noheader,nounits")
-    return _run("nvidia-smi", query, _nvidia_smi_gpus, variables, log)
 
 
 def ask_torch(python: Path, variables: Mapping[str, str], log: Path) -> Answer:
@@ -212,27 +204,6 @@ def _part(item: dict[str, Any], name: str) -> dict[str, Any]:
 def _megabytes(size: object) -> int:
     value = size.get("value") if isinstance(size, dict) else size
     return value if isinstance(value, int) and 0 <= value < 1 << 32 else 0
-
-
-def _nvidia_smi_gpus(output: str) -> Answer:
-    gpus = []
-    for row in csv.reader(output.splitlines(), skipinitialspace=True):
-        if len(row) != len(_NVIDIA_COLUMNS.split(",")) or not row[0].strip():
-            return Answer(problem="nvidia-smi gives no list of GPUs")
-        name, driver, memory, uuid, place = map(text, row)
-        gpus.append(
-            Gpu(
-                target=name,
-                vendor="nvidia",
-                name=name,
-                driver=driver,
-                memory_bytes=int(memory) << 20 if memory.isascii() and memory.isdecimal() else 0,
-                uuid=uuid,
-                pci=_pci(place),
-                seen_by=("nvidia-smi",),
-            )
-        )
-    return Answer(gpus=tuple(gpus))
 
 
 def _gpu(item: dict[str, object], *, hip: bool) -> Gpu:

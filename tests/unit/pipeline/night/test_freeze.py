@@ -357,7 +357,7 @@ def test_of_two_who_begin_a_night_by_different_manifests_the_first_keeps_its_own
     store.write("nights/8/manifest.json", theirs.canonical())
     store.first = msgspec.structs.replace(run.plan, night="8", manifest_sha256=theirs.digest())
     with pytest.raises(UsageError, match="8 does not say whose night it is"):
-        freeze(store, dataclasses.replace(request_, like=run.plan.named))
+        freeze(store, dataclasses.replace(request_, like=run.plan.sealed_id))
     assert plan.manifest_of(store, plan.read(store, "8")) == theirs
 
 
@@ -397,7 +397,7 @@ def test_a_night_that_was_killed_at_any_write_as_it_began_is_begun_again_by_its_
     moved = msgspec.structs.replace(FROZEN, toolchain={"image": "another"})
     of_moved = msgspec.structs.replace(run.plan, night="6", manifest_sha256=moved.digest())
     plan.create(store, of_moved, moved)
-    request, before = dataclasses.replace(request_, like=run.plan.named), dict(store.objects)
+    request, before = dataclasses.replace(request_, like=run.plan.sealed_id), dict(store.objects)
     ends = set[str]()
     for after in (False, True):
         for number in itertools.count(1):
@@ -406,12 +406,12 @@ def test_a_night_that_was_killed_at_any_write_as_it_began_is_begun_again_by_its_
                 freeze(killed, request)
             except Killed as end:
                 ends.add(str(end))
-                for again in (request, dataclasses.replace(request, like=of_moved.named)):
+                for again in (request, dataclasses.replace(request, like=of_moved.sealed_id)):
                     rest = MemoryStore()
                     rest.objects.update(killed.objects)
                     if again is request or not (after and "night.json" in str(end)):
                         made = freeze(rest, again)
-                        assert plan.read(rest, made.named) == made
+                        assert plan.read(rest, made.sealed_id) == made
                         assert plan.manifest_of(rest, made).digest() == made.manifest_sha256
                     elif not is_rooted:
                         assert plan.manifest_of(rest, freeze(rest, again)) == FROZEN

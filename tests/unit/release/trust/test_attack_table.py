@@ -657,12 +657,12 @@ def _(scene: Scene) -> None:
     his = msgspec.structs.replace(FROZEN, line="his")
     forged = msgspec.structs.replace(night, manifest_sha256=his.digest())
     scene.store.write("nights/7/manifest.json", his.canonical())
-    assert plan.find(scene.store, night.named) == night  # a manifest that the plan does not name is refused
+    assert plan.find(scene.store, night.sealed_id) == night  # a manifest that the plan does not name is refused
     with pytest.raises(CairnError, match=r"manifest\.json was changed"):
         plan.manifest_of(scene.store, night)
     scene.store.write("nights/7/night.json", datafile.dumps(forged).encode())
     with pytest.raises(CairnError, match=r"night\.json was changed since it was frozen"):
-        plan.read(scene.store, night.named)
+        plan.read(scene.store, night.sealed_id)
 
 
 @attack(BUCKET, "freezes a night of his commits before the honest one, under its name", old=SIGNED)

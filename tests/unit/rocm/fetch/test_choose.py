@@ -1,7 +1,7 @@
 import pytest
 
 from cairn.errors import UsageError
-from cairn.rocm.fetch.choose import Artifact, ArtifactFilters, choose, listed
+from cairn.rocm.fetch.choose import Artifact, ArtifactFilters, choose, list_artifacts
 from cairn.store.memory import MemoryStore
 
 # A run of both pipelines: families in one name, or targets in several.
@@ -21,7 +21,7 @@ def artifacts() -> tuple[Artifact, ...]:
     others = ("index.html", "therock_manifest.json", "blas_lib.tar.zst", "a_b_c_d.tar.xz")
     others += ("logs/a_b_c.tar.xz", "a_b_c.zip")
     sidecars = [f"{name}.sha256sum" for name in NAMES]
-    return listed(MemoryStore(dict.fromkeys((*NAMES, *others, *sidecars), b"x")))
+    return list_artifacts(MemoryStore(dict.fromkeys((*NAMES, *others, *sidecars), b"x")))
 
 
 def chosen(artifacts: tuple[Artifact, ...], **wanted: tuple[str, ...]) -> list[str]:
@@ -35,7 +35,7 @@ def test_only_archives_of_artifacts_are_listed(artifacts: tuple[Artifact, ...]) 
 
 
 def test_of_two_compressions_the_better_one_is_taken() -> None:
-    (found,) = listed(MemoryStore({"a_lib_generic.tar.xz": b"12", "a_lib_generic.tar.zst": b"1"}))
+    (found,) = list_artifacts(MemoryStore({"a_lib_generic.tar.xz": b"12", "a_lib_generic.tar.zst": b"1"}))
     assert (found.key, found.size) == ("a_lib_generic.tar.zst", 1)
 
 

@@ -144,16 +144,15 @@ def test_programs_cannot_make_a_gpu_where_the_kernel_has_none(machine: Machine) 
         '{"gpu_data": "none"}',
         "Agent 2\n  Name: gfx942; rm -rf /\n  Device Type: GPU\n",
         f"Agent 2\n  Name: gfx942\n  Device Type: GPU\n  Internal Node ID: {'9' * 9000}\n",
-        "NVIDIA, 1\n",
     ],
 )
-@pytest.mark.parametrize("name", ["rocminfo", "amd-smi", "nvidia-smi"])
+@pytest.mark.parametrize("name", ["rocminfo", "amd-smi"])
 def test_garbage_says_nothing(machine: Machine, name: str, output: str | bytes) -> None:
     machine.node(1, RX7900, gib=24)
     machine.program(name, output)
     found = machine.attest()
     assert found.hardware == ("gfx1100",)
-    assert found.silent or found.disagreements or (name, output) == ("nvidia-smi", "")
+    assert found.silent or found.disagreements
 
 
 def test_what_hangs_says_nothing(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,12 +186,11 @@ def test_names_in_any_alphabet_reach_no_terminal_as_they_are(machine: Machine) -
 
 
 def test_an_nvidia_gpu_is_called_that(machine: Machine) -> None:
-    machine.program("nvidia-smi", "NVIDIA H200, 580.65.06, 143771, GPU-0f1e2d3c-4b5a, 00000000:1B:00.0\n")
+    machine.program("nvidia-smi", "")  # whose presence has torch asked
     found = machine.attest(machine.torch(("", "NVIDIA H200", 139), hip=None, cuda="13.0"))
     (gpu,) = found.gpus
     assert (gpu.vendor, gpu.target) == ("nvidia", "NVIDIA H200")
-    assert (gpu.driver, gpu.pci) == ("580.65.06", "0000:1b:00.0")
-    assert (gpu.seen_by, found.disagreements) == (("nvidia-smi", "torch"), ())
+    assert (gpu.seen_by, found.disagreements) == (("torch",), ())
 
 
 def test_a_machine_without_any_asks_nobody(machine: Machine, tmp_path: Path) -> None:
