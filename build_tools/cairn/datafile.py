@@ -159,8 +159,10 @@ def _other_schema(schema: object, expected: str, name: str) -> UsageError:
             tip="it was written by a different version of Cairn; use that version, or make the file again",
         )
     if kind in _TAKEN_BY:
-        what, commands = _TAKEN_BY[kind]
-        return UsageError(f"{name} is {what}, and not {expected_name}", tip=f"{what} is for {commands}")
+        kind_name, commands = _TAKEN_BY[kind]
+        return UsageError(
+            f"{name} is {kind_name}, and not {expected_name}", tip=f"{kind_name} is for {commands}"
+        )
     return UsageError(
         f"{name} has schema {repr(schema)[:100]}, expected {expected!r}",
         tip=f"it is not {expected_name}: name the file that is one",

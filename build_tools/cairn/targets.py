@@ -72,8 +72,8 @@ def known_targets() -> tuple[str, ...]:
 def families() -> dict[str, tuple[str, ...]]:
     """Family name to its members: those that indexes are named after first, then upstream's others."""
     members: dict[str, list[str]] = {name: [] for name in index_families()}
-    for name, listed in _data()["families"].items():
-        members[name] = list(listed)
+    for name, processors in _data()["families"].items():
+        members[name] = list(processors)
     for target in known_targets():
         for name in (*([target] if target in members else ()), *_data()["targets"][target]["families"]):
             members.setdefault(name, []).append(target)
@@ -136,8 +136,11 @@ def product_of(target: str) -> str:
     processor = target.partition(":")[0]
     if processor in generic_targets():
         return f"runs on {', '.join(generic_targets()[processor])}"
-    known: dict[str, str] = {**_data()["unbuilt"], **{n: t["product"] for n, t in _data()["targets"].items()}}
-    return known.get(processor, "")
+    products: dict[str, str] = {
+        **_data()["unbuilt"],
+        **{n: t["product"] for n, t in _data()["targets"].items()},
+    }
+    return products.get(processor, "")
 
 
 def products(target: str) -> tuple[str, ...]:

@@ -113,21 +113,21 @@ def _needless(
     They are listed once the names are read: what a writer has begun to need meanwhile, it made young.
     """
     current = {name: read_current(Index(store, name)) for name in existing(store)}
-    named: set[int] = set()
+    hashes: set[int] = set()
     for snapshot in current.values():
-        _name(snapshot, since, named)
+        _name(snapshot, since, hashes)
 
     def may_go(key: str) -> bool:
         kind = keys.kind_of(key)
         if kind in ("set", "set page"):
-            return hash(_set_of(key)) not in named
+            return hash(_set_of(key)) not in hashes
         if kind == "page":
             # One whose project is gone offers nothing, and may go.
             name = keys.index_of(key) or ""
             project, slash, _ = key.removeprefix(keys.simple_prefix(name)).partition("/")
             gone = name in current and project not in current[name].project_parts
             return bool(slash) and gone and write.is_empty_page(store, key)
-        return kind in ("file", "part") and hash(key) not in named
+        return kind in ("file", "part") and hash(key) not in hashes
 
     of_indexes, young_sets, old, count = set[str | None](), set[str](), list[ListedObject](), 0
     for count, item in enumerate(listed, start=1):  # noqa: B007 - the last one is the answer
@@ -157,8 +157,8 @@ def _name(snapshot: Snapshot, since: datetime, named: set[int]) -> None:
     were not yet, since they may be about to be.
     """
     index, pointer = snapshot.index, snapshot.pointer
-    listed = index.store.list(keys.generations_prefix(index.name))
-    young = [of for item in listed if item.modified >= since and (of := keys.generation_of(item.key))]
+    items = index.store.list(keys.generations_prefix(index.name))
+    young = [of for item in items if item.modified >= since and (of := keys.generation_of(item.key))]
     reach = Reach(index, named)
     reach.add(snapshot.generation, required=True)
     if pointer is not None:

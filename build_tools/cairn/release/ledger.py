@@ -317,16 +317,16 @@ class Ledger:
         stored = side_by_side(
             lambda place: self._lookup(keys.ledger_names_key(*place), Names, tail), grouped, jobs=_AT_ONCE
         )
-        known = {place: part.names if part else {} for place, part in zip(grouped, stored, strict=True)}
+        held = {place: part.names if part else {} for place, part in zip(grouped, stored, strict=True)}
         for entry in tail.entries:
             for place, names in by_place(entry.names).items():
-                if place in known:
-                    known[place] = {**names, **known[place]}
+                if place in held:
+                    held[place] = {**names, **held[place]}
         fresh: dict[str, dict[str, str]] = {}
         clashes = []
         for place, names in grouped.items():
             for name, sha256 in names.items():
-                published = known[place].get(name)
+                published = held[place].get(name)
                 if published is None:
                     fresh.setdefault(place[0], {})[name] = sha256
                 elif published != sha256:
@@ -399,18 +399,18 @@ class Ledger:
     def _add_names(self, place: tuple[str, str], new: Mapping[str, str], tail: _Tail) -> None:
         key = keys.ledger_names_key(*place)
         for blob, old in self._versions(key, Names, tail):
-            known = old.names if old is not None else {}
-            names = Names(names={**known, **{name: sha for name, sha in new.items() if name not in known}})
+            before = old.names if old is not None else {}
+            names = Names(names={**before, **{name: sha for name, sha in new.items() if name not in before}})
             if replace(self.store, key, blob, encode(names)):
                 return
 
     def _add_events(self, set_id: str, new: Iterable[tuple[int, Event]], tail: _Tail) -> None:
         key = keys.ledger_set_key(set_id)
         for blob, old in self._versions(key, History, tail):
-            known = old or _NOTHING
-            later = [(number, event) for number, event in new if number > known.through]
-            through = max((number for number, _ in later), default=known.through)
-            history = History(through=through, events=(*known.events, *(event for _, event in later)))
+            so_far = old or _NOTHING
+            later = [(number, event) for number, event in new if number > so_far.through]
+            through = max((number for number, _ in later), default=so_far.through)
+            history = History(through=through, events=(*so_far.events, *(event for _, event in later)))
             if replace(self.store, key, blob, encode(history)):
                 return
 
@@ -454,7 +454,7 @@ def _grouped(
     by_set: dict[str, list[tuple[int, Event]]] = {}
     for entry in entries:
         for place, names in by_place(entry.names).items():
-            by_project[place] = {**(known := by_project.get(place, {})), **names, **known}
+            by_project[place] = {**(names_before := by_project.get(place, {})), **names, **names_before}
         for event in entry.events:
             by_set.setdefault(event.set_id, []).append((entry.number, event))
     return by_project, by_set

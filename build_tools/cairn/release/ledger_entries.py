@@ -176,9 +176,9 @@ def first_entry(store: Store) -> Entry:
             event = Event(kind="begin", set_id=subject_of(name), who=who(), when=every[-1].when, index=name)
             begun.append(event)
         for generation in every:
-            known, state = names.setdefault(keys.scope_of(name), {}), index.at(generation, "")
+            names_of_scope, state = names.setdefault(keys.scope_of(name), {}), index.at(generation, "")
             for filename, sha256 in _files(state):
-                known.setdefault(filename, sha256)
+                names_of_scope.setdefault(filename, sha256)
             for entry in _sets(state):
                 # The newest generation that has a set says whether it is yanked there.
                 if entry.set_id not in marked and entry.yanked is not None:
@@ -202,9 +202,9 @@ def _generations(index: Index) -> Iterator[Generation]:
     try:
         chain = [generation for _, generation in index.chain(index.load())]
     except CairnError:
-        listed = index.store.list(keys.generations_prefix(index.name))
-        named = sorted(filter(None, (keys.generation_of(item.key) for item in listed)), reverse=True)
-        for number, digest in named:
+        items = index.store.list(keys.generations_prefix(index.name))
+        numbered = sorted(filter(None, (keys.generation_of(item.key) for item in items)), reverse=True)
+        for number, digest in numbered:
             with contextlib.suppress(CairnError):
                 yield index.generation(number, digest)
     else:
@@ -242,13 +242,13 @@ def _records(store: Store) -> Iterator[Event]:
     from cairn.testing import record as test_record  # noqa: PLC0415
 
     for set_id in store.folders("sets/"):
-        for listed in store.list(keys.set_key(set_id, "records/")):
-            digest = listed.key.rpartition("/")[2].removesuffix(".json")
+        for item in store.list(keys.set_key(set_id, "records/")):
+            digest = item.key.rpartition("/")[2].removesuffix(".json")
             if digest.endswith(".dsse"):
                 continue
             event = Event(kind="record", set_id=set_id, who="", when=now(), record=digest)
             with contextlib.suppress(CairnError):
-                test_result = test_record.loads(store.read(listed.key).data, name=listed.key)
+                test_result = test_record.loads(store.read(item.key).data, name=item.key)
                 event = Event(
                     kind="record",
                     set_id=set_id,
@@ -301,5 +301,5 @@ def is_news(event: Event, history: tuple[Event, ...]) -> bool:
         return (withdrawal is None) == (event.kind == "withdraw")
     if event.kind == "stand":
         return event.why != standing_of(history, event.of)
-    what = (event.kind, event.record, event.why)
-    return what not in {(entry.kind, entry.record, entry.why) for entry in history}
+    told = (event.kind, event.record, event.why)
+    return told not in {(entry.kind, entry.record, entry.why) for entry in history}

@@ -255,8 +255,8 @@ def _judge(case: Case, readmission: Readmission | None, on_step: Progress) -> Ga
     """
     ledger, wheel_set, target = Ledger(case.store), case.wheel_set, case.target.index.name
     ledger.refuse_banned([wheel_set])
-    if (listed := _listed(case)) is not None and listed.yanked is not None:
-        raise GateError(f"the set {short_id(wheel_set.id)} was yanked: {listed.yanked}")
+    if (present := _present_entry(case)) is not None and present.yanked is not None:
+        raise GateError(f"the set {short_id(wheel_set.id)} was yanked: {present.yanked}")
     root_trust = frozenset(wheel.sha256 for wheel in wheel_set.wheels)
     fresh = (file for file in wheel_set.closure if not _has(case.target, file.file_name))
     ledger.refuse_banned_files({wheel_set.id: root_trust}, [file.sha256 for file in fresh])
@@ -297,10 +297,10 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
     of_set = (
         entry.digest for entry in case.set_records.records if not disagreement(entry.record, case.wheel_set)
     )
-    entry, listed = index_set(case.wheel_set), _listed(case)
+    entry, present = index_set(case.wheel_set), _present_entry(case)
     return msgspec.structs.replace(
         entry,
-        added=listed.added if listed else entry.added,
+        added=present.added if present else entry.added,
         staged=case.staged,
         records=tuple(of_set),
         judgement=hashlib.sha256(datafile.dumps(report).encode()).hexdigest(),
@@ -312,7 +312,7 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
     )
 
 
-def _listed(case: Case) -> IndexSet | None:
+def _present_entry(case: Case) -> IndexSet | None:
     """The set as the target lists it already, which is judged again then; None for one that is to come."""
     set_id = case.wheel_set.id
     return case.target.set(set_id) if case.target.has_set(set_id) else None
@@ -333,9 +333,9 @@ def _record_arrival(case: Case, readmission: Readmission | None) -> tuple[str, .
         who, why = readmission.who, readmission.reason
         event = Event(kind="readmit", set_id=set_id, who=who, when=now(), why=why, index=index.name)
         commit.note_events(store, [event])
-    listed = read_current(index).set(set_id)
-    yanked = f"it was yanked: {listed.yanked}" if listed.yanked is not None else None
-    return tuple(filter(None, (yanked, listed.failed)))
+    arrived = read_current(index).set(set_id)
+    yanked = f"it was yanked: {arrived.yanked}" if arrived.yanked is not None else None
+    return tuple(filter(None, (yanked, arrived.failed)))
 
 
 def _result(

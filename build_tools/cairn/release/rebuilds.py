@@ -226,11 +226,11 @@ def keep(
 def read(store: Store, wheel_set: WheelSet) -> tuple[tuple[StoredRebuild, ...], tuple[str, ...]]:
     """The verdicts beside a set in their order, and what is wrong with those that do not count."""
     verdicts, problems = [], []
-    for listed in store.list(keys.set_key(wheel_set.id, _PREFIX)):
-        digest = listed.key.rpartition("/")[2].removesuffix(".dsse.json")
+    for item in store.list(keys.set_key(wheel_set.id, _PREFIX)):
+        digest = item.key.rpartition("/")[2].removesuffix(".dsse.json")
         name = f"the rebuild {short_id(digest)} of the set {short_id(wheel_set.id)}"
         try:
-            verdicts.append(_verified(store.read(listed.key).data, digest, wheel_set, name=name))
+            verdicts.append(_verified(store.read(item.key).data, digest, wheel_set, name=name))
         except CairnError as error:
             problems.append(str(error))
     ordered = sorted(

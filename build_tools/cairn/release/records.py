@@ -59,9 +59,9 @@ def read_given(path: Path) -> NewRecord:
     """
     data = path.read_bytes()
     record = test_record.loads(data, name=str(path))
-    named = {test_record.JUNIT: record.junit_sha256, "compat.json": record.compat_sha256}
+    digests = {test_record.JUNIT: record.junit_sha256, "compat.json": record.compat_sha256}
     results = []
-    for file_name, sha256 in named.items():
+    for file_name, sha256 in digests.items():
         beside = path.with_name(file_name)
         if sha256 is None or not beside.is_file():
             continue
@@ -303,11 +303,11 @@ def _answers(
     Where promoters sign, whoever puts another file there has answered nothing.
     """
     answers, damaged = [], []
-    for listed in store.list(keys.set_key(set_id, "answers/")):
-        digest = _name(listed.key)
+    for item in store.list(keys.set_key(set_id, "answers/")):
+        digest = _name(item.key)
         name = f"the answer {short_id(digest)}"
         try:
-            data = read_named(store, listed.key, digest, name=name)
+            data = read_named(store, item.key, digest, name=name)
             answer = datafile.loads(data, Answer, name=name)
         except CairnError as error:
             damaged.append((digest, str(error)))
@@ -381,9 +381,9 @@ def _result_key(set_id: str, record: TestRecord, result: bytes, name: str) -> st
 
 def _digests(store: Store, set_id: str) -> Iterator[str]:
     """The digests in the names of a set's records."""
-    for listed in store.list(keys.set_key(set_id, "records/")):
-        if not listed.key.endswith(".dsse.json"):
-            yield _name(listed.key)
+    for item in store.list(keys.set_key(set_id, "records/")):
+        if not item.key.endswith(".dsse.json"):
+            yield _name(item.key)
 
 
 def _name(key: str) -> str:

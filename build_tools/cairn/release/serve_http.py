@@ -125,8 +125,8 @@ class _Clients(web.Server):
         except (web.HTTPException, ConnectionError):
             raise
         except Exception as error:  # whatever it was, the next request may be answered
-            known = isinstance(error, CairnError | OSError)
-            reason = str(error) if known else f"{type(error).__name__}: {error}"
+            is_expected = isinstance(error, CairnError | OSError)
+            reason = str(error) if is_expected else f"{type(error).__name__}: {error}"
             console.current().warn(f"{request.raw_path} could not be answered: {reason}")
             raise web.HTTPInternalServerError from error
         return response

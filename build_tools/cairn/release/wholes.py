@@ -78,9 +78,9 @@ def gone(store: Store) -> Iterator[tuple[str, str]]:
         if event.kind == "end":
             continue
         if not (store.exists("metadata/root.json") if name == METADATA else name in present):
-            what = "the root of the store" if name == METADATA else f"the index {name}"
+            subject = "the root of the store" if name == METADATA else f"the index {name}"
             since = f"which was there on {event.when[:10]}, by {event.who or 'somebody'}"
-            yield name, f"{what} is gone, {since}: {_advice(store, name)}"
+            yield name, f"{subject} is gone, {since}: {_advice(store, name)}"
     yield from ((NIGHTS, text) for text in list(_lost_nights(store, ledger))[:1])
 
 

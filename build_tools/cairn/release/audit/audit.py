@@ -205,10 +205,10 @@ def _of_no_index(names: Sequence[str], inventory: Inventory) -> Iterator[Problem
             place = key.partition("/simple/")[0] if keys.kind_of(key) == "page" else _place_of(key)
             kind = keys.kind_of(key)
             is_page = kind == "page" or (kind == "for people" and key.endswith((".html", "/targets.json")))
-            known = any(f"{folder}/".startswith(f"{place}/") for folder in published) or inventory.is_named(
-                key
-            )
-            if is_page and not known and not inventory.store.exists(keys.state_key(place)):
+            is_published = any(
+                f"{folder}/".startswith(f"{place}/") for folder in published
+            ) or inventory.is_named(key)
+            if is_page and not is_published and not inventory.store.exists(keys.state_key(place)):
                 text = f"{key} is of {place}, into which nothing was published"
                 yield Problem(code="page", index=place, where=key, said=text)
 

@@ -101,14 +101,14 @@ def _is_true(before: Snapshot, after: Snapshot) -> bool:
 
 def _read(index: Index, key: str) -> tuple[str, str | None, int] | str:
     """The digest, the parent and the number of a generation, or the reason why it cannot be read."""
-    named = keys.generation_of(key)
-    if named is None:  # it is foreign, which the list of keys says
+    numbered = keys.generation_of(key)
+    if numbered is None:  # it is foreign, which the list of keys says
         return f"{key} is not called like a generation"
     try:
-        generation = index.generation(*named)
+        generation = index.generation(*numbered)
     except (CairnError, OSError) as error:
         return str(error)
-    return named[1], generation.parent, generation.number
+    return numbered[1], generation.parent, generation.number
 
 
 def _pointer(snapshot: Snapshot, chain: Collection[str]) -> Iterator[Problem]:
@@ -308,8 +308,8 @@ def _lookups(chain: Mapping[str, Entry], inventory: Inventory) -> Iterator[Probl
     if head.number != len(entries) - 1:  # a writer is at work or has died: readers go by the entries after it
         return
     lookups = replayed(entries)
-    named = " ".join(sorted(set(map(short, lookups)))) if head.lookups is not None else None
-    whole_head = msgspec.structs.replace(head, lookups=named)
+    digests = " ".join(sorted(set(map(short, lookups)))) if head.lookups is not None else None
+    whole_head = msgspec.structs.replace(head, lookups=digests)
     for key, value in (*lookups.items(), (keys.LEDGER_HEAD, whole_head)):
         try:
             same = inventory.store.read(key).data == encode(value)
@@ -361,24 +361,24 @@ def _names(name: str, inventory: Inventory, published: dict[str, str]) -> Iterat
 def _marks(snapshot: Snapshot) -> Iterator[Problem]:
     """The sets whose marks contradict the ledger or the records, and those that failed a test since."""
     name, store = snapshot.index.name, snapshot.index.store
-    known, ledger = marks.marking_from_ledger(store), Ledger(store)
+    mark_of, ledger = marks.marking_from_ledger(store), Ledger(store)
     for set_id in snapshot.set_ids:
         short = f"set {short_id(set_id)}"
         try:
-            listed = snapshot.set(set_id)
-            due = known(listed)
+            entry = snapshot.set(set_id)
+            due = mark_of(entry)
             # What was damaged is said of the record itself.
-            if listed.failed or any(event.is_bad for event in ledger.history(set_id)):
+            if entry.failed or any(event.is_bad for event in ledger.history(set_id)):
                 due = msgspec.structs.replace(due, failed=records.standing(store, set_id) or None)
         except (CairnError, OSError):
             continue  # as above
-        if due.yanked is not None and listed.yanked is None:
+        if due.yanked is not None and entry.yanked is None:
             text = (
                 f"{short}: {name} offers it, and it was yanked: {due.yanked} "
                 "(run the yank again, or cairn index repair)"
             )
             yield Problem(code="ledger", index=name, where=set_id, said=text)
-        if due.failed != listed.failed:
+        if due.failed != entry.failed:
             text = f"{short}: {name} does not say what its records come to: {due.failed or 'none failed'}"
             yield Problem(code="evidence", index=name, where=set_id, said=text)
         elif due.failed is not None and due.yanked is None and keys.is_gated(name):

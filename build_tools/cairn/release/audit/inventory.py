@@ -130,10 +130,10 @@ class Inventory:
         self.checked: dict[int, tuple[Problem, ...]] = {}
         self._sizes, self._written = array.array("q"), array.array("d")  # of each key
         try:
-            for listed in store.list(""):
-                self.keys.append(listed.key)
-                self._sizes.append(listed.size)
-                self._written.append(listed.modified.timestamp())
+            for item in store.list(""):
+                self.keys.append(item.key)
+                self._sizes.append(item.size)
+                self._written.append(item.modified.timestamp())
             self.strays = tuple(store.strays())
         except (CairnError, OSError) as error:
             self.keys = []
@@ -210,8 +210,8 @@ class Inventory:
                 yield _foreign(key, "is not of a store of Cairn's")
         for stray in self.strays:
             if stray.kind == "foreign" and stray.name.startswith(places):
-                known = is_key(stray.name) or any(part.startswith(".") for part in stray.name.split("/"))
-                reason = "is a link, or hidden: it " if known else ""
+                is_ours = is_key(stray.name) or any(part.startswith(".") for part in stray.name.split("/"))
+                reason = "is a link, or hidden: it " if is_ours else ""
                 yield _foreign(stray.name, f"{reason}is not of a store of Cairn's")
         spelt: dict[int, str] = {}  # by hash, since all keys once more are 100 MB of a store of 500,000
         for key in self.keys:

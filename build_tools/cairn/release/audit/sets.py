@@ -166,8 +166,10 @@ def of_no_index(inventory: Inventory, offered: Collection[str], since: datetime)
         offered: the ids of the sets that some index has.
         since: younger pages may be of a set that is still being written, whose `set.json` comes last.
     """
-    listed = {key.split("/")[1]: key for key in inventory.below("sets/") if keys.kind_of(key) == "set page"}
-    for set_id, key in listed.items():
+    set_pages = {
+        key.split("/")[1]: key for key in inventory.below("sets/") if keys.kind_of(key) == "set page"
+    }
+    for set_id, key in set_pages.items():
         if set_id in offered:
             continue
         problems: list[str] = []
@@ -184,9 +186,9 @@ def of_no_index(inventory: Inventory, offered: Collection[str], since: datetime)
 
 def _named_evidence(inventory: Inventory, entry: IndexSet) -> Iterator[str]:
     """The evidence that the index names for a set and the store does not have."""
-    named = [f"records/{digest}.json" for digest in entry.records]
-    named += [f"judgements/{entry.judgement}.json"] if entry.judgement else []
-    for name in named:
+    names = [f"records/{digest}.json" for digest in entry.records]
+    names += [f"judgements/{entry.judgement}.json"] if entry.judgement else []
+    for name in names:
         key = keys.set_key(entry.set_id, name)
         if inventory.size(key) is None:
             yield f"{key} is missing"

@@ -62,8 +62,8 @@ class Case:
     @property
     def staged(self) -> str:
         """When the set was staged; empty where it was promoted by an earlier Cairn, which did not say."""
-        listed = self.source.set(self.wheel_set.id)
-        return listed.staged or ("" if keys.is_gated(self.source.index.name) else listed.added)
+        entry = self.source.set(self.wheel_set.id)
+        return entry.staged or ("" if keys.is_gated(self.source.index.name) else entry.added)
 
     @functools.cached_property
     def after(self) -> Snapshot:

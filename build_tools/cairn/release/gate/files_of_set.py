@@ -197,12 +197,12 @@ def not_of_stack(case: Case) -> Iterator[str]:
     made, stack = case.wheel_set, case.stack
     if (made.stack, made.line) != (stack.name, stack.line):
         yield f"it is of {made.stack}, line {made.line}, and not of {stack.name}, line {stack.line}"
-    for what, value, known in (
+    for axis, value, supported in (
         ("Python", made.python, stack.pythons),
         ("the platform", made.platform, stack.platforms),
     ):
-        if known and value not in known:
-            yield f"the stack is not for {what} {value}, but for {', '.join(known)}"
+        if supported and value not in supported:
+            yield f"the stack is not for {axis} {value}, but for {', '.join(supported)}"
     have = {project.name for wheel in made.wheels if (project := case.project_of(wheel)) is not None}
     required = stack.gate.required or [p.name for p in stack.projects if not (p.rocm_only and made.for_cpu)]
     if lacking := [name for name in required if name not in have]:

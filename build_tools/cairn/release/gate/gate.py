@@ -263,15 +263,15 @@ def _replaced(case: Case, weighed: Evidence) -> dict[str, str]:
     channel, _, family = index.partition("/")
     if not weighed.untested or channel == keys.UNTESTED:
         return {}
-    listed = msgspec.structs.replace(index_set(case.wheel_set), untested_targets=weighed.untested)
+    replacement = msgspec.structs.replace(index_set(case.wheel_set), untested_targets=weighed.untested)
     elsewhere = "/".join(filter(None, (keys.UNTESTED, family)))
     return {
         target: f"{index} has the set {short_id(entry.set_id)}, tested on {target}, which an untested one "
-        f"does not replace: cairn release promote {short_id(listed.set_id)} --to {elsewhere} "
+        f"does not replace: cairn release promote {short_id(replacement.set_id)} --to {elsewhere} "
         f"--bypass WHO --reason WHY"
         for entry in case.target.sets()
         if entry.yanked is None
-        for target in listed.tested_targets_replaced_in(entry)
+        for target in replacement.tested_targets_replaced_in(entry)
     }
 
 
@@ -304,8 +304,8 @@ def _sorting_below(case: Case) -> Iterator[str]:
     new = [
         ref(wheel.file_name, wheel.sha256)
         for wheel in case.wheel_set.wheels
-        if not (listed := case.target.project(wheel.distribution).file(wheel.file_name))
-        or case.wheel_set.id not in listed.sets
+        if not (file_entry := case.target.project(wheel.distribution).file(wheel.file_name))
+        or case.wheel_set.id not in file_entry.sets
     ]
     yield from rules.sorting_below(case.target, new)
 

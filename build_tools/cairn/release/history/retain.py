@@ -130,9 +130,9 @@ def _held(
     signs = {set_id: tuple(_signs(sets[set_id], bearers)) for set_id in old}
     for locked in store.list(f"{name}/locks/"):
         text = store.read(locked.key).data.decode("utf-8", "replace")
-        named = frozenset((*_DIGEST.findall(text), *_PIN.findall(text)))
+        mentioned = frozenset((*_DIGEST.findall(text), *_PIN.findall(text)))
         for set_id in old:
-            if set_id in named or any(sign & named for sign in signs[set_id]):
+            if set_id in mentioned or any(sign & mentioned for sign in signs[set_id]):
                 held.setdefault(set_id, locked.key)
     for trace in traces(store):
         if trace != name and keys.is_gated(trace):

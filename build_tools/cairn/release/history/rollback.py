@@ -86,10 +86,10 @@ def rollback(
         this = difference.between(attempt.before, change)
         _refuse_damaged(past, this, known=whole, dry_run=dry_run, on_step=on_step)
         changed = changed or not change.empty
-        marked |= {set_id for set_id, listed in change.sets.items() if listed is not None}
+        marked |= {set_id for set_id, entry in change.sets.items() if entry is not None}
         # What a different writer brings while this one tries goes as well, and is to be named.
-        known, whole = whole, whole.joined(this)
-        if whole != known and not dry_run:
+        earlier, whole = whole, whole.joined(this)
+        if whole != earlier and not dry_run:
             _note(store, index, "withdraw", whole.gone_sets, why)  # first, so that no promotion comes between
         if this.gone and this.back and not dry_run:
             on_step("bringing back what comes beside what goes")

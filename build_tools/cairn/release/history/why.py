@@ -46,11 +46,11 @@ def explain(store: Store, index: str, requirement: str) -> tuple[dict[str, Any],
     offered = {file.filename: file for file in current.project(project).files}
     files = [_row(file, index, list(_passed_over(file))) for file in offered.values()]
     ledger, elsewhere = Ledger(store), dict[str, FileEntry]()
-    for other in existing(store):
-        for file in read_current(Index(store, other)).project(project).files if other != index else ():
+    for sibling in existing(store):
+        for file in read_current(Index(store, sibling)).project(project).files if sibling != index else ():
             if file.filename not in offered and file.filename not in elsewhere:
                 elsewhere[file.filename] = file
-                files.append(_row(file, None, list(_left_out(ledger, file, index, other))))
+                files.append(_row(file, None, list(_left_out(ledger, file, index, sibling))))
     scopes = {keys.scope_of(index)}
     for filename in ledger.published(project, scopes) - offered.keys() - elsewhere.keys():
         reasons = [f"published once, and in no index by now: cairn release log --index {index}"]

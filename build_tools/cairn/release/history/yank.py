@@ -108,8 +108,8 @@ def lift(store: Store, subject: str, *, by: str, reason: str, dry_run: bool = Fa
         GateError: an untested set was let in since then on one of its targets, and would stand above it.
         StoreError, UsageError: as for `yank`; or nobody is named, or the set was yanked with another one.
     """
-    what, tip = "a yank is taken back by name and reason", "--undo --who WHO --reason WHY"
-    require_lines(by, reason, what=what, tip=tip)
+    requirement, tip = "a yank is taken back by name and reason", "--undo --who WHO --reason WHY"
+    require_lines(by, reason, what=requirement, tip=tip)
     return _note(store, subject, by, reason, banned=False, dry_run=dry_run)
 
 
@@ -191,12 +191,12 @@ def _refuse_banned_with_others(ledger: Ledger, subject: str, sets: Iterable[Whee
         if wheel_set.id != subject or ban is None or ban.set_id == subject:  # it was yanked itself just now
             continue
         if ban.set_id == wheel_set.manifest_sha256:
-            what, which = "its night", f"--night {short_id(ban.set_id)}"
+            offender, which = "its night", f"--night {short_id(ban.set_id)}"
         else:
             banned_by = short_id(ban.of or ban.set_id)
-            what, which = f"the set {banned_by}, whose wheels it has", banned_by
+            offender, which = f"the set {banned_by}, whose wheels it has", banned_by
         raise UsageError(
-            f"the set {short_id(subject)} was yanked with {what}: {ban.why}",
+            f"the set {short_id(subject)} was yanked with {offender}: {ban.why}",
             tip=f"take that back: cairn release yank {which} --undo --who … --reason …",
         )
 
@@ -285,11 +285,11 @@ def manifest_of(store: Store, night: str) -> str:
             return digest
     if _WHOLE.fullmatch(night):
         return night
-    known = {whole.manifest_sha256 for whole in _sealed(store, {})}
+    manifests = {whole.manifest_sha256 for whole in _sealed(store, {})}
     for snapshot in _readable(store):
         with contextlib.suppress(StoreError):  # what it says of a set is damaged
-            known |= {wheel_set.manifest_sha256 for wheel_set in snapshot.sets()}
-    return _only(store, night, known, "night")
+            manifests |= {wheel_set.manifest_sha256 for wheel_set in snapshot.sets()}
+    return _only(store, night, manifests, "night")
 
 
 def set_of(store: Store, given: str) -> str:
@@ -302,8 +302,8 @@ def set_of(store: Store, given: str) -> str:
     is_whole = _WHOLE.fullmatch(given) is not None
     if is_whole and (store.exists(keys.set_key(given, SET_FILE)) or Ledger(store).ban(given) is not None):
         return given
-    listed = (set_id for snapshot in _readable(store) for set_id in snapshot.set_ids)
-    return _only(store, given, {*store.folders("sets/"), *listed}, "set")
+    in_indexes = (set_id for snapshot in _readable(store) for set_id in snapshot.set_ids)
+    return _only(store, given, {*store.folders("sets/"), *in_indexes}, "set")
 
 
 def _readable(store: Store) -> Iterator[Snapshot]:

@@ -146,11 +146,11 @@ def check(
         return report
     file_trust = trust.with_former() if trust is not None and file.yanked is None else trust
     statements = _provenance(report, reader, offer, file, file_trust)
-    for set_id, listed in offer.sets.items():
+    for set_id, entry in offer.sets.items():
         if offer.signed and set_id in (statements or {}):
-            listed = evidence.with_evidence(listed, (statements or {})[set_id].claims)  # noqa: PLW2901
+            entry = evidence.with_evidence(entry, (statements or {})[set_id].claims)  # noqa: PLW2901
         if statements is None or set_id in statements or trust is None:
-            _set(report, reader, file, listed, (statements or {}).get(set_id), trust)
+            _set(report, reader, file, entry, (statements or {}).get(set_id), trust)
         else:
             report.warnings.append(f"nobody has signed for the set {short_id(set_id)}, which has it too")
     return report
@@ -172,11 +172,11 @@ def _offered(report: Report, offer: Offer) -> FileEntry | None:
         if not offer.sets:
             raise StoreError(f"{report.index} has no set with {file.filename} any more")
         texts.append(f"sha256 {file.sha256}, {file.size:,} bytes")
-        yanked = (file.yanked, *(listed.yanked for listed in offer.sets.values()))
+        yanked = (file.yanked, *(entry.yanked for entry in offer.sets.values()))
         report.warnings += [f"it was yanked: {why}" for why in dict.fromkeys(yanked) if why is not None]
-        failed = dict.fromkeys(listed.failed for listed in offer.sets.values() if listed.failed is not None)
+        failed = dict.fromkeys(entry.failed for entry in offer.sets.values() if entry.failed is not None)
         report.warnings += [f"a test has failed since it came: {why}" for why in failed]
-        untested = dict.fromkeys(listed.untested for listed in offer.sets.values())
+        untested = dict.fromkeys(entry.untested for entry in offer.sets.values())
         report.warnings += [why for why in (offer.warning, *untested) if why is not None]
         return file
     return None
@@ -194,13 +194,13 @@ def _provenance(
         every = evidence.vouched(reader, report.index, file, trust)
         if strangers := sorted(short_id(set_id) for set_id in every if set_id not in file.sets):
             raise StoreError(f"a statement is about the set {strangers[0]}, with which the file never came")
-        known = {set_id: statement for set_id, statement in every.items() if set_id in offer.sets}
-        if not known:
+        offered = {set_id: statement for set_id, statement in every.items() if set_id in offer.sets}
+        if not offered:
             raise StoreError(f"no statement is about a set that {report.index} has")
-        for statement in known.values():
+        for statement in offered.values():
             by = f"signed by {statement.by}" if statement.by else "signature not checked"
             texts.append(f"{by}, built by {statement.claims.builder.id}")
-        return known
+        return offered
     return None
 
 
@@ -423,9 +423,9 @@ def require_signed(index_url: str, file_name: str, sha256: str | None) -> None:
         return
     target = store.target(f"{index}/{file_name}")
     if target is None or target.hashes["sha256"] != sha256:
-        what = "a file" if target is None else "the bytes"
+        subject = "a file" if target is None else "the bytes"
         raise MetadataError(
-            f"{index_url} lists {what} that nobody has signed: {file_name}",
+            f"{index_url} lists {subject} that nobody has signed: {file_name}",
             tip="its pages are not what its promoter released: do not install from there",
         )
 

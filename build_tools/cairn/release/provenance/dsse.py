@@ -147,8 +147,8 @@ def verify(envelope: Envelope, payload_type: str, keys: PublicKeys, *, name: str
     for signature in envelope.signatures:
         raw = _decoded(signature.sig, f"a signature of {name}")
         # The id is optional in DSSE and not authenticated: it narrows the choice, no more.
-        named = [signature.keyid] if signature.keyid else list(keys)
-        key_ids += [key for key in named if key in keys and keys[key].holds(raw, message)]
+        candidates = [signature.keyid] if signature.keyid else list(keys)
+        key_ids += [key for key in candidates if key in keys and keys[key].holds(raw, message)]
         if signature.keyid in keys and signature.keyid not in key_ids:
             raise SignatureError(
                 f"{name} is not what key {signature.keyid[:_SHOWN]} signed: it was changed, or is another's",
@@ -319,9 +319,9 @@ def decode(payload: bytes, *, name: str) -> Claims:
         # "Verifiers SHOULD reject unrecognized or unexpected fields within externalParameters" (SLSA 1.0).
         "its parameters": (sorted(definition.external_parameters), sorted(PARAMETERS)),
     }
-    for what, (value, expected) in wrong.items():
+    for field_name, (value, expected) in wrong.items():
         if value != expected:
-            raise SignatureError(f"{name}: {what} is {str(value)[:200]}, expected {expected}")
+            raise SignatureError(f"{name}: {field_name} is {str(value)[:200]}, expected {expected}")
     if set(read.subject[0].digest) != {"sha256"}:
         raise SignatureError(f"{name} does not name one wheel and one manifest by their sha256")
     try:

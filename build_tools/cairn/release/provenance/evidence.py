@@ -77,13 +77,13 @@ def offer(reader: Reader, index: str, file_name: str) -> Offer:
     if isinstance(reader, SignedFiles) and (signed := reader.signed_file(index, file_name)):
         return _signed_offer(reader, index, file_name, signed)
     pointer = decode_pointer(reader.read(keys.state_key(index)).data, name="state.json")
-    own = Index(cast("Store", reader), index, strict=True)  # only what a reader can do is asked
-    snapshot = own.at(own.generation(pointer.generation, pointer.digest), pointer.digest)
+    offering = Index(cast("Store", reader), index, strict=True)  # only what a reader can do is asked
+    snapshot = offering.at(offering.generation(pointer.generation, pointer.digest), pointer.digest)
     now, name = snapshot.generation, project_of(file_name)
     state = f"{index}, number {now.number}: {now.action or 'nothing'} by {now.who}, {now.when}"
     if (part := snapshot.project_parts.get(name)) is None:
         return Offer(state=state, file=None, sets={})
-    project, file = own.file(part, name, file_name)
+    project, file = offering.file(part, name, file_name)
     status = ": ".join(filter(None, (project.status, project.status_reason)))
     return Offer(
         state=state,
@@ -274,14 +274,14 @@ def record(reader: Reader, wheel_set: WheelSet, digest: str) -> tuple[bytes, Tes
         StoreError: it is missing, was changed, or is of something else.
         UsageError: it cannot be read.
     """
-    what = f"the record {short_id(digest)}"
-    data = read_named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, name=what)
-    test = test_record.loads(data, name=what)
+    title = f"the record {short_id(digest)}"
+    data = read_named(reader, keys.set_key(wheel_set.id, f"records/{digest}.json"), digest, name=title)
+    test = test_record.loads(data, name=title)
     names = [wheel.file_name for wheel in wheel_set.wheels]
     if test.set_id != wheel_set.set_id:
-        raise StoreError(f"{what} is of another set: {short_id(str(test.set_id))}")
+        raise StoreError(f"{title} is of another set: {short_id(str(test.set_id))}")
     if problem := test_record.disagreement(test, wheel_set.sha256s, names):
-        raise StoreError(f"{what} is not of the set: {problem}")
+        raise StoreError(f"{title} is not of the set: {problem}")
     return data, test
 
 

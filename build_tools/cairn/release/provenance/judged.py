@@ -53,15 +53,15 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
         StoreError: it is missing, was changed, is of another set or index, or is a no.
         UsageError: it cannot be read.
     """
-    what = f"the judgement {short_id(digest)}"
-    data = read_named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, name=what)
-    judgement = datafile.loads(data, Judgement, name=what)
+    title = f"the judgement {short_id(digest)}"
+    data = read_named(reader, keys.set_key(set_id, f"judgements/{digest}.json"), digest, name=title)
+    judgement = datafile.loads(data, Judgement, name=title)
     if judgement.set_id != set_id:
-        raise StoreError(f"{what} is of another set: {short_id(judgement.set_id)}")
+        raise StoreError(f"{title} is of another set: {short_id(judgement.set_id)}")
     if judgement.target not in (None, index):
-        raise StoreError(f"{what} is of another index: {str(judgement.target)[:100]}")
+        raise StoreError(f"{title} is of another index: {str(judgement.target)[:100]}")
     if refused := [demand.name for demand in judgement.demands if demand.outcome == "not met"]:
-        raise StoreError(f"{what} is a no: {', '.join(refused)}")
+        raise StoreError(f"{title} is a no: {', '.join(refused)}")
     return judgement
 
 

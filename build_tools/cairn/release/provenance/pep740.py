@@ -148,9 +148,9 @@ def statements(
     for bundle in bundles:
         for attestation in bundle.attestations:
             payload, workflow = _vouched(attestation, trust, file_name, sha256)
-            named = tuple(getattr(bundle.publisher, name, None) for name in ("repository", "workflow"))
-            if named != (workflow.repository, workflow.file):
-                raise SignatureError(f"{workflow} signed for {file_name}, and {named} is named for it")
+            publisher = tuple(getattr(bundle.publisher, name, None) for name in ("repository", "workflow"))
+            if publisher != (workflow.repository, workflow.file):
+                raise SignatureError(f"{workflow} signed for {file_name}, and {publisher} is named for it")
             payloads.append((payload, str(workflow)))
     return payloads
 

@@ -84,8 +84,8 @@ class Platform:
 
     def may_run_on(self, machine: Platform) -> bool:
         """Whether an interpreter of this platform may be on such a machine: on one of its own system."""
-        system, other = (_place(tag)[0].removeprefix("musl") for tag in (self.tag, machine.tag))
-        return system == other
+        system, of_machine = (_place(tag)[0].removeprefix("musl") for tag in (self.tag, machine.tag))
+        return system == of_machine
 
     def uv_options(self, *, anywhere: bool = False) -> tuple[str, ...]:
         """The options that make uv resolve for this platform.

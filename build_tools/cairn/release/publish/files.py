@@ -223,11 +223,12 @@ class Offer:
                 tip="build it again under a new version: pip would mix what was tested apart",
             )
         variants = {item.path.name: item.variant for item in self.dists if item.variant is not None}
-        listed = {name: _list_variants(snapshot, name, fresh[name], variants) for name in fresh}
-        objects = {key: data for _, needed in listed.values() for key, data in needed.items()}
+        by_project = {name: _list_variants(snapshot, name, fresh[name], variants) for name in fresh}
+        objects = {key: data for _, needed in by_project.values() for key, data in needed.items()}
         change = Change(
             projects={
-                name: snapshot.project(name).with_files((*fresh[name], *listed[name][0])) for name in fresh
+                name: snapshot.project(name).with_files((*fresh[name], *by_project[name][0]))
+                for name in fresh
             },
             sets={entry.set_id: entry} if entry is not None and not snapshot.has_set(entry.set_id) else {},
         )

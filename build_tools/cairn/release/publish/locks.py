@@ -149,10 +149,10 @@ def absent_devices(wheel_set: WheelSet, needs: Mapping[str, Needs]) -> Iterator[
     }
     projects = {project_of(file.file_name) for file in wheel_set.files}
     for name in (wheel.distribution for wheel in wheel_set.wheels):
-        named = device_names.lacking(
+        lacking = device_names.lacking(
             needs[name].requires, markers, lambda wheel: canonicalize_name(wheel.name) in projects
         )
-        for extra, absent, _ in named:
+        for extra, absent, _ in lacking:
             for wheel in absent if extra in extras else ():
                 yield f"{wheel.name} is missing, which {name}[{extra}] asks for"
 

@@ -412,8 +412,8 @@ def resolve(
     sizes = {file.sha256: file.size for file in earlier}  # an index may have stopped saying it
     for platform in platforms:
         lines = tuple(lines_for(entries, platform))
-        known = [f for f in earlier if platform.takes(f.file_name, None)]
-        locked.update(_locked(lines, platform, settings=settings, known=known))
+        usable = [f for f in earlier if platform.takes(f.file_name, None)]
+        locked.update(_locked(lines, platform, settings=settings, known=usable))
     if problems := dict.fromkeys(filter(None, map(_problem, locked))):
         raise UsageError(
             f"not locked, since no mirror may hold it: {'; '.join(problems)}",

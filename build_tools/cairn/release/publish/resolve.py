@@ -252,7 +252,7 @@ class _OfferedIndex:
         # any.
         offered = {version for version in versions if name in self._made or (name, version) in self._pinned}
         stem = name.replace("-", "_")
-        listed = [
+        entries = [
             {
                 "filename": f"{stem}-{version}-py3-none-any.whl",
                 "url": f"/wheel/{name}/{version}/{stem}-{version}-py3-none-any.whl",
@@ -262,7 +262,7 @@ class _OfferedIndex:
             }
             for version in versions
         ]
-        return json.dumps({"meta": {"api-version": "1.0"}, "name": name, "files": listed}).encode()
+        return json.dumps({"meta": {"api-version": "1.0"}, "name": name, "files": entries}).encode()
 
     def metadata(self, name: str, version: str) -> bytes:
         """The METADATA of a version that the page of a project lists.
@@ -321,8 +321,8 @@ class _OfferedIndex:
         if self._met(name, shown.specifier):
             shown.url = None
         else:
-            known = self._made.get(name) or {file.version for file in self._snapshot.project(name).files}
-            versions = tuple(sorted(known, key=Version))
+            available = self._made.get(name) or {file.version for file in self._snapshot.project(name).files}
+            versions = tuple(sorted(available, key=Version))
             missing = Missing(requirement=str(shown), wanted_by=wanted_by, found=versions)
             # By its own name, so that uv's threads agree on it.
             stand_in = f"unmet-{hashlib.sha256(str(missing).encode()).hexdigest()[:16]}"

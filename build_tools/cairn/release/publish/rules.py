@@ -202,8 +202,8 @@ def name_clashes(target: Snapshot, refs: Sequence[FileRef]) -> tuple[str, ...]:
 
 def file_problems(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:
     """All reasons why these files cannot come into `target`: names, other bytes, other builds."""
-    named = (problem for f in files for problem in name_problems(f.filename, build=f.build))
-    return (*named, *name_clashes(target, [file.ref for file in files]), *second_builds(target, files))
+    of_names = (problem for f in files for problem in name_problems(f.filename, build=f.build))
+    return (*of_names, *name_clashes(target, [file.ref for file in files]), *second_builds(target, files))
 
 
 def second_builds(target: Snapshot, files: Sequence[FileEntry]) -> tuple[str, ...]:

@@ -50,14 +50,14 @@ def offered(index_url: str) -> dict[str, IndexFile]:
     Raises:
         NetworkError: it does not answer.
     """
-    listed = simple_index.projects(index_url)
-    names = dict.fromkeys(str(canonicalize_name(name)) for name in listed)
+    projects = simple_index.projects(index_url)
+    names = dict.fromkeys(str(canonicalize_name(name)) for name in projects)
     by_name = _files_of(
         index_url,
-        [name for name in names if mirror_lock.is_of_sdk(name)] if listed else _UNLISTED,
-        may_lack=not listed,
+        [name for name in names if mirror_lock.is_of_sdk(name)] if projects else _UNLISTED,
+        may_lack=not projects,
     )
-    if not (listed or by_name):
+    if not (projects or by_name):
         raise NetworkError(f"there is no package index at {index_url}", tip=TIP)
     return by_name
 
@@ -117,8 +117,8 @@ def to_lock(
     ]
     common = set.intersection(*by_index)
     if not common or (version and Version(version) not in common):
-        named = Version(version) if version else None
-        lacking = next(url for url, has in zip(by_url, by_index, strict=True) if named not in has)
+        requested = Version(version) if version else None
+        lacking = next(url for url, has in zip(by_url, by_index, strict=True) if requested not in has)
         raise UsageError(
             f"{lacking} has no rocm {version or 'that the others have, too'}; "
             f"{simple_index.instead(lacking, 'rocm')}",

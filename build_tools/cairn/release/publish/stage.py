@@ -161,8 +161,8 @@ def _as_built(
         )
     dists = tuple(distribution.read(path) for path in wheels)
     given = {(item.path.name, item.sha256) for item in dists}  # by both: a name may be given twice
-    listed = {(wheel.file_name, wheel.sha256) for wheel in wheel_set.wheels}
-    if wrong := sorted({name for name, _ in given ^ listed}):
+    stated = {(wheel.file_name, wheel.sha256) for wheel in wheel_set.wheels}
+    if wrong := sorted({name for name, _ in given ^ stated}):
         raise StoreError(
             f"these files are not those of the set: {', '.join(wrong)}",
             tip="give the very files set.json was made of",

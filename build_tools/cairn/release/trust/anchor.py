@@ -148,18 +148,18 @@ def anchor(reader: Reader) -> Anchor | None:
     """
     text = _GIVEN.get() or os.environ.get(VARIABLE)
     spelling = _spelling(reader.url).encode(errors="surrogatepass")
-    known = _memory() / "known" / hashlib.sha256(spelling).hexdigest()
-    before = files.text_or_empty(known).strip()
-    if not (named := text or before):
+    memory_file = _memory() / "known" / hashlib.sha256(spelling).hexdigest()
+    before = files.text_or_empty(memory_file).strip()
+    if not (root_id := text or before):
         try:
-            named = fingerprint(reader.read(key_of("root", 1)).data)
+            root_id = fingerprint(reader.read(key_of("root", 1)).data)
         except MissingKeyError:
             return None
-    folder, first = _named(reader, named)
+    folder, first = _named(reader, root_id)
     if fingerprint(first) != before:
         if before and fingerprint(actual := _first(reader)) != fingerprint(first):
             raise _differs(reader, actual, fingerprint(first))
-        files.write_text(known, f"{fingerprint(first)}\n")
+        files.write_text(memory_file, f"{fingerprint(first)}\n")
     is_new = not (text or before)
     root = _newest(reader, folder, first)
     return Anchor(folder=folder, first=first, root=root, is_new=is_new)

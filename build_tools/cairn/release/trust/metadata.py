@@ -223,8 +223,8 @@ class Root(Signed, frozen=True, kw_only=True, tag="root"):
         from cairn.release.trust.signers import PublicKey  # noqa: PLC0415 - see above
 
         keyed = self.cairn.get(role) or self.roles.get(role)
-        named = keyed.keyids if keyed is not None else ()
-        return {i: PublicKey.of_raw(self.keys[i].keyval["public"], i) for i in named if i in self.keys}
+        key_ids = keyed.keyids if keyed is not None else ()
+        return {i: PublicKey.of_raw(self.keys[i].keyval["public"], i) for i in key_ids if i in self.keys}
 
     def trust(self) -> Trust:
         """Whose word counts for what: each role's for its own."""

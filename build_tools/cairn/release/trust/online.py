@@ -151,11 +151,11 @@ class Promoter(SignedMetadata):
         """
         for _ in attempts_at(TIMESTAMP):
             now = self._to_sign()
-            role, known = self._decisions(now)
-            new = tuple(event for event in events if event not in known)
+            role, decided = self._decisions(now)
+            new = tuple(event for event in events if event not in decided)
             if role is not None and not new and not noted:
                 return
-            made = self._put_decisions((*known, *new), role)
+            made = self._put_decisions((*decided, *new), role)
             if self._lead_to(
                 now, {f"{LEDGER}.json": Version(version=made.version)}, [] if role else [LEDGER]
             ):
@@ -296,8 +296,8 @@ class Promoter(SignedMetadata):
         )
 
     def _bins(self, index: str, bits: int) -> Delegations:
-        named = Bins(keyids=tuple(self._own), bit_length=bits, name_prefix=f"{role_of(index)}.bin")
-        return Delegations(keys=self._public(), succinct_roles=named)
+        bins = Bins(keyids=tuple(self._own), bit_length=bits, name_prefix=f"{role_of(index)}.bin")
+        return Delegations(keys=self._public(), succinct_roles=bins)
 
     def _public(self) -> dict[str, Key]:
         return {key_id: self.anchor.root.keys[key_id] for key_id in self._own}

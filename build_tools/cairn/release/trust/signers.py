@@ -191,8 +191,8 @@ def chosen_signer(path: Path | None) -> Signer | None:
     """
     if path is None and (text := os.environ.get(TEXT_VARIABLE)):
         return _signer(text.encode(), TEXT_VARIABLE)
-    named = path or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
-    return signer(named) if named else None
+    key_file = path or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    return signer(key_file) if key_file else None
 
 
 def public_key(path: Path) -> PublicKey:

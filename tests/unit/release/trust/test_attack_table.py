@@ -657,7 +657,9 @@ def _(scene: Scene) -> None:
     his = msgspec.structs.replace(FROZEN, line="his")
     forged = msgspec.structs.replace(night, manifest_sha256=his.digest())
     scene.store.write("nights/7/manifest.json", his.canonical())
-    assert plan.find(scene.store, night.sealed_id) == night  # a manifest that the plan does not name is refused
+    assert (
+        plan.find(scene.store, night.sealed_id) == night
+    )  # a manifest that the plan does not name is refused
     with pytest.raises(CairnError, match=r"manifest\.json was changed"):
         plan.manifest_of(scene.store, night)
     scene.store.write("nights/7/night.json", datafile.dumps(forged).encode())
@@ -681,13 +683,13 @@ def _(scene: Scene) -> None:
         legs=legs,
         work_dir=scene.folder / "work",
         release="release",
-        like=honest.named,
+        like=honest.sealed_id,
     )
     with anchor.acting(root=scene.root):
         for one in (asked, dataclasses.replace(asked, night="8", like="7")):
             with pytest.raises(CairnError, match="does not say whose night it is"):
                 freeze(scene.store, one)
-        by_name = dataclasses.replace(asked, night=plan_of(*legs).named)
+        by_name = dataclasses.replace(asked, night=plan_of(*legs).sealed_id)
         with pytest.raises(CairnError, match="was changed since it was frozen"):
             freeze(scene.store, by_name)
 
