@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from cairn import files, interpreters
 from cairn import targets as gpu
@@ -78,19 +78,9 @@ class InstalledSdk:
     source: PackageSource = field(default_factory=PackageSource)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variant:
-    """Which of several builds in one run a job is.
-
-    Attributes:
-        line: release line; None for that of the checkouts.
-        family: as the user named it; None for the targets of the job.
-        python: version of its Python, such as `3.12`.
-    """
-
-    line: str | None
-    family: str | None
-    python: str
+Variant: TypeAlias = tuple[str | None, str | None, str]
+"""Which of several builds in one run a job is: release line, None for that of the checkouts; family as the
+user named it, None for the targets of the job; version of its Python."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cairn import targets as gpu
-from cairn.build.model import Job, SdkRequest, Variant
+from cairn.build.model import Job, SdkRequest
 from cairn.errors import UsageError
 from cairn.interpreters import Interpreter
 from cairn.venv import PackageSource
@@ -100,8 +100,7 @@ def expand(job: Job, axes: Axes, *, root: Path) -> tuple[Job, ...]:
 
 def labels(jobs: Sequence[Job]) -> tuple[str, ...]:
     """Return a short distinguishing label for each variant; empty for a single one."""
-    variants = [job.variant for job in jobs]
-    parts = [[v.line or "", v.family or "", v.python] if v else ["", "", ""] for v in variants]
+    parts = [[name or "" for name in job.variant or ("", "", "")] for job in jobs]
     differ = [len({part[number] for part in parts}) > 1 for number in range(3)]
     return tuple(" ".join(text for text, shown in zip(part, differ, strict=True) if shown) for part in parts)
 
@@ -124,7 +123,6 @@ def _job_of(
     )
     if not axes.several:
         return changed
-    variant = Variant(line=line, family=family, python=python.version)
     # The SDK is installed into the environments' folder: one for each family, whatever the Python.
     env_dir = job.environments() / folder_name(family) if family else job.environments()
     family_name = job.sdk.family
@@ -134,7 +132,7 @@ def _job_of(
     folder = Path(folder_name(line or job.stack.line), folder_name(family or family_name), python.version)
     return dataclasses.replace(
         changed,
-        variant=variant,
+        variant=(line, family, python.version),
         output_dir=job.output_dir / folder,
         env_dir=env_dir,
         trees=job.environments() / "trees" / folder,
