@@ -30,8 +30,7 @@ from cairn.release.publish.compatibility import Platform
 from cairn.sources import checkout_stack
 from cairn.sources.checkout.checkout import CheckoutRequest
 from cairn.stack import Project, Stack
-from cairn.testing.gpus import kernel
-from cairn.testing.gpus.visible import visible_gpus
+from cairn.testing.gpus.visible import gpus_here
 
 _RELEASE = re.compile(r"release/([0-9]+(?:\.[0-9]+)*)")
 
@@ -75,8 +74,7 @@ def targets_of_gpus(chosen: str, topology: Path | None = None) -> tuple[str, ...
             if chosen.casefold().startswith("gfx"):
                 raise
             return (gpu.parse_product(chosen),)
-    hidden = os.environ.get("ROCR_VISIBLE_DEVICES") if topology is None else None
-    gpus = gpu.discrete(visible_gpus(kernel.gpu_names(topology or kernel.KFD_NODES), hidden))
+    gpus = gpu.discrete(gpus_here(topology))
     if not gpus:
         raise PrerequisiteError(
             "no GPU was found on this machine",

@@ -52,8 +52,7 @@ from cairn.release.pages.targets_file import (
 )
 from cairn.release.pages.view import IndexView
 from cairn.release.provenance import chain, evidence
-from cairn.testing.gpus import kernel
-from cairn.testing.gpus.visible import visible_gpus
+from cairn.testing.gpus.visible import gpus_here
 
 if TYPE_CHECKING:
     from cairn.release.trust.client import SignedStore
@@ -204,11 +203,8 @@ def this_machine(python: Interpreter, *, gpus: Sequence[str] | None, topology: P
         gpus: the targets to install for, `cpu` among them, where the user named any.
         topology: the kernel's description of the GPUs; that of this machine where it is None.
     """
-    if gpus is None:
-        # A copied description is of a different machine, of which our variables say nothing.
-        chosen = os.environ.get("ROCR_VISIBLE_DEVICES") if topology is None else None
-        gpus = visible_gpus(kernel.gpu_names(topology or kernel.KFD_NODES), chosen)
-    return Machine(gpus=tuple(gpus), python=python.version, platform=python.platform)
+    targets = gpus_here(topology) if gpus is None else tuple(gpus)
+    return Machine(gpus=targets, python=python.version, platform=python.platform)
 
 
 def destination(place: Path | None, *, to_change: bool) -> Destination:

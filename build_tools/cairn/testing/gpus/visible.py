@@ -9,6 +9,7 @@ process if the last two disagree, so all of them are combined into one list here
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,6 +102,16 @@ def choose_gpus(
             if environ[name] != numbers_text
         ),
     )
+
+
+def gpus_here(topology: Path | None = None) -> tuple[str, ...]:
+    """Return the GPUs of this machine that `ROCR_VISIBLE_DEVICES` leaves, or all of a copied topology.
+
+    A copied description is of a different machine, of which our variables say nothing.
+    """
+    if topology is not None:
+        return kernel.gpu_names(topology)
+    return visible_gpus(kernel.gpu_names(), os.environ.get(_RUNTIME))
 
 
 def visible_gpus(hardware: Sequence[T], chosen: str | None) -> tuple[T, ...]:
