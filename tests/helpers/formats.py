@@ -332,6 +332,19 @@ def make_macho(
     return header + b"".join(commands) + code + symbols + bytes(strings)
 
 
+def signed(data: bytes) -> bytes:
+    """A Mach-O file of `make_macho` with the signature that it names, which has the hash of each page."""
+    at, pages = len(data), range(0, len(data), 4096)
+    head = struct.pack(
+        ">9I4B", 0xFADE0C02, 44 + 32 * len(pages), 0x20001, 2, 44, 0, 0, len(pages), at, 32, 2, 0, 12
+    )
+    size = 20 + 44 + 32 * len(pages)
+    place = data.index(struct.pack("<II", 0x1D, 24))
+    data = data[: place + 8] + struct.pack("<II", at, size) + data[place + 16 :]
+    hashes = b"".join(hashlib.sha256(data[start : start + 4096]).digest() for start in pages)
+    return data + struct.pack(">5I", 0xFADE0CC0, size, 1, 0, 20) + head + bytes(4) + hashes
+
+
 def make_universal(*parts: bytes) -> bytes:
     """A universal Mach-O file of files for one machine each."""
     rows, body = b"", b""

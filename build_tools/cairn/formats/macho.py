@@ -8,12 +8,13 @@ Source: Apple's `mach-o/loader.h`, `mach-o/fat.h` and `mach-o/nlist.h`, and the 
 
 from __future__ import annotations
 
+import hashlib
 import struct
 from collections.abc import Iterator
 
 from cairn.errors import WheelError
 from cairn.formats.image import Image, Section, Symbol
-from cairn.formats.view import View
+from cairn.formats.view import HELD, View
 
 _THIN = {b"\xcf\xfa\xed\xfe": ("<", 64), b"\xce\xfa\xed\xfe": ("<", 32)}
 _THIN |= {b"\xfe\xed\xfa\xcf": (">", 64), b"\xfe\xed\xfa\xce": (">", 32)}  # of PowerPC
@@ -21,6 +22,7 @@ _FAT = {b"\xca\xfe\xba\xbe": 32, b"\xca\xfe\xba\xbf": 64}
 _FAT_ARCHES = {32: struct.Struct(">IIIII"), 64: struct.Struct(">IIQQII")}  # CPU, its kind, offset, size, …
 # CPU_TYPE_*, as platform tags of macOS have them.
 _MACHINES = {7: "i386", 0x01000007: "x86_64", 12: "arm", 0x0100000C: "arm64", 18: "ppc", 0x01000012: "ppc64"}
+_ARM64 = 0x0100000C
 _PROGRAM = 2
 _TYPES = {1: "object", _PROGRAM: "program", 6: "library", 8: "bundle", 9: "stub", 10: "symbols"}
 # LC_*: what begins with LC_REQ_DYLD in Apple's header has bit 31 set.
@@ -31,6 +33,12 @@ _VERSION_MIN, _BUILD_VERSION = 0x24, 0x32
 _MACOS = 1  # PLATFORM_MACOS
 _SYSTEMS = {_MACOS: "macOS", 2: "iOS", 6: "Mac Catalyst", 7: "the simulator of iOS"}
 _SIGNATURE = 0x1D
+# cs_blobs.h of XNU: an index of blobs; one has the hashes of pages. All numbers are big-endian.
+_BLOBS, _CODE_DIRECTORY = b"\xfa\xde\x0c\xc0", b"\xfa\xde\x0c\x02"
+_DIRECTORY = struct.Struct(">16x5I4B")  # …, place of hashes, _, _, their number, end, size, kind, _, page
+_HASHES = {1: "sha1", 2: "sha256", 3: "sha256", 4: "sha384"}
+_PAGES = range(12, 17)  # as powers of two
+_AT_SIGNATURE = 16  # bytes of a linkedit_data_command
 _STAB, _PRIVATE, _DEFINED_ELSEWHERE, _EXTERNAL, _TYPE = 0xE0, 0x10, 0, 0x01, 0x0E  # bits of n_type
 _WEAK_REFERENCE = 0x40  # of n_desc: the loader goes on without it
 _WEAK_DEFINITION = 0x80
@@ -114,7 +122,10 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         rpath=tuple(names.get(_RPATH, ())),
         minimum_macos=_minimum(commands, order),
         systems=(systems := frozenset(_systems(commands, order))),
-        refusal=_refusal(kind, cpu, {number for number, _ in commands}, systems),
+        refusal=_refusal(kind, cpu, {number for number, _ in commands}, systems)
+        or (
+            "" if symbols or begin + size > HELD or cpu != _ARM64 else _changed(view, begin, commands, order)
+        ),
         python_defined=of_python[True] if python else frozenset(),
         python_wanted=of_python[False] if python else frozenset(),
         exports=frozenset(by_place[True] if symbols else ()),
@@ -168,6 +179,32 @@ def _refusal(kind: int, cpu: int, commands: set[int], systems: frozenset[str]) -
     loaded = _TYPES.get(kind) in ("library", "bundle") and "macOS" in systems
     unsigned = loaded and _MACHINES.get(cpu) == "arm64" and _SIGNATURE not in commands
     return "it has no signature, without which Apple silicon runs no code" if unsigned else ""
+
+
+def _changed(view: View, begin: int, commands: list[tuple[int, bytes]], order: str) -> str:
+    """Why the kernel of Apple silicon ends the process that runs it; empty where nothing is known."""
+    for data in (data for command, data in commands if command == _SIGNATURE and len(data) >= _AT_SIGNATURE):
+        at, size = struct.unpack_from(f"{order}II", data, 8)
+        blob = view.read(begin + at, size)
+        count = int.from_bytes(blob[8:12], "big") if blob.startswith(_BLOBS) else 0
+        rows = struct.iter_unpack(">II", blob[12 : 12 + 8 * min(count, (len(blob) - 12) // 8)])
+        if any(_differs(view, begin, blob[place:]) for _, place in rows):
+            return "it was changed after it was signed: sign it again (codesign --force --sign -)"
+    return ""
+
+
+def _differs(view: View, begin: int, directory: bytes) -> bool:
+    """Whether a page is not what a directory of the hashes of pages says."""
+    if not directory.startswith(_CODE_DIRECTORY) or len(directory) < _DIRECTORY.size:
+        return False
+    hashes, _, _, slots, end, length, kind, _, page = _DIRECTORY.unpack_from(directory)
+    for number in range(slots if kind in _HASHES and page in _PAGES else 0):
+        start = number << page
+        code = view.read(begin + start, max(min(1 << page, end - start), 0))
+        digest = hashlib.new(_HASHES[kind], code).digest()[:length]
+        if not directory.startswith(digest, hashes + number * length):
+            return True
+    return False
 
 
 def _minimum(commands: list[tuple[int, bytes]], order: str) -> tuple[int, int] | None:

@@ -209,7 +209,7 @@ def _not_checked(
     if drivers := sorted(name for name in needed if system_libraries.matches(name, system_libraries.DRIVERS)):
         yield f"whether the machine has {wording.some(drivers)}, of the driver of a device"
     if "macho" in formats:
-        yield "code signatures, and whether the oldest macOS of the tag has every symbol"
+        yield "who signed its code, and whether the oldest macOS of the tag has every symbol"
     if "pe" in formats:
         yield "which symbols its DLLs take from each other, and from which Windows on"
 

@@ -18,7 +18,7 @@ from cairn.errors import WheelError
 from cairn.wheels.contents import providers
 from cairn.wheels.rewrite.wheel import Edit, edit_wheel
 from cairn.wheels.verify import Expectation, judge
-from helpers.formats import make_dll, make_elf, make_macho, make_universal
+from helpers.formats import make_dll, make_elf, make_macho, make_universal, signed
 from helpers.wheels import Change, MakeWheel, altered, build_wheel, cairn_wheel
 
 LINUX = ("cp312-cp312-manylinux_2_28_x86_64",)
@@ -81,6 +81,7 @@ def lost(library: str, *run_paths: str) -> tuple[tuple[str, ...], dict[str, byte
 
 LARGE = b"LARGE = 'as what is generated may be'\n" * 30_000  # 1.1 MB
 NEXT = make_dll(exports=("PyInit_n",))
+SIGNED = signed(macho(code=bytes(range(256)) * 300))
 ELF, DLL, MACHO = elf(), make_dll(exports=("PyInit_m",)), macho()
 FLAGS_1, PIE, NOT_OPENED = 0x6FFFFFFB, 0x08000000, 0x40
 ASTRAY = struct.pack("<IIQQQQQQ", 1, 4, 0, 1 << 20 | 16, 0, 0, 0, 4096)  # a PT_LOAD between two pages
@@ -130,6 +131,11 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
         "a program of Windows for a module": (WINDOWS, {PYD: program(DLL)}),
         "a program of macOS for a module": (MACOS, {DARWIN: macho(kind=2)}),
         "no signature on Apple silicon": (MACOS, {DARWIN: macho(signed=False)}),
+        "a signature of what it was before": (MACOS, {DARWIN: patched(SIGNED, -40_000, b"\1")}),
+        "a signature of what half of it was": (
+            UNIVERSAL,
+            {DARWIN: make_universal(macho(machine=X86_64), patched(SIGNED, 5_000, b"\1"))},
+        ),
         "zeros for its code": (LINUX, {SO: elf(sections={".text": bytes(5000), ".data": b"x"})}),
         "zeros for the code of a large one": (
             LINUX,
@@ -517,6 +523,16 @@ def test_what_a_package_imports_may_be_elsewhere(
         ),
         ((), {"demo.pth": b"demo\\lib\r\nimport demo_start\r\n", "demo/lib/demo_start.py": b""}),
         ((), {"cmeel.prefix/lib/python3.11/site-packages/x.py": b"", "x.pth": b"cmeel.prefix"}),
+        (MACOS, {DARWIN: SIGNED}),
+        (UNIVERSAL, {DARWIN: make_universal(signed(macho(machine=X86_64)), SIGNED)}),
+        (
+            MACOS,
+            {
+                DARWIN: make_universal(
+                    patched(signed(macho(machine=X86_64, code=bytes(range(99)))), 300, b"\1"), SIGNED
+                )
+            },
+        ),
         # A module compiled from a package, and one that others are linked with.
         (LINUX, {"demo/__init__.cpython-312-x86_64-linux-gnu.so": make_elf(defined=("PyInit_demo",))}),
     ],
@@ -864,7 +880,7 @@ def test_what_is_not_looked_at_is_said(make_wheel: MakeWheel, capsys: pytest.Cap
     assert lines[1:] == [
         "  not checked: what is in 1 static libraries: demo/libx.a",
         "  not checked: what is in 1 archives: demo/data.zip",
-        "  not checked: code signatures, and whether the oldest macOS of the tag has every symbol",
+        "  not checked: who signed its code, and whether the oldest macOS of the tag has every symbol",
     ]
     assert cairn_wheel("verify", "--json", wheel) == 0
     said = json.loads(capsys.readouterr().out)[str(wheel)]
