@@ -23,6 +23,7 @@ from cairn.formats.zip.reader import Archive
 from cairn.output import safe_text, wording
 from cairn.platforms import windows
 from cairn.wheels.metadata.fields import parse_headers
+from cairn.wheels.metadata.record import has_odd_line_end
 from cairn.wheels.metadata.wheel_info import (
     LICENCES_APART,
     FileName,
@@ -102,9 +103,12 @@ def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
     data = archive.read(path)
     headers = parse_headers(data, name="WHEEL")
     try:
-        decoded(data, "WHEEL")
+        odd = has_odd_line_end(decoded(data, "WHEEL"))
+        reason = "WHEEL has line ends in which its readers differ" if odd else ""
     except WheelError as error:
-        yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=str(error), fix=_AGAIN)
+        reason = str(error)
+    if reason:
+        yield Finding(code=FindingCode.WHEEL_HEADER, member=path, reason=reason, fix=_AGAIN)
     for field, allowed in (
         ("Wheel-Version", [("1.0",)]),
         ("Root-Is-Purelib", [("true",), ("false",)]),

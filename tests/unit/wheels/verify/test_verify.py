@@ -153,6 +153,7 @@ def test_a_python_that_the_metadata_exclude_installs_no_wheel(
         ("WHEEL", b"Root-Is-Purelib: true\n", b"", "wheel-header"),
         ("WHEEL", b"Root", b"Build: 7\nRoot", "wheel-header"),
         ("WHEEL", b"test", b"\xff", "wheel-header"),
+        ("WHEEL", b"test", b"te\x0bst", "wheel-header"),
         ("entry_points.txt", b"demo =", b"../demo =", "entry-point"),
         ("entry_points.txt", b"demo =", b".. =", "entry-point"),
         ("entry_points.txt", b"demo =", b"%s =" % (b"x" * 250), "entry-point"),
