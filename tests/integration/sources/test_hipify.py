@@ -327,3 +327,24 @@ def test_a_source_that_is_not_utf_8_is_named_with_its_line(
     with pytest.raises(SourceError, match=r"failed: src/old\.cu:2: not UTF-8, by the byte 0xe9") as error:
         bench()
     assert "iconv" in (error.value.tip or "")
+
+
+@pytest.mark.parametrize("moved", ["generated.ignored", "src/hip"])
+@pytest.mark.parametrize("content", ["", "mine"])
+def test_what_hipify_made_and_a_person_moved_out_and_linked_stays_where_it_is(
+    bench: Bench, upstream: Upstream, tmp_path: Path, moved: str, content: str
+) -> None:
+    bench.begin(commit_hipify=False)
+    path, away = bench.path / moved, tmp_path / "away"
+    path.rename(away)
+    path.symlink_to(away)
+    file = away / "kernel.hip" if away.is_dir() else away
+    file.write_text(content or file.read_text())
+    before = file.read_text()
+    upstream.go_on()
+    with pytest.raises(SourceError, match=moved):
+        bench(commit_hipify=False)
+    assert file.read_text() == before
+    bench(force=True, commit_hipify=False)
+    assert file.read_text() == before
+    assert not path.is_symlink()

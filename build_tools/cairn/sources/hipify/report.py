@@ -209,8 +209,13 @@ def without_recorded(root: Repository, names: Collection[str]) -> tuple[str, ...
 
 
 def ids(root: Repository, names: Collection[str]) -> dict[str, str]:
-    """Return the blob ids of those files that exist."""
-    present = [name for name in names if (root.work_tree / name).is_file()]
+    """Return the blob ids of those files that exist in the tree; where a link leads out of it, none does."""
+    folder = os.path.realpath(root.work_tree) + os.sep
+    present = [
+        name
+        for name in names
+        if (root.work_tree / name).is_file() and os.path.realpath(folder + name).startswith(folder)
+    ]
     paths = b"".join(os.fsencode(name) + b"\n" for name in present if "\n" not in name)
     ids = root.run("hash-object", "--no-filters", "--stdin-paths", stdin=paths).split()
     return dict(zip([name for name in present if "\n" not in name], ids, strict=True))
