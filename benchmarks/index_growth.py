@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from wheel_measure import Cost, measured
 
+from cairn import start
 from cairn.release import wholes
 from cairn.release.index import commit, generation, keys, listing, write
 from cairn.release.index.generation import FileEntry, Pointer, digest_of, encode
@@ -125,7 +126,7 @@ def fill(store: LocalStore, count: int) -> list[str]:
     return ids
 
 
-def one_more(folder: Path, number: int) -> None:
+def one_more(folder: Path, number: int) -> int:
     """Commit one more set, as a promotion does after the gate."""
     store = LocalStore(folder)
     made, files = put_set(store, number)
@@ -137,6 +138,7 @@ def one_more(folder: Path, number: int) -> None:
         change = Change(projects=projects, sets={made.id: listing.index_set(made)})
         if attempt.commit(change, "promote"):
             break
+    return 0
 
 
 def main() -> int:
@@ -147,8 +149,7 @@ def main() -> int:
     parser.add_argument("--add", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.add is not None:
-        one_more(options.keep, options.add)
-        return 0
+        return start.run(lambda: one_more(options.keep, options.add))
     with tempfile.TemporaryDirectory(prefix="cairn-bench-") as temporary:
         for count in options.sets:
             folder = (options.keep or Path(temporary)) / f"sets-{count}"

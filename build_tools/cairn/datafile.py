@@ -11,6 +11,7 @@ and gives the JSON schema. A file with a version names it in `schema`:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
@@ -129,6 +130,13 @@ def read(path: Path, cls: type[V], *, tip: str | None = None) -> V:
 def loads(text: bytes | str, cls: type[V], *, name: str) -> V:
     """Like `read`, from the text of a JSON file; `name` stands for the file in errors."""
     return from_plain(parse_json(text, name=name), cls, name=name)
+
+
+def loads_quickly(data: bytes, cls: type[V], *, name: str) -> V:
+    """Like `loads`, for large files that decide nothing; of a repeated name the last one counts."""
+    with contextlib.suppress(msgspec.DecodeError):
+        return decode(data, cls)
+    return loads(data, cls, name=name)
 
 
 def from_plain(data: object, cls: type[V], *, name: str) -> V:

@@ -427,7 +427,7 @@ class Ledger:
 def _parsed(blob: StoredObject | None, what: type[_M]) -> _M | None:
     """A head or a lookup; None where there is none, or it is damaged: what it says, the entries say."""
     try:
-        return datafile.loads(blob.data, what, name="ledger/") if blob is not None else None
+        return datafile.loads_quickly(blob.data, what, name="ledger/") if blob is not None else None
     except OtherVersionError:
         raise
     except UsageError:

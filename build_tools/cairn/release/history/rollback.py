@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from cairn import datafile
@@ -113,10 +113,9 @@ def _note(store: Store, index: str, kind: EventKind, set_ids: Iterable[str], why
     """Record in the ledger that users no longer get these sets, or get them again."""
     if not keys.is_gated(index):  # no gate asks there: whatever is staged again is there again
         return
-    commit.note_events(
-        store,
-        [Event(kind=kind, set_id=set_id, who=who(), when=now(), why=why, index=index) for set_id in set_ids],
-    )
+    user, moment = who(), now()
+    events = (Event(kind=kind, set_id=i, who=user, when=moment, why=why, index=index) for i in set_ids)
+    commit.note_events(store, [*events])
 
 
 def _let_in(store: Store, past: Snapshot, changed: Iterable[str], why: str) -> None:
@@ -133,8 +132,12 @@ def _find(current: Snapshot, to: str) -> Snapshot:
     index = current.index
     if not current.exists:
         raise missing(index.store, index.name)
-    brought = _bringing(current, to.lower()) if _SET.fullmatch(to) else {}
-    if _NUMBER.fullmatch(to) and (int(to) <= current.generation.number or not brought):
+    is_number = _NUMBER.fullmatch(to) and int(to) <= current.generation.number
+    # A number is hardly ever the beginning of an id too: then nobody need read every generation.
+    ids = (*current.set_ids, *index.store.folders("sets/")) if is_number else ()
+    may_be_id = not is_number or any(set_id.startswith(to) for set_id in ids)
+    brought = _bringing(current, to.lower()) if _SET.fullmatch(to) and may_be_id else {}
+    if is_number or (_NUMBER.fullmatch(to) and not brought):
         return _numbered(current, to, brought)
     if len(brought) > 1:
         raise UsageError(
@@ -219,10 +222,23 @@ def _change(now: Snapshot, past: Snapshot) -> Change:
         if name not in past.project_parts:
             projects[name] = None
             continue
-        old = marks.with_marks(marked, past.project(name))
+        old = marks.with_marks(
+            marked, past.project(name), _to_mark(now.project(name), past.project(name), new_sets)
+        )
         if name not in now.project_parts or not difference.same_but_serial(old, now.project(name)):
             projects[name] = old
     return Change(projects=projects, sets=new_sets)
+
+
+def _to_mark(now: ProjectState, past: ProjectState, sets: Mapping[str, object]) -> frozenset[str]:
+    """The files of a past state that are not as they are now, or are of one of these sets."""
+    files = {file.filename: file for file in now.files}
+    same = (
+        file.filename
+        for file in past.files
+        if files.get(file.filename) == file and sets.keys().isdisjoint(file.sets)
+    )
+    return frozenset(file.filename for file in past.files).difference(same)
 
 
 def _yanked_since(now: Snapshot, past: Snapshot) -> tuple[str, ...]:

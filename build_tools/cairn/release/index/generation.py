@@ -84,7 +84,7 @@ class VariantsFile(datafile.Value):
     size: int
 
 
-class FileEntry(datafile.Value, omit_defaults=True):
+class FileEntry(datafile.Value, omit_defaults=True, gc=False):  # of which an index has 100,000
     """A file as an index offers it.
 
     Attributes:
@@ -170,20 +170,22 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2", om
 
     def with_files(self, entries: tuple[FileEntry, ...]) -> ProjectState:
         """This project with `entries` added, each in place of one of the same name."""
-        new = {entry.filename: entry for entry in entries}
-        files = [file for file in self.files if file.filename not in new]
-        if len(new) * _PLACE > len(files):
-            files = sorted((*files, *new.values()), key=_order)
+        by_name = {entry.filename: entry for entry in entries}
+        files = [file for file in self.files if file.filename not in by_name]
+        new = sorted(by_name.values(), key=_order)
+        if not (files and new) or _order(files[-1]) < _order(new[0]):
+            files += new
+        elif len(new) * _PLACE > len(files):
+            files = sorted((*files, *new), key=_order)
         else:  # the files are sorted already
-            for entry in new.values():
+            for entry in new:
                 bisect.insort(files, entry, key=_order)
         return msgspec.structs.replace(self, files=tuple(files))
 
     def without(self, filenames: frozenset[str]) -> ProjectState:
         """This project without the named files."""
-        return msgspec.structs.replace(
-            self, files=tuple(f for f in self.files if f.filename not in filenames)
-        )
+        left = tuple(file for file in self.files if file.filename not in filenames)
+        return msgspec.structs.replace(self, files=left)
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -260,7 +262,7 @@ def weight_of(part: ProjectPart) -> int:
     return 1 + len(part.files) + (len(part.gone) if isinstance(part, ProjectChange) else 0)
 
 
-class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
+class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1", gc=False):
     """A set as an index lists it; its contents are in `set.json`, whose digest is its id.
 
     Attributes:
@@ -313,9 +315,8 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1"):
         same = (self.python, self.platform) == (older.python, older.platform)
         if not (same and older.records and self.projects.keys() & older.projects.keys()):
             return ()
-        return in_order(
-            (set(older.targets or (CPU,)) - set(older.untested_targets)) & set(self.untested_targets)
-        )
+        tested = set(older.targets or (CPU,)) - set(older.untested_targets)
+        return in_order(tested & set(self.untested_targets))
 
     @property
     def lead(self) -> str:
@@ -496,5 +497,4 @@ def decode_pointer(data: bytes, *, name: str) -> Pointer:
     try:
         return datafile.loads(data, Pointer, name=name)
     except UsageError as error:
-        tip = "see which generations may be current: cairn index repair"
-        raise DamagedIndexError(str(error), tip=tip) from error
+        raise DamagedIndexError(str(error), tip="see which may be current: cairn index repair") from error

@@ -18,11 +18,31 @@ from cairn.release.index.snapshot import Index, Snapshot, traces, with_status
 from cairn.release.pages import chooser, landing, nights, status, targets_file
 from cairn.release.pages.night_history import History
 from cairn.release.pages.trends import Trends
-from cairn.release.pages.view import IndexView, Night
+from cairn.release.pages.view import IndexView, Night, shown_sets
 from cairn.store.protocol import DamagedObjectError, MissingKeyError, Store, read_or_none, replace
 
 _NOT_PLAIN = re.compile("[^A-Za-z0-9_]+")  # a name in `pylock.<name>.toml` has no dot (PEP 751)
 _UP = b'"../../../files/'  # from the locks of a set to the files of the store
+
+
+class _Indexes:
+    """The indexes that pages show: while pages are made, a part is read once, and a state searched once."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._indexes: dict[str, Index] = {}
+        self._shown: dict[tuple[str, str | None], tuple[IndexSet, ...]] = {}
+
+    def load(self, name: str) -> Snapshot:
+        """An index as it is now."""
+        return self._indexes.setdefault(name, Index(self.store, name)).load()
+
+    def shown(self, snapshot: Snapshot) -> tuple[IndexSet, ...]:
+        """The sets that pages show of a state."""
+        state = snapshot.index.name, snapshot.digest
+        if state not in self._shown:
+            self._shown[state] = shown_sets(snapshot.sets())
+        return self._shown[state]
 
 
 def write(store: Store, name: str) -> bool:
@@ -34,13 +54,14 @@ def write(store: Store, name: str) -> bool:
     Returns:
         False where a different writer came between: then some of them are still to be written.
     """
-    indexes: dict[str, Index] = {}
+    indexes = _Indexes(store)
     for folder in (*_folders(name), ""):
-        locks = lock_keys(Index(store, name).load()) if folder == name else ()
+        current = indexes.load(name)
+        locks = lock_keys(store, name, indexes.shown(current)) if folder == name else ()
         ends = ("targets.json", "status.html", "index.html")
         paths = [*locks, *(f"{folder}/{end}" for end in ends)] if folder else [keys.LANDING, keys.CHOOSER]
         old = {key: read_or_none(store, key) for key in paths}
-        pages = _pages(store, name, folder, indexes)
+        pages = _pages(indexes, name, folder)
         if old.keys() != pages.keys():
             return False
         if not all(replace(store, key, old[key], data) for key, data in pages.items()):
@@ -81,22 +102,24 @@ def objects(store: Store, name: str, shared: dict[str, dict[str, bytes]] | None 
         shared: the pages that other indexes share with it, by folder; those of this call are added, so that
             of many indexes each is rendered once.
     """
-    indexes: dict[str, Index] = {}
+    indexes = _Indexes(store)
     shared = {} if shared is None else shared
-    pages = _pages(store, name, name, indexes)
+    pages = _pages(indexes, name, name)
     for folder in (*_folders(name)[1:], ""):
         if folder not in shared:
-            shared[folder] = _pages(store, name, folder, indexes)
+            shared[folder] = _pages(indexes, name, folder)
         pages |= shared[folder]
     return pages
 
 
-def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> dict[str, bytes]:
-    """The pages of one folder, and the locks if it is the index's own; parts of `indexes` are read once."""
+def _pages(indexes: _Indexes, name: str, folder: str) -> dict[str, bytes]:
+    """The pages of one folder, and the locks if it is the index's own."""
+    store = indexes.store
 
     def view(index_name: str) -> IndexView:
         try:
-            return view_of(indexes.setdefault(index_name, Index(store, index_name)).load())
+            current = indexes.load(index_name)
+            return view_of(current, indexes.shown(current))
         except (DamagedIndexError, DamagedObjectError):
             if index_name == name:
                 raise
@@ -111,9 +134,10 @@ def _pages(store: Store, name: str, folder: str, indexes: dict[str, Index]) -> d
     if not folder:
         every_view = tuple(views.values())
         return {keys.LANDING: landing.page(every_view, folder=""), keys.CHOOSER: chooser.page(every_view)}
-    snapshot = indexes.setdefault(name, Index(store, name)).load()
-    locks = lock_keys(snapshot) if folder == name else ()
-    best = of_names(snapshot.sets()) if locks else {}
+    snapshot = indexes.load(name)
+    sets = indexes.shown(snapshot)
+    locks = lock_keys(store, name, sets) if folder == name else ()
+    best = of_names(sets) if locks else {}
     offered = tuple(view for name, view in views.items() if name in published)
     return {
         **{key: lock(snapshot, key, best) for key in locks},
@@ -128,15 +152,15 @@ def _folders(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, name.partition("/")[0])))
 
 
-def view_of(snapshot: Snapshot) -> IndexView:
-    """The view of an index that the pages show."""
+def view_of(snapshot: Snapshot, sets: tuple[IndexSet, ...]) -> IndexView:
+    """The view of an index that the pages show, with these of its sets."""
     recent = snapshot.generation.recent
     return IndexView(
         name=snapshot.index.name,
         # Not the newest generation but the newest that changed a set: what no page shows must not change one.
         generation=recent[0].number if recent else 0,
         when=recent[0].when if recent else "",
-        sets=tuple(snapshot.sets()),
+        sets=sets,
         changes=recent,
         nights=_nights(snapshot.index),
         trends=trends_of(snapshot.index.store, snapshot.index.name),
@@ -168,14 +192,9 @@ def trends_of(store: Store, index: str) -> Trends | None:
 
 def of_names(sets: Iterable[IndexSet]) -> dict[str, IndexSet]:
     """The newest set of each name (`lock_name`) that is not yanked; a tested one where there is any."""
-    best: dict[str, IndexSet] = {}
     # Where two were taken at the same time, the id decides, so that each writer chooses the same.
-    for entry in sorted(
-        sets, key=lambda wheel_set: (wheel_set.untested is None, wheel_set.added, wheel_set.set_id)
-    ):
-        if entry.yanked is None:
-            best[lock_name(entry)] = entry
-    return dict(sorted(best.items()))
+    best = sorted(sets, key=lambda entry: (entry.untested is None, entry.added, entry.set_id))
+    return dict(sorted({lock_name(entry): entry for entry in best if entry.yanked is None}.items()))
 
 
 def lock_name(entry: IndexSet) -> str:
@@ -187,14 +206,13 @@ def lock_name(entry: IndexSet) -> str:
     return "-".join(_NOT_PLAIN.sub("_", part) for part in parts)
 
 
-def lock_keys(snapshot: Snapshot) -> tuple[str, ...]:
+def lock_keys(store: Store, name: str, sets: Iterable[IndexSet]) -> tuple[str, ...]:
     """The keys of the locks that an index offers, or once offered for a name without a good set now."""
-    index = snapshot.index
-    prefix = keys.locks_prefix(index.name)
+    prefix = keys.locks_prefix(name)
     # `sets/<set id>/locks/<kind>.<end>`: an index has each as `<kind>.<name>.<end>`.
     kinds = [lock.split(".") for lock in keys.SET_LOCKS]
-    named = {f"{prefix}{kind}.{name}.{end}" for name in of_names(snapshot.sets()) for kind, end in kinds}
-    return tuple(sorted(named | {listed.key for listed in index.store.list(prefix)}))
+    named = {f"{prefix}{kind}.{name}.{end}" for name in of_names(sets) for kind, end in kinds}
+    return tuple(sorted(named | {listed.key for listed in store.list(prefix)}))
 
 
 def lock(snapshot: Snapshot, key: str, best: Mapping[str, IndexSet]) -> bytes:

@@ -21,11 +21,9 @@ import collections
 import functools
 import hashlib
 import html
-import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -254,10 +252,11 @@ def _html_frame(project: ProjectState, prefix: str) -> bytes:
 
 def _versions(project: ProjectState) -> list[tuple[str, list[FileEntry], bool]]:
     """The versions of a project, newest first, each with its files, and whether it is unfolded."""
-    newest_first = itertools.groupby(reversed(project.files), key=attrgetter("version"))
-    return [
-        (version, list(files)[::-1], number < _OPEN) for number, (version, files) in enumerate(newest_first)
-    ]
+    versions: dict[str, list[FileEntry]] = {}
+    for file in project.files:
+        versions.setdefault(file.version, []).append(file)
+    newest_first = enumerate(reversed(versions.items()))
+    return [(version, files, number < _OPEN) for number, (version, files) in newest_first]
 
 
 def _version_start(version: str, *, is_open: bool) -> str:

@@ -36,7 +36,7 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.names import Bin, FlatGeneration, Names
 from cairn.release.index.names import Part as StoredPart
-from cairn.store.protocol import MissingKeyError, Store, write_young
+from cairn.store.protocol import MissingKeyError, Store, StoredObject, write_young
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 
@@ -187,7 +187,7 @@ class Index:
         self.name = keys.checked_index(name)
         self._parts: dict[str, datafile.Value] = {}
         self._bins, self._generations = deque[str](), deque[str]()  # see `_keep`
-        self.pages: dict[str, tuple[bytes, bytes]] = {}  # HTML and JSON, by `ProjectState.page`
+        self.pages: dict[str, tuple[tuple[bytes, StoredObject | None], ...]] = {}  # see `write.with_pages`
         self._states: dict[str, ProjectState] = {}  # what a `ProjectChange` stands for, by its digest
 
     def load(self) -> Snapshot:

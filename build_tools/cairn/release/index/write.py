@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import graphlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -19,16 +19,19 @@ from cairn.release.index import keys, render
 from cairn.release.index.generation import ProjectState
 from cairn.release.index.render import Page
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Change, Snapshot
-from cairn.store.protocol import MissingKeyError, Store, keep_young, read_or_none, replace
+from cairn.store.protocol import MissingKeyError, Store, StoredObject, keep_young, read_or_none, replace
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import BUILDER_FILE, WheelSet
 
-_PAGES = ("index.html", "index.json")
+_PAGES = ("index.json", "index.html")
+Stored = tuple[StoredObject | None, StoredObject | None]
+"""The two pages of `_PAGES` as they lie in a store."""
+
 _AT_ONCE = 4  # pages side by side
 _SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
 
 
-def put_page(shown: Snapshot, key: str, data: bytes) -> bool:
+def put_page(shown: Snapshot, key: str, data: bytes, old: StoredObject | None) -> bool:
     """Write a page of a generation over the version that was there while that generation was current.
 
     The version is read before the pointer is. So a writer that stalls with an older generation fails, since
@@ -40,29 +43,33 @@ def put_page(shown: Snapshot, key: str, data: bytes) -> bool:
         shown: the generation that the page is of.
         key: where the page lies.
         data: its bytes, of nothing but that generation.
+        old: the version that was read.
 
     Returns:
         False where a different generation is current by now, or a different writer came between.
     """
-    store = shown.index.store
-    old = read_or_none(store, key)
-    return shown.index.load().digest == shown.digest and replace(store, key, old, data)
+    return shown.index.load().digest == shown.digest and replace(shown.index.store, key, old, data)
 
 
 def with_pages(before: Snapshot, change: Change) -> Change:
     """Render the pages of a change of a state, to be written later; return the change that names them."""
+    pages: dict[str, tuple[tuple[bytes, StoredObject | None], ...]] = {}
 
-    def rendered(project: ProjectState | None) -> tuple[ProjectState | None, Page | None]:
+    def rendered(project: ProjectState | None) -> ProjectState | None:
         if project is None:
-            return None, None
+            return None
         new = msgspec.structs.replace(project, serial=before.generation.number + 1)
-        page = page_after(before, new)
-        return msgspec.structs.replace(new, page=page.digest), page
+        stored = _stored(before, new.name)
+        page = _page_over(before, new, stored)
+        # Of what it is written over, the name is enough: an index may have many megabytes of pages.
+        old = (kind and StoredObject(data=b"", bucket_etag=kind.etag) for kind in stored)
+        new = msgspec.structs.replace(new, page=page.digest)
+        pages[new.page] = tuple(zip((page.json, page.html), old, strict=True))
+        return new
 
-    states = side_by_side(rendered, change.projects.values(), jobs=_AT_ONCE)
-    before.index.pages = {page.digest: (page.html, page.json) for _, page in states if page is not None}
-    projects = zip(change.projects, (project for project, _ in states), strict=True)
-    return Change(projects=dict(projects), sets=change.sets)
+    projects = side_by_side(rendered, change.projects.values(), jobs=_AT_ONCE)
+    before.index.pages = pages
+    return Change(projects=dict(zip(change.projects, projects, strict=True)), sets=change.sets)
 
 
 def page_after(before: Snapshot, project: ProjectState) -> Page:
@@ -71,13 +78,30 @@ def page_after(before: Snapshot, project: ProjectState) -> Page:
     The state says by a digest which page that is (`ProjectState.page`), so that nothing is copied from a page
     that was changed in the store, that is of another state, or that another version of Cairn has rendered.
     """
-    prefix, old = keys.simple_prefix(before.index.name), before.project(project.name)
-    if old.page:
-        page, json_page = (read_or_none(before.index.store, f"{prefix}{project.name}/{n}") for n in _PAGES)
-        if page and json_page and render.digest_of(page.sha256, json_page.sha256) == old.page:
-            over = old, Page(html=page.data, json=json_page.data)
-            return render.project_page(project, prefix=prefix, over=over)
-    return render.project_page(project, prefix=prefix)
+    return _page_over(before, project, _stored(before, project.name))
+
+
+def _page_over(before: Snapshot, project: ProjectState, stored: Stored) -> Page:
+    old, (plain, page), over = before.project(project.name), stored, None
+    if old.page and page and plain and render.digest_of(page.sha256, plain.sha256) == old.page:
+        over = old, Page(html=page.data, json=plain.data)
+    return render.project_page(project, prefix=keys.simple_prefix(before.index.name), over=over)
+
+
+def _stored(shown: Snapshot, name: str) -> Stored:
+    """The pages of a project, or the pages of the root, as they lie in the store."""
+    folder = f"{keys.simple_prefix(shown.index.name)}{name}".removesuffix("/")
+    plain, page = (read_or_none(shown.index.store, f"{folder}/{kind}") for kind in _PAGES)
+    return plain, page
+
+
+def _put(shown: Snapshot, name: str, pages: Sequence[tuple[bytes, StoredObject | None]]) -> bool:
+    # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
+    folder = f"{keys.simple_prefix(shown.index.name)}{name}".removesuffix("/")
+    return all(
+        put_page(shown, f"{folder}/{kind}", data, old)
+        for kind, (data, old) in zip(_PAGES, pages, strict=True)
+    )
 
 
 def put_project_page(shown: Snapshot, name: str) -> bool:
@@ -86,23 +110,18 @@ def put_project_page(shown: Snapshot, name: str) -> bool:
     That of a project without files is written empty and not removed: a removal cannot be conditional, and
     might take away what a different writer has just written. `gc` removes it later.
     """
-    prefix = keys.simple_prefix(shown.index.name)
     project = shown.project(name)
-    made = shown.index.pages.pop(project.page, None)
-    page = Page(html=made[0], json=made[1]) if made else render.project_page(project, prefix=prefix)
-    # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
-    return put_page(shown, f"{prefix}{name}/index.json", page.json) and put_page(
-        shown, f"{prefix}{name}/index.html", page.html
-    )
+    pages = shown.index.pages.pop(project.page, None)
+    if pages is None:
+        page = render.project_page(project, prefix=keys.simple_prefix(shown.index.name))
+        pages = tuple(zip((page.json, page.html), _stored(shown, name), strict=True))
+    return _put(shown, name, pages)
 
 
 def put_root_page(shown: Snapshot) -> bool:
     """Write the page that lists the projects of a generation; see `put_page`."""
-    prefix = keys.simple_prefix(shown.index.name)
     page = render.root_page(shown.project_names, serial=shown.generation.serial)
-    return put_page(shown, f"{prefix}index.json", page.json) and put_page(
-        shown, f"{prefix}index.html", page.html
-    )
+    return _put(shown, "", tuple(zip((page.json, page.html), _stored(shown, ""), strict=True)))
 
 
 def pages_of_others(current: Snapshot) -> tuple[str, ...]:

@@ -183,7 +183,7 @@ class IndexView(datafile.Value, dict=True):
         name: such as `release` or `release/gfx110X-all`.
         generation: the number of the state that is shown.
         when: when that came to be, RFC 3339 in UTC.
-        sets: every set of it, in any order.
+        sets: its sets, or those that pages show (`shown_sets`), in any order.
         changes: the recent generations, in any order.
         nights: the last run of each line, family, Python and platform, in any order.
         trends: what the last nights measured; None where none did.
@@ -208,6 +208,34 @@ class IndexView(datafile.Value, dict=True):
     def live(self) -> tuple[IndexSet, ...]:
         """The sets that are not yanked, newest first."""
         return tuple(sorted((s for s in self.sets if s.yanked is None), key=lambda s: s.order, reverse=True))
+
+
+def shown_sets(sets: Iterable[IndexSet]) -> tuple[IndexSet, ...]:
+    """The sets that pages show of an index: what is yanked, and the newest of each kind of the others.
+
+    The pages choose among sets by version, by arrival, and by arrival of those that were tested: for the same
+    installers, targets and projects they take none but the first. So they are made of a few sets, however
+    many an index has.
+    """
+    chosen: dict[str, IndexSet] = {}
+    first: dict[tuple[object, ...], tuple[tuple[object, ...], IndexSet]] = {}
+    for entry in sets:
+        if entry.yanked is not None:
+            chosen[entry.set_id] = entry
+            continue
+        place, lead, order = (entry.python, entry.platform), entry.lead, entry.order
+        leg, arrival = (entry.stack, entry.line, entry.family, *place), (entry.added, entry.set_id)
+        for kind, rank in (
+            (("offered", *leg, entry.targets, *entry.projects), order),
+            (("arrived", *leg), arrival),
+            (("tested", *leg), (entry.untested is None, *arrival)),
+            # Installers take the highest version; a pre-release only where there is nothing else.
+            (("taken", lead, *place), (not order[0].is_prerelease, *order)),
+        ):
+            if kind not in first or first[kind][0] < rank:
+                first[kind] = rank, entry
+    chosen |= {entry.set_id: entry for _, entry in first.values()}
+    return tuple(chosen.values())
 
 
 def by_channel(views: Sequence[IndexView]) -> dict[str, tuple[IndexView, ...]]:
