@@ -127,16 +127,16 @@ def _with_lines(
     first = next((n for n in range(least) if old_lines[n] != lines[n]), least)
     least -= first
     last = next((n for n in range(least) if old_lines[-1 - n] != lines[-1 - n]), least)
-    changed = [
-        page.find(start(old_lines[number]), begin, end) if number < len(old_lines) else end
-        for number in (first, len(old_lines) - last)
-    ]
-    if not (page.startswith(head) and page.endswith(tail) and begin <= changed[0] <= changed[1]):
+    changed = [begin]
+    for number in (first, len(old_lines) - last):
+        is_line = number < len(old_lines)
+        changed.append(page.find(start(old_lines[number]), max(changed[-1], 0), end) if is_line else end)
+    if not (page.startswith(head) and page.endswith(tail) and begin <= changed[1] <= changed[2]):
         return _with_lines(new, None, start=start, line=line)  # it is not the page of that state
     head, _, tail = frame.partition(_LINES)
     view = memoryview(page)  # megabytes, which are copied once
     rendered = map(line, lines[first : len(lines) - last])
-    return b"".join((head, view[begin : changed[0]], *rendered, view[changed[1] : end], tail))
+    return b"".join((head, view[begin : changed[1]], *rendered, view[changed[2] : end], tail))
 
 
 def root_page(names: Iterable[str], *, serial: int = 0) -> Page:

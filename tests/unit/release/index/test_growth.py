@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cairn.errors import StoreError
+from cairn.release.history.rollback import rollback
 from cairn.release.index import keys
 from cairn.release.index.generation import FileEntry, ProjectState
 from cairn.release.index.snapshot import Change, Index, Snapshot
@@ -84,6 +85,22 @@ def test_parts_of_200_promotions_grow_with_what_changes_and_are_read_in_a_few_re
     found = evidence.offer(counted, "release", name)
     assert found.file == Index(store, "release").load().project("torch").file(name)
     assert [kind for kind, _ in counted.plan.requests] == ["read"] * 4  # pointer, generation, bin, part
+
+
+def test_a_rollback_by_number_reads_no_generation_below_it(promoted: tuple[MemoryStore, list[int]]) -> None:
+    counted = FaultyStore(MemoryStore(promoted[0].objects), Plan())
+    assert rollback(counted, "release", "0000198", dry_run=True).to == 198
+    read = [key for kind, key in counted.plan.requests if kind == "read" and "/generations/" in key]
+    assert len(set(read)) == 3
+
+
+def test_a_change_reads_each_page_once_and_writes_it_once(promoted: tuple[MemoryStore, list[int]]) -> None:
+    counted = FaultyStore(MemoryStore(promoted[0].objects), Plan())
+    promote(Index(counted, "release"), 200)
+    for name in PROJECTS:
+        for page in ("index.html", "index.json"):
+            requests = [kind for kind, key in counted.plan.requests if key == f"release/simple/{name}/{page}"]
+            assert requests == ["read", "write_if"]
 
 
 @pytest.mark.parametrize("act", ["lose", "edit"])
