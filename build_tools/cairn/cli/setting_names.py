@@ -47,7 +47,7 @@ accept-loss add adopt again allow allow-empty allow-local allow-unsigned allow-u
 allow-version-mismatch allowlist apply artifact-dir artifact-group artifacts aws-account
 bad base baseline binaries build-arg build-env builder builder-key built-by bundle
 bypass cache cache-store cairn check clean cluster collection collection-timeout consumer consumers
-commit credentials
+commit
 days debs delete-after-extract description dest-dir develop develop-env-dir device-floor device-query
 download-concurrency draft dry-run
 endpoint-url engine exclude executor expected-pytorch-git-ref expression extract

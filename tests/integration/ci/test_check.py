@@ -106,7 +106,7 @@ def repository(
         "--aws-account",
         "123456789012",
     )
-    cairn("ci", "init", *words, "--region", "us-east-1", "--credentials", "roles", folder)
+    cairn("ci", "init", *words, "--region", "us-east-1", folder)
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", s3_server.endpoint)
     return folder
 

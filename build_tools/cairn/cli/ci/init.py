@@ -46,7 +46,8 @@ class Init:
     """Options of `cairn ci init`.
 
     It writes workflows that call the Cairn that is installed here, the stack, and the policies of the roles
-    that jobs take, and prints the commands that set the repository up. A later run goes by what an earlier
+    that jobs take, and prints the commands that set the repository up. Jobs take roles for a bucket of
+    Amazon's, have keys for one elsewhere, and neither for a folder. A later run goes by what an earlier
     one was told; it brings the files up to date, but leaves those alone that somebody has changed.
 
         cairn ci init --store s3://my-wheels/pytorch --repository me/wheels
@@ -73,10 +74,6 @@ class Init:
         convert=converters.nonempty,
     )
     aws_account: str | None = option("number of the AWS account that has the roles", metavar="NUMBER")
-    credentials: str | None = option(
-        "how jobs come to them (default: roles for Amazon's buckets, keys for others, none for a folder)",
-        choices=("roles", "keys", "none"),
-    )
     runs_on: tuple[str, ...] | None = option(
         "labels of the runner of jobs that no matrix places, joined by commas (default: ubuntu-24.04)",
         metavar="LABELS",
@@ -105,7 +102,6 @@ def _init(request: Init) -> Answer:
         rocm_index_url=request.rocm_index_url,
         repository=request.repository,
         account=request.aws_account,
-        credentials=request.credentials,
         runs_on=request.runs_on,
         reviewers=request.reviewer,
     )

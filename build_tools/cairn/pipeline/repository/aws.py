@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from cairn.release.index import keys
 
@@ -61,24 +61,15 @@ _WRITES: Mapping[str, tuple[str, ...]] = {
 """What the jobs of each role write, below the store's prefix; in words: docs/reference/nightly.md."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
-    """A bucket of Amazon's, and the part of it that is the store.
+Place: TypeAlias = tuple[str, str]
+"""A bucket of Amazon's, and what the keys of the store begin with: empty, or with a slash at the end."""
 
-    Attributes:
-        bucket: its name.
-        prefix: what the keys of the store begin with; empty, or with a slash at the end.
-    """
 
-    bucket: str
-    prefix: str
-
-    @classmethod
-    def of(cls, url: str) -> Place:
-        """The place that `s3://bucket/prefix` names."""
-        bucket, _, prefix = url.partition("://")[2].partition("/")
-        prefix = prefix.strip("/")
-        return cls(bucket=bucket, prefix=f"{prefix}/" if prefix else "")
+def place_of(url: str) -> Place:
+    """Return the place that `s3://bucket/prefix` names."""
+    bucket, _, prefix = url.partition("://")[2].partition("/")
+    prefix = prefix.strip("/")
+    return bucket, f"{prefix}/" if prefix else ""
 
 
 def role_name(repository: str, role: str) -> str:
@@ -96,12 +87,13 @@ def permissions(role: str, place: Place) -> dict[str, object]:
 
     The pointer of an index is written on a condition or not at all: AWS refuses a write that has none.
     """
-    bucket = f"arn:aws:s3:::{place.bucket}"
-    store = f"{bucket}/{place.prefix}"
+    name, prefix = place
+    bucket = f"arn:aws:s3:::{name}"
+    store = f"{bucket}/{prefix}"
     # A store that is the whole bucket has no room beside it.
-    caches = _CACHES if role == "BUILD" and place.prefix else ()
+    caches = _CACHES if role == "BUILD" and prefix else ()
     writes = [f"{store}{pattern}" for pattern in _WRITES.get(role, ())] + [f"{bucket}/{c}" for c in caches]
-    prefixes = [f"{place.prefix}*", *([place.prefix] if place.prefix else []), *caches]
+    prefixes = [f"{prefix}*", *([prefix] if prefix else []), *caches]
     lists = {"StringLike": {"s3:prefix": prefixes}}
     statements = [
         _statement("List", ["s3:ListBucket"], [bucket], Condition=lists),
@@ -109,12 +101,12 @@ def permissions(role: str, place: Place) -> dict[str, object]:
     ]
     if role == "PROMOTE":
         # Nobody else, so that an old copy of a store that somebody puts back shows.
-        memory = f"arn:aws:s3:::{TRUST.format(place.bucket)}"
+        memory = f"arn:aws:s3:::{TRUST.format(name)}"
         actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:ListBucket"]
         statements.append(_statement("Remember", actions, [memory, f"{memory}/*"]))
     if writes:
         # Whoever is the first to write tries the conditions of the bucket, on a key that is then removed.
-        trials = [f"{bucket}/{folder}{_TRIAL}" for folder in (place.prefix, *(c[:-1] for c in caches))]
+        trials = [f"{bucket}/{folder}{_TRIAL}" for folder in (prefix, *(c[:-1] for c in caches))]
         pointers = {"Null": {"s3:if-match": "true", "s3:if-none-match": "true"}}
         statements += [
             _statement("Write", ["s3:PutObject", "s3:AbortMultipartUpload"], [*writes, *trials]),

@@ -168,7 +168,7 @@ def contents(choices: Choices, root: Path, *, wheel: Path | None = None) -> Mapp
     if choices.credentials == "roles" and choices.store and choices.repository:
         policies = aws.policy_files(
             workflows.roles_of_jobs(made),
-            aws.Place.of(choices.store),
+            aws.place_of(choices.store),
             repository=choices.repository,
             branch=choices.branch,
             account=choices.account or aws.ACCOUNT,

@@ -11,7 +11,7 @@ from cairn.pipeline.repository import aws, workflows
 from cairn.pipeline.repository.workflows import Terms
 from cairn.release.trust import metadata
 
-PLACE = aws.Place.of("s3://wheels/torch/")
+PLACE = aws.place_of("s3://wheels/torch/")
 D = "a" * 64
 
 
