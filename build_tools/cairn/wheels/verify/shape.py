@@ -25,7 +25,6 @@ from cairn.output import wording
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import WheelInfo, installed_path
 from cairn.wheels.verify.findings import Finding, FindingCode
-from cairn.wheels.verify.python_sources import PACKAGE
 
 # `_C.cpython-311-x86_64-linux-gnu.so`, `_C.cp311-win_amd64.pyd`, `_C.abi3.so`, `_C.pyd`: one module.
 _MODULE = re.compile(r"(?:\.(?:cpython|cp|pypy|graalpy)-?\d[\w-]*|\.abi3t?)?\.(so|pyd|lib)$")
@@ -68,24 +67,18 @@ def differences(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
 def overwritten(wheels: Sequence[Path]) -> Iterator[tuple[Path, Finding]]:
     """Files that wheels of two projects, installed together, would write in one place with other content.
 
-    A module counts as the file of a package of its name: Python imports only one of the two.
-
     Raises:
         WheelError: a wheel cannot be read.
     """
     infos = [_read(path)[0] for path in wheels] if len(wheels) > 1 else []
-    owners: dict[str, list[tuple[WheelInfo, str | None, str]]] = {}
+    owners: dict[str, list[tuple[WheelInfo, str | None]]] = {}
     for info in infos if len({info.distribution for info in infos}) > 1 else []:
         for row in info.record:
-            path = installed_path(row.path)
-            top = PACKAGE.fullmatch(path)
-            owners.setdefault(f"{top[1]}/__init__" if top else path, []).append((info, row.digest, path))
-    for (first, digest, place), *others in owners.values():
-        for info, content, path in others:
+            owners.setdefault(installed_path(row.path), []).append((info, row.digest))
+    for path, ((first, digest), *others) in owners.items():
+        for info, content in others:
             if info.distribution != first.distribution and content != digest and _meet(info, first):
                 reason = f"{first.file_name} has other content there, and one is written over the other"
-                if place != path:
-                    reason = f"{first.file_name} has {place}, and Python imports only one of them"
                 fix = "leave it out of one of the wheels"
                 yield info.path, Finding(code=FindingCode.OVERWRITES, member=path, reason=reason, fix=fix)
 
