@@ -12,6 +12,7 @@ takes one of them.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import select
@@ -25,7 +26,7 @@ import urllib.parse
 import urllib.request
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from cairn.release.publish.files import publish
@@ -197,7 +198,7 @@ def figures(command: Sequence[str], port: int, prefix: str) -> list[Figures]:
             load(port, path, CONNECTIONS)  # what is done once is done now
             before = cpu(pid)
             figure = load(port, path, task.requests)
-            found.append(replace(figure, cpu=(cpu(pid) - before) / task.requests * 1000))
+            found.append(dataclasses.replace(figure, cpu=(cpu(pid) - before) / task.requests * 1000))
     return found
 
 

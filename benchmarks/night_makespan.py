@@ -19,9 +19,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+from msgspec import structs
 
 from cairn import stack as stacks
 from cairn.build.engine import schedule
@@ -138,7 +140,7 @@ def _night(folder: Path, executor: Executor, seconds: Mapping[str, float], *, on
         stack=STACK, store="none", work_dir=folder / "work", cores=cores, on_one_machine=on_one_machine
     )
     every = steps.steps_of(plan, stack, settings, builds={one.id for one in plan.builds}, legs=placed)
-    every = tuple(replace(one, phases=None) for one in every)  # nothing is fetched or kept
+    every = tuple(structs.replace(one, phases=None) for one in every)  # nothing is fetched or kept
     tests = [{"id": one.step.name.split()[1]} for one in every if one.step.kind == "test"]
     parts = [one.step.name.split()[1:] for one in every if one.step.kind == "suite"]
     suites = [

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.errors import OtherVersionError, UsageError
@@ -74,7 +75,7 @@ class _KeywordsOnly(msgspec.StructMeta):
 class Value(msgspec.Struct, metaclass=_KeywordsOnly, frozen=True, forbid_unknown_fields=True):
     """A value that a file holds; fields are JSON's scalars, `Literal`, `tuple`, `Mapping`, `Value`, or None.
 
-    Change one with `msgspec.structs.replace`: `dataclasses.replace` fails on it, which mypy does not see.
+    Change one with `structs.replace`: `dataclasses.replace` fails on it, which mypy does not see.
     """
 
 
@@ -151,7 +152,7 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
         place, kind, reason = _mistake(data, cls, "")
         tip = _CORRECT if name.endswith(".toml") else _tip_for(name)
         if unknown := _UNKNOWN_FIELD.fullmatch(reason):
-            fields = [field.encode_name for field in msgspec.structs.fields(kind)]
+            fields = [field.encode_name for field in structs.fields(kind)]
             tip = wording.did_you_mean(unknown[1], fields, what="the fields are")
         where = safe_text.visible(place.removeprefix("."))[:_SHOWN] or "the top"  # a key may be any text
         raise UsageError(f"{name}, at {where}: {safe_text.visible(reason)[:_SHOWN]}", tip=tip) from None
@@ -346,7 +347,7 @@ def _parts(data: Any, kind: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN
         # Unions in our formats are `X | None`.
         yield from (("", data, argument) for argument in arguments if argument is not types.NoneType)
     elif isinstance(data, dict) and isinstance(kind, type) and issubclass(kind, Value):
-        types_of = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        types_of = {field.encode_name: field.type for field in structs.fields(kind)}
         yield from ((f".{name}", data[name], types_of[name]) for name in types_of if name in data)
     elif isinstance(data, dict) and origin is Mapping:
         yield from ((f".{name}", value, arguments[1]) for name, value in data.items())

@@ -11,8 +11,9 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from cairn import process, shipped
 from cairn.errors import PrerequisiteError, ProcessError, StoreError, UsageError
@@ -79,8 +80,7 @@ def _answers(name: Engine) -> bool:
     return True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dockerfile:
+class Dockerfile(msgspec.Struct, frozen=True, kw_only=True):
     """A Dockerfile.
 
     Attributes:
@@ -148,8 +148,7 @@ def find_dockerfile(name: str, start: Path) -> Dockerfile:
         ) from error
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageBuild:
+class ImageBuild(msgspec.Struct, frozen=True, kw_only=True):
     """A build of an image.
 
     Attributes:
@@ -167,7 +166,7 @@ class ImageBuild:
     file: Dockerfile
     engine: Engine
     tags: tuple[str, ...]
-    arguments: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = msgspec.field(default_factory=dict)
     epoch: int | None = None
     revision: str | None = None
     source: str | None = None
@@ -253,8 +252,7 @@ def _repository(tag: str) -> str:
     return head if colon and "/" not in last else tag
 
 
-@dataclass(frozen=True, kw_only=True)
-class ImageRun:
+class ImageRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run of an image.
 
     Attributes:
@@ -282,7 +280,7 @@ class ImageRun:
     open_files: int = _OPEN_FILES
     terminal: bool = True
     mounts: tuple[tuple[Path, bool], ...] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def has_gpu() -> bool:

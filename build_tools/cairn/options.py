@@ -8,6 +8,7 @@ flag and the field that it fills are one thing.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -110,11 +111,11 @@ def fill(target: type[Target], request: object, **more: Any) -> Target:
     So an option is named where it is declared, and nowhere between there and the code that uses it.
 
     Args:
-        target: the class of the value, a dataclass such as the request of a library's function.
+        target: the class of the value, such as the request of a library's function.
         request: the command's.
         more: fields that the request does not have, or has in a different form.
     """
-    names = {field.name for field in dataclasses.fields(target)} - more.keys()  # type: ignore[arg-type]
+    names = inspect.signature(target).parameters.keys() - more.keys()
     return target(**{name: value for name, value in vars(request).items() if name in names}, **more)
 
 

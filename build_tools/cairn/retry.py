@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from cairn.concurrency import pause
 from cairn.errors import NetworkError
@@ -17,8 +18,7 @@ _MINUTE = 60.0  # seconds
 _MOST_DOUBLINGS = 64  # of a wait: no number is too large then, however long an outage lasts
 
 
-@dataclass(frozen=True, kw_only=True)
-class RetryPolicy:
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How often and how soon something is done again after a network fault.
 
     Attributes:

@@ -16,11 +16,11 @@ import io
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote, unquote, urldefrag, urljoin, urlsplit
 
+import msgspec
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
@@ -41,8 +41,7 @@ _SECONDS = 60.0
 _SHOWN = 3  # versions that are named
 
 
-@dataclass(frozen=True, kw_only=True)
-class IndexFile:
+class IndexFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file on the page of a project.
 
     Attributes:

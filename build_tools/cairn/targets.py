@@ -11,8 +11,9 @@ import functools
 import importlib.resources
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from cairn.errors import UsageError
 from cairn.output import wording
@@ -48,8 +49,7 @@ _ALIKE = 0.8  # of difflib's ratio: a name with a typing error in it
 _SHOWN = 5  # products in one sentence
 
 
-@dataclass(frozen=True, kw_only=True)
-class TargetId:
+class TargetId(msgspec.Struct, frozen=True, kw_only=True):
     """A target with the features it was compiled for, as LLVM writes it: `gfx90a:sramecc+:xnack-`.
 
     Source: LLVM's AMDGPU usage guide, "Target ID".
@@ -354,8 +354,7 @@ def parse_product(text: str) -> str:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Written:
+class _Written(msgspec.Struct, frozen=True, kw_only=True):
     """The distinguishing parts of a name.
 
     Attributes:
@@ -367,8 +366,7 @@ class _Written:
     line: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Name(_Written):
+class _Name(_Written, frozen=True, kw_only=True):
     """A way to write the name of a product, which may have several."""
 
     name: str

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn import extras, isolation, owned, package_index, platforms, process
@@ -39,8 +40,7 @@ _NETWORK_SIGNS = (  # in what pip, its urllib3 and the resolver of the C library
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class VirtualEnvironment:
+class VirtualEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """A virtual environment (PEP 405), without pip.
 
     Attributes:
@@ -110,8 +110,7 @@ class PackageSource:
         return self.index_url or " and ".join(self.find_links)
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstalledFile:
+class InstalledFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that pip installed.
 
     Attributes:

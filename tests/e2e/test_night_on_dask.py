@@ -6,15 +6,17 @@ The stack is a tiny one, whose nights take seconds; by hand the sample is tried 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.pipeline.night.driver import ExecutorGoneError
 from cairn.pipeline.night.placing import Demand
@@ -142,7 +144,7 @@ def test_a_night_on_three_workers_has_the_bytes_of_a_local_one(
 def test_the_samples_night_on_three_workers_has_the_bytes_of_a_local_one(
     sample: Place, tmp_path: Path
 ) -> None:
-    place = replace(sample, folder=tmp_path / "night")
+    place = dataclasses.replace(sample, folder=tmp_path / "night")
     with DaskCluster(tmp_path / "dask", place.env) as cluster:
         place.run(*on(cluster))
     assert place.files() == sample.files()
@@ -170,7 +172,7 @@ def test_a_test_whose_worker_has_no_gpu_that_answers_goes_to_another(tmp_path: P
             end = executor.carry_out(job, demand, urgency=1.0, say=print)
             assert end.code == 3  # there is no other
         cluster.start_worker("cores=1 gfx942=1", ROCR_VISIBLE_DEVICES="1")
-        with dask_executor.connect(replace(where, workers=2)) as executor:
+        with dask_executor.connect(structs.replace(where, workers=2)) as executor:
             ends = [executor.carry_out(job, demand, urgency=1.0, say=print) for _ in range(3)]
     assert [end.code for end in ends] == [0, 0, 0]
     assert len({end.worker for end in ends}) == 1
@@ -275,7 +277,7 @@ def test_a_night_on_slurm_has_the_bytes_of_a_local_one(
 @pytest.mark.skipif(not slurm.is_here(), reason="needs root, slurmctld, slurmd, slurm-client and munge")
 def test_the_samples_night_on_slurm_has_the_bytes_of_a_local_one(sample: Place, tmp_path: Path) -> None:
     with slurm.Slurm(tmp_path / "slurm", os.environ) as slurms:
-        place = replace(sample, folder=tmp_path / "night", cluster=slurms.env)
+        place = dataclasses.replace(sample, folder=tmp_path / "night", cluster=slurms.env)
         place.run("--executor", "dask", "--cluster", "SLURMCluster", "--workers", "3")
     assert place.files() == sample.files()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import subprocess
@@ -10,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn.build.model import BuildRequest
 from cairn.stack import Origin, Project, Stack
@@ -51,7 +50,7 @@ def project(name: str, **changes: Any) -> Project:
         hashtag="main",
         version_file="",
     )
-    return msgspec.structs.replace(made, **changes)
+    return structs.replace(made, **changes)
 
 
 def stand_in_compiler(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -82,10 +81,10 @@ def request(folder: Path, backends: Mapping[str, str]) -> BuildRequest:
 
 def with_stack(request: BuildRequest, **changes: Any) -> BuildRequest:
     """The request with `changes` in some fields of its stack."""
-    return dataclasses.replace(request, stack=msgspec.structs.replace(request.stack, **changes))
+    return structs.replace(request, stack=structs.replace(request.stack, **changes))
 
 
 def with_project(request: BuildRequest, **changes: Any) -> BuildRequest:
     """The request with `changes` in some fields of each of its projects."""
     projects = request.stack.projects
-    return with_stack(request, projects=tuple(msgspec.structs.replace(p, **changes) for p in projects))
+    return with_stack(request, projects=tuple(structs.replace(p, **changes) for p in projects))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import os
 import shlex
@@ -21,8 +20,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import isolation
 from cairn.build import execution, plan
@@ -276,12 +275,12 @@ def _build(folder: Path, code: str, *, store: str = "", build_env: str = "", sdi
     request = build.request(folder / "trees", {"a": code + packing.backend(_BACKEND.format(name="a"))})
     if sdist:
         (project,) = request.stack.projects
-        project = msgspec.structs.replace(project, build_requires=("needed",))
-        stack = msgspec.structs.replace(request.stack, projects=(project,))
-        request = dataclasses.replace(
+        project = structs.replace(project, build_requires=("needed",))
+        stack = structs.replace(request.stack, projects=(project,))
+        request = structs.replace(
             request, stack=stack, pip=PackageSource(find_links=(str(folder / "sdists"),), no_index=True)
         )
-    request = dataclasses.replace(
+    request = structs.replace(
         request,
         output_dir=folder / "out",
         build_env=variables.parse_build_env(build_env.split(), request.stack),

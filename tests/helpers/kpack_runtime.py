@@ -11,6 +11,7 @@ CAIRN_TEST_KPACK says where one lies: it hands it what HIP's runtime hands it.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -20,7 +21,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -259,7 +260,9 @@ def codes_by_amd(library: Path, stand_in: Path, gpu: str, *, shift: int = 0) -> 
 
 def codes_by_us(library: Path, stand_in: Path, gpu: str, *, shift: int = 0) -> list[bytes | None]:
     """The same by our own reader of archives."""
-    wrappers = (replace(wrapper, ordinal=wrapper.ordinal + shift) for wrapper in load(library, stand_in))
+    wrappers = (
+        dataclasses.replace(wrapper, ordinal=wrapper.ordinal + shift) for wrapper in load(library, stand_in)
+    )
     return [code_for(library, wrapper, gpu) for wrapper in wrappers]
 
 

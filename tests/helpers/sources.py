@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -213,12 +214,12 @@ class Bench:
     saved: Saved
 
     def __call__(self, hashtag: str = "main", **changes: object) -> Checkout:
-        return checkout(replace(self.request, hashtag=hashtag, **changes))  # type: ignore[arg-type]
+        return checkout(dataclasses.replace(self.request, hashtag=hashtag, **changes))  # type: ignore[arg-type]
 
     def begin(self, **changes: object) -> Checkout:
         """Check out `main` for the first time, before upstream goes on."""
         name = "checkout" + "".join(f" {key}={value}" for key, value in changes.items())
-        done = self.saved.checkout(name, replace(self.request, **changes))  # type: ignore[arg-type]
+        done = self.saved.checkout(name, dataclasses.replace(self.request, **changes))  # type: ignore[arg-type]
         newest = Path(self.request.origin, "refs/heads/main").read_text().strip()
         assert done.commit == newest, "upstream has gone on"
         return done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import secrets
 import shutil
@@ -12,6 +11,8 @@ import time
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+
+from msgspec import structs
 
 from cairn import files, isolation, platforms, venv
 from cairn.build import backend, cache, environments, postprocess
@@ -66,7 +67,7 @@ def build(
         with contextlib.suppress(FileNotFoundError):
             log.replace(log.with_suffix(f".{running.attempt - 1}.log"))
     files.write_text(log, f"{isolation.level(network=request.has_network(step.project))}\n")
-    request = dataclasses.replace(request, jobs=running.jobs)
+    request = structs.replace(request, jobs=running.jobs)
     work = request.place_of(step.project)
     work.mkdir(parents=True, exist_ok=True)
     content = backend.content_of(step, request, built)
@@ -81,7 +82,7 @@ def build(
         if makeflags is not None:
             path = compile_jobs.without_old_make(context.values["PATH"], work / "make")
             values = {**context.values, "makeflags": makeflags, "PATH": path}
-            context = dataclasses.replace(context, values=values)
+            context = structs.replace(context, values=values)
         raw, statistics, sources, edited = _build_in_tree(context, folder / "raw")
         stage.update("repairing and verifying the wheel")
         wheel = postprocess.finish(raw, context, folder / "finished", sources=sources)
@@ -119,7 +120,7 @@ def _keep(wheel: Path, context: Context, *, seconds: float, changed: bool) -> ca
     )
     # The next run finds in the tree what this one left there: files that git does not ignore, and a build
     # folder to go on with. These are the build's own, so it is kept under the new key of the tree, too.
-    unclean = dataclasses.replace(request, clean=False)
+    unclean = structs.replace(request, clean=False)
     after = keys_of(unclean, step.project, checkout=step.checkout, needs=step.needs)
     if step.key not in after.in_lookup_order():
         wheel_cache.put(

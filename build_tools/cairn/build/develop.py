@@ -8,10 +8,11 @@ compiles all sources of an extension again, the compiler cache has those that we
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import files, isolation, venv
 from cairn.build import backend, build_project, cache, environments, execution, job, plan
@@ -29,8 +30,7 @@ from cairn.sources.worktree import journal
 from cairn.stack import Project
 
 
-@dataclass(frozen=True, kw_only=True)
-class EditableInstall:
+class EditableInstall(msgspec.Struct, frozen=True, kw_only=True):
     """A project that is imported from its checkout.
 
     Attributes:
@@ -59,7 +59,7 @@ def run(build: Job, name: str, *, folder: Path | None = None) -> EditableInstall
         BuildError: it does not build.
     """
     project, checkouts = _chosen(build, name)
-    build = dataclasses.replace(build, checkouts=checkouts, required=frozenset({project.name}))
+    build = structs.replace(build, checkouts=checkouts, required=frozenset({project.name}))
     (build,) = job.check((build,))
     # To its end: another build would take SDK and environment away under the compilers.
     with job.alone(build.environments()):

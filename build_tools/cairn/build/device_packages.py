@@ -11,12 +11,13 @@ needs: the code of the libraries as kpack archives, and the databases of rocBLAS
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import tarfile
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+
+from msgspec import structs
 
 from cairn import datafile, files
 from cairn.build.model import BuildRequest
@@ -120,7 +121,7 @@ def package_sdk(request: PackageRequest, *, say: Progress = silent) -> tuple[Wri
         tempfile.TemporaryDirectory(prefix=".split.", dir=made) as scratch,
     ):
         packages: list[WrittenPackage] = []
-        whole = sdk.package(dataclasses.replace(request, output_dir=Path(scratch)), say=say)
+        whole = sdk.package(structs.replace(request, output_dir=Path(scratch)), say=say)
         for item in whole:
             if item.distribution != _LIBRARIES:
                 packages.append(item)
@@ -131,10 +132,10 @@ def package_sdk(request: PackageRequest, *, say: Progress = silent) -> tuple[Wri
             parts = [
                 sdk.written(path, wheel_info.read(path).name, 0, dry_run=False) for path in (host, *devices)
             ]
-            packages += [dataclasses.replace(parts[0], files=item.files, lacks=item.lacks), *parts[1:]]
+            packages += [structs.replace(parts[0], files=item.files, lacks=item.lacks), *parts[1:]]
         for item in packages:
             item.path.replace(made / item.path.name)
-    return tuple(dataclasses.replace(item, path=request.output_dir / item.path.name) for item in packages)
+    return tuple(structs.replace(item, path=request.output_dir / item.path.name) for item in packages)
 
 
 def _require_all(host: Path, sdist: Path) -> None:

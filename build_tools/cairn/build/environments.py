@@ -21,9 +21,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from packaging.utils import parse_wheel_filename
 
 from cairn import datafile, files, interpreters, isolation, package_index, process, venv
@@ -60,8 +60,7 @@ class _Note(datafile.Value, tag_field="schema", tag="cairn.build-environment/1")
     inventory: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Content:
+class Content(msgspec.Struct, frozen=True, kw_only=True):
     """The content of an environment.
 
     Attributes:
@@ -77,7 +76,7 @@ class Content:
     wheels: tuple[Path, ...] = ()
     sdk: Path | None = None
     sdk_digest: str | None = None
-    python: Interpreter = field(default_factory=interpreters.own)
+    python: Interpreter = msgspec.field(default_factory=interpreters.own)
     what: str
 
 

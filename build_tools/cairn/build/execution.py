@@ -11,10 +11,10 @@ import dataclasses
 import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cairn import files, platforms
 from cairn.build import device_packages, plan
@@ -112,7 +112,7 @@ def log_of(output_dir: Path, project: str) -> Path:
 def labelled(plans: Sequence[Plan], labels: Sequence[str] = ()) -> tuple[Plan, ...]:
     """Return plans whose steps have names that are unique in the whole run."""
     return tuple(
-        tuple(dataclasses.replace(step, label=label) for step in of_plan)
+        tuple(structs.replace(step, label=label) for step in of_plan)
         for of_plan, label in zip(plans, labels or [""] * len(plans), strict=True)
     )
 
@@ -174,8 +174,7 @@ def graph_of(steps: Sequence[BuildStep], durations: schedule.Durations) -> Graph
     return Graph(tuple(made))
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Run:
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
     """The state that the steps of a run share.
 
     Attributes:
@@ -212,7 +211,7 @@ def _build(planned: BuildStep, run: _Run, running: Running) -> BuiltWheel:
                 hit, counted, edited = build_project.build(step, request, built, stage, running=running)
             if counted is not None:
                 console.current().info(f"  {step.project.name}: {counted}")
-                running.note(msgspec.structs.replace(counted, step=planned.name))
+                running.note(structs.replace(counted, step=planned.name))
         finally:
             _fold(planned.name, running)
     parts: tuple[Path, ...] = (request.output_dir / hit.wheel.name,)
@@ -248,7 +247,7 @@ def _as_it_is_now(step: BuildStep, run: _Run) -> BuildStep:
     request = step.request
     needs = {project: run.built[step.name_for(project)].first_key for project in step.needs}
     if needs != step.needs or step.checkout in run.trees:
-        step = dataclasses.replace(plan.step_of(request, step.project, needs=needs), label=step.label)
+        step = structs.replace(plan.step_of(request, step.project, needs=needs), label=step.label)
     if step.hit is not None or (tree := request.tree_of(step.project)) == step.checkout:
         return step
     copying = contextlib.nullcontext() if tree.exists() else console.current().stage(f"copy {step.checkout}")

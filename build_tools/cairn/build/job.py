@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from msgspec import structs
 from packaging.utils import parse_wheel_filename
 
 from cairn import files, platforms, venv
@@ -54,9 +55,7 @@ def plans_of(jobs: Sequence[Job]) -> tuple[plan.Plan, ...]:
         [
             request
             if request.shared_cache is None  # to look at a plan, nothing is fetched from what machines share
-            else dataclasses.replace(
-                request, shared_cache=dataclasses.replace(request.shared_cache, fetched=False)
-            )
+            else structs.replace(request, shared_cache=structs.replace(request.shared_cache, fetched=False))
             for request in requests
         ]
     )
@@ -195,7 +194,7 @@ def install(job: Job, wheels: Sequence[BuiltWheel], python: Path) -> None:
         CairnError: pip refused.
     """
     log = job.output_dir.absolute() / "logs" / "install.log"
-    environment = dataclasses.replace(venv.describe(python.parent.parent), python=python)
+    environment = structs.replace(venv.describe(python.parent.parent), python=python)
     paths = [path.absolute() for wheel in wheels for path in wheel.files]
     before = venv.installed_versions(environment.sites)
     wheel_names = {path: parse_wheel_filename(path.name) for path in paths}
@@ -328,7 +327,7 @@ def _for_cpu(job: Job) -> Job:
         if job.checkouts[name].is_dir():
             console.current().info(f"skipping {name}: there is no build of it without ROCm")
     checkouts = {name: path for name, path in job.checkouts.items() if name not in rocm_only}
-    return dataclasses.replace(job, checkouts=checkouts)
+    return structs.replace(job, checkouts=checkouts)
 
 
 def _existing_sdk(job: Job) -> InstalledSdk | None:

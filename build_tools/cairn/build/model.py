@@ -7,9 +7,10 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+import msgspec
 
 from cairn import files, interpreters
 from cairn import targets as gpu
@@ -28,8 +29,7 @@ from cairn.wheels.metadata import rocm_version
 _BUILD_NUMBER = re.compile(r"[0-9]{1,9}")  # torch's setup.py computes with it
 
 
-@dataclass(frozen=True, kw_only=True)
-class SdkRequest:
+class SdkRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which ROCm SDK to install.
 
     Attributes:
@@ -41,7 +41,7 @@ class SdkRequest:
         reviewed: file name to the sha256 that it may have, of all that may be installed; None for anything.
     """
 
-    source: PackageSource = field(default_factory=PackageSource)
+    source: PackageSource = msgspec.field(default_factory=PackageSource)
     version: str | None = None
     extras: tuple[str, ...] = ("libraries", "devel")
     family: str | None = None
@@ -59,8 +59,7 @@ class SdkRequest:
         return f"{place} version={self.version} extras={sorted(self.extras)} family={self.family}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstalledSdk:
+class InstalledSdk(msgspec.Struct, frozen=True, kw_only=True):
     """The ROCm SDK of a build: the environment it is installed in, and its own description.
 
     Attributes:
@@ -74,8 +73,8 @@ class InstalledSdk:
     environment: Path
     info: SdkInfo
     digest: str
-    files: Mapping[str, str] = field(default_factory=dict)
-    source: PackageSource = field(default_factory=PackageSource)
+    files: Mapping[str, str] = msgspec.field(default_factory=dict)
+    source: PackageSource = msgspec.field(default_factory=PackageSource)
 
 
 Variant: TypeAlias = tuple[str | None, str | None, str]
@@ -83,8 +82,7 @@ Variant: TypeAlias = tuple[str | None, str | None, str]
 user named it, None for the targets of the job; version of its Python."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildSettings:
+class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a user that a build takes as they are.
 
     Attributes:
@@ -110,19 +108,18 @@ class BuildSettings:
     clean: bool = False
     compiler_cache: CompilerCache | None = None
     shared_cache: SharedCache | None = None
-    python: Interpreter = field(default_factory=interpreters.own)
-    run: RunOptions = field(default_factory=RunOptions)
+    python: Interpreter = msgspec.field(default_factory=interpreters.own)
+    run: RunOptions = msgspec.field(default_factory=RunOptions)
     trees: Path | None = None
     split: bool = False
     frozen: Manifest | None = None
 
     def settings(self) -> dict[str, Any]:
         """These fields alone, by name."""
-        return {each.name: getattr(self, each.name) for each in fields(BuildSettings)}
+        return {name: getattr(self, name) for name in BuildSettings.__struct_fields__}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Job(BuildSettings):
+class Job(BuildSettings, frozen=True, kw_only=True):
     """A build as a user asks for it; `cairn.build.job.resolve` makes a `BuildRequest` of it.
 
     Attributes:
@@ -145,11 +142,11 @@ class Job(BuildSettings):
     line: str | None = None
     vouched: str = ""
     required: frozenset[str] = frozenset()
-    sdk: SdkRequest = field(default_factory=SdkRequest)
+    sdk: SdkRequest = msgspec.field(default_factory=SdkRequest)
     install_rocm: bool = False
     targets: str | None = None
     version_suffix: str | None = None
-    features: Mapping[str, bool] = field(default_factory=dict)
+    features: Mapping[str, bool] = msgspec.field(default_factory=dict)
     channel: str | None = None
     jobs: int = 0
     build_env: tuple[str, ...] = ()
@@ -182,8 +179,7 @@ class Job(BuildSettings):
             return False  # `cairn.build.preflight` reports it
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildRequest(BuildSettings):
+class BuildRequest(BuildSettings, frozen=True, kw_only=True):
     """Everything a build is made from, with nothing left open; only its checkouts are built.
 
     Attributes:
@@ -204,9 +200,9 @@ class BuildRequest(BuildSettings):
     sdk: InstalledSdk | None = None
     version_suffix: str = ""
     features: frozenset[str] = frozenset()
-    build_env: Mapping[str, str] = field(default_factory=dict)
-    jobs: int = field(default_factory=lambda: os.cpu_count() or 1)
-    pip: PackageSource = field(default_factory=PackageSource)
+    build_env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    jobs: int = msgspec.field(default_factory=lambda: os.cpu_count() or 1)
+    pip: PackageSource = msgspec.field(default_factory=PackageSource)
 
     @property
     def wheel_cache(self) -> cache.WheelCache:
@@ -262,8 +258,7 @@ class BuildRequest(BuildSettings):
         return tuple(p for p in self.stack.in_order() if p.name in self.checkouts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuiltWheel:
+class BuiltWheel(msgspec.Struct, frozen=True, kw_only=True):
     """One wheel in the output folder, or the host wheel and the device wheels that it was split into.
 
     Attributes:

@@ -15,14 +15,14 @@ that folder may give different bytes: only this tree may use the wheel of such a
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeAlias
 
+import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import datafile, platforms
@@ -43,8 +43,7 @@ POSTPROCESS_VERSION = 4
 among the settings that tell build folders apart. So wheels are made again, and nothing is compiled for it."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildStep:
+class BuildStep(msgspec.Struct, frozen=True, kw_only=True):
     """One project of a build.
 
     Attributes:
@@ -72,7 +71,7 @@ class BuildStep:
     settings_digest: str
     key: str
     private: bool
-    inputs: Mapping[str, object] = field(default_factory=dict)
+    inputs: Mapping[str, object] = msgspec.field(default_factory=dict)
     hit: cache.Hit | None
 
     @property
@@ -224,8 +223,7 @@ def check_of(project: Project, request: BuildRequest) -> Check:
     return check
 
 
-@dataclass(frozen=True, kw_only=True)
-class Keys:
+class Keys(msgspec.Struct, frozen=True, kw_only=True):
     """The cache keys of one build.
 
     Attributes:
@@ -287,7 +285,7 @@ def keys_of(
         of_copy = leftovers.TreeLeftovers()
         if copy.has_commit() and not request.clean:
             of_copy = leftovers.look(copy, settings_digest, project.source_dirs)
-        left = dataclasses.replace(left, resumed_from=of_copy.resumed_from)
+        left = structs.replace(left, resumed_from=of_copy.resumed_from)
     # The names are hashed too: with another name, every wheel would be built again.
     inputs = {
         **settings,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from cairn.build.cache import CacheEntry, WheelCache
 from cairn.build.engine.schedule import Graph, Step
@@ -45,8 +46,7 @@ Action = Literal["build", "cached", "present"]
 """`build`: it will run. `cached`: its wheel is taken from the cache. `present`: it is there already."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """An input that has changed.
 
     Attributes:
@@ -60,8 +60,7 @@ class Difference:
     now: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """Why a step is built, or is not.
 
     Attributes:
@@ -165,8 +164,7 @@ def _flat(prefix: str, value: object) -> Iterator[tuple[str, str]]:
         yield prefix, text
 
 
-@dataclass(frozen=True, kw_only=True)
-class PlannedStep:
+class PlannedStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step, and the action that is planned for it.
 
     Attributes:
@@ -188,8 +186,7 @@ class PlannedStep:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class PlanGraph:
+class PlanGraph(msgspec.Struct, frozen=True):
     """All steps of a run, each after those it needs."""
 
     steps: tuple[PlannedStep, ...]

@@ -11,10 +11,10 @@ import platform
 import re
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -38,8 +38,7 @@ _SHOWN = 5  # findings named in the error
 _VERSION_MODULE = re.compile(r"[^/]+/_?version\.py")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Context:
+class Context(msgspec.Struct, frozen=True, kw_only=True):
     """A build step in progress.
 
     Attributes:

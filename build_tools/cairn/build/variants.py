@@ -14,8 +14,10 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import targets as gpu
 from cairn.build.model import Job, SdkRequest
@@ -29,8 +31,7 @@ FAMILY = "{family}"
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Axes:
+class Axes(msgspec.Struct, frozen=True, kw_only=True):
     """The axes of variants; an empty one has the value of the job.
 
     Attributes:
@@ -113,7 +114,7 @@ def _job_of(
     python: Interpreter,
     trees: Mapping[str, Mapping[str, Path]],
 ) -> Job:
-    changed = dataclasses.replace(
+    changed = structs.replace(
         job,
         line=line,
         targets=family or job.targets,
@@ -130,7 +131,7 @@ def _job_of(
         family_name = gpu.family_of(gpu.parse_targets(changed.targets))
     family_name = gpu.CPU if changed.for_cpu() else family_name or "all"  # all that the SDK serves
     folder = Path(folder_name(line or job.stack.line), folder_name(family or family_name), python.version)
-    return dataclasses.replace(
+    return structs.replace(
         changed,
         variant=(line, family, python.version),
         output_dir=job.output_dir / folder,
@@ -153,4 +154,4 @@ def _sdk_of(sdk: SdkRequest, family: str | None) -> SdkRequest:
         find_links=tuple(place.replace(FAMILY, family) for place in source.find_links),
     )
     family_name = gpu.family_of(gpu.parse_targets(family))
-    return dataclasses.replace(sdk, source=changed, family=sdk.family or family_name)
+    return structs.replace(sdk, source=changed, family=sdk.family or family_name)

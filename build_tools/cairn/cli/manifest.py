@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -180,7 +181,7 @@ def _checkout(request: Again) -> Answer:
         origins = _local_origins(stack, frozen)
         requests = {
             p.name: CheckoutRequest.of(
-                replace(request.how, origin=origins.get(p.name, "")),
+                dataclasses.replace(request.how, origin=origins.get(p.name, "")),
                 project=manifest.project_of(p),
                 checkout_dir=folders[p.name],
             )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Table, Warn
@@ -314,7 +316,7 @@ def _install(request: Install) -> Answer:
         info = install.install(install_request)
     if info is None:
         return Answer({"requirement": install_request.requirement})
-    values = {**vars(info), "targets": ";".join(info.targets)}
+    values = {**structs.asdict(info), "targets": ";".join(info.targets)}
     return Answer(values, [Table(("", ""), values.items())])
 
 

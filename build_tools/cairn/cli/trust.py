@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
@@ -207,15 +209,13 @@ def _requested(request: Change, before: Root) -> Root:
 
 def _is_made(request: Change, before: Root, newest: Root) -> bool:
     """Whether this very command made the newest root; a renewal asks for no change, and makes another."""
-    import msgspec
-
     if not (request.add or request.remove or request.threshold):
         return False
     try:
         new = _requested(request, before)
     except UsageError:  # the root before has no such key to remove
         return False
-    return msgspec.structs.replace(new, version=newest.version, expires=newest.expires) == newest
+    return structs.replace(new, version=newest.version, expires=newest.expires) == newest
 
 
 @dataclass(frozen=True, kw_only=True)

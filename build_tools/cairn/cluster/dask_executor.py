@@ -16,11 +16,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 from distributed import Client, KilledWorker, Status
 from distributed.comm.core import CommClosedError
+from msgspec import structs
 
 import cairn
 from cairn import extras, process
@@ -133,8 +135,7 @@ _DEATHS = 4  # workers that a step may lose: as many as Dask would let it
 _GONE = (CommClosedError, CancelledError)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Where:
+class Where(msgspec.Struct, frozen=True, kw_only=True):
     """Which cluster.
 
     Attributes:
@@ -167,7 +168,7 @@ def connect(where: Where) -> Iterator[Cluster]:
             jobs = _start(where.cluster, where.workers)
             stack.callback(_end, jobs)
             fill = functools.partial(jobs.sync, _fill, jobs, where.workers)
-            where = replace(where, scheduler=jobs.scheduler_address)
+            where = structs.replace(where, scheduler=jobs.scheduler_address)
         cluster = Cluster(where, fill)
         stack.callback(cluster.close)
         yield cluster

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 from distributed import Status, get_worker
+from msgspec import structs
 
 import cairn
 from cairn import interpreters, platforms, process
@@ -51,7 +51,7 @@ def carry_out(job: StepJob) -> StepEnd:
         # would let start nothing.
         with platforms.here.guarding(), ThreadPoolExecutor(1, initializer=group.join) as pool:
             end = pool.submit(step_run.run_step, job, is_ended=lambda: group.ended).result()
-        return replace(end, worker=worker.address)
+        return structs.replace(end, worker=worker.address)
     except CairnError as error:  # of many of our errors, a pickle cannot be read again
         return StepEnd(
             code=error.exit_code, seconds=time.monotonic() - began, tail=(str(error),), worker=worker.address

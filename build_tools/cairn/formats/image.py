@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+import msgspec
+
 Format: TypeAlias = Literal["elf", "pe", "macho"]
 Names: TypeAlias = Mapping[str, frozenset[bytes]]
 """Names of symbols by their version, of which the empty one is of symbols without any."""
@@ -14,8 +16,7 @@ DEVICE = "amdgpu"
 """The machine of a code object, which no loader of the host ever opens."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
+class Section(msgspec.Struct, frozen=True, kw_only=True):
     """A section.
 
     Attributes:

@@ -36,7 +36,6 @@ import hashlib
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -186,8 +185,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     zstd_size: int | msgspec.UnsetType = msgspec.UNSET
 
 
-@dataclass(frozen=True, kw_only=True)
-class Archive:
+class Archive(msgspec.Struct, frozen=True, kw_only=True):
     """A kpack archive opened for reading.
 
     Attributes:

@@ -10,9 +10,10 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
+
+import msgspec
 
 from cairn.errors import WheelError
 from cairn.formats.zip import deflate
@@ -202,8 +203,7 @@ def check_range(offset: int, size: int, available: int) -> None:
         raise WheelError(f"a header points at bytes {offset} to {offset + size} of {available}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes to be written: `data` at the place `at` of a file, and behind it so many zeros."""
 
     at: int

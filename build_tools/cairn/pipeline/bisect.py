@@ -18,12 +18,12 @@ import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile, files, isolation, process, venv
 from cairn.errors import ProcessError, StoreError, UsageError
@@ -59,8 +59,7 @@ _TIMEOUT = 3600.0  # seconds for installing; a torch wheel of gigabytes on a slo
 _DAY = len("2026-11-20")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Halving:
+class Halving(msgspec.Struct, frozen=True, kw_only=True):
     """States in a row, of which the first is good and the last is bad.
 
     Attributes:
@@ -207,8 +206,7 @@ class Search(datafile.Value, tag_field="schema", tag="cairn.bisect/1"):
         return f"at most {wording.count(range(sets), 'set')}, and {mixes} mixes of two"
 
 
-@dataclass(frozen=True, kw_only=True)
-class BisectResult:
+class BisectResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a search.
 
     Attributes:
@@ -481,7 +479,7 @@ def attempt(
                 "CAIRN_SET": trial.set_id,
             }
             exit_code = run(search.command, cwd=Path.cwd(), env=inside, check=False).returncode
-    tried = msgspec.structs.replace(
+    tried = structs.replace(
         trial,
         verdict="skip" if exit_code in (None, SKIP) else "bad" if exit_code else "good",
         exit_code=exit_code,
@@ -493,8 +491,8 @@ def attempt(
 
 def noted(search: Search, tried: Try, output_dir: Path) -> Search:
     """Add a try to a search, and write the log of it."""
-    tries = (*search.tries, msgspec.structs.replace(tried, when=now()))
-    search = msgspec.structs.replace(search, tries=tries)
+    tries = (*search.tries, structs.replace(tried, when=now()))
+    search = structs.replace(search, tries=tries)
     output_dir.mkdir(parents=True, exist_ok=True)
     datafile.write(output_dir / LOG, search)
     return search

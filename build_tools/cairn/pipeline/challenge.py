@@ -11,10 +11,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import extras, files, interpreters, venv
@@ -51,8 +51,7 @@ VERDICT = "rebuild.json"
 _LOCK_WAIT = 2.0  # seconds: the other takes minutes, and its user should not wait in silence
 
 
-@dataclass(frozen=True, kw_only=True)
-class Challenge:
+class Challenge(msgspec.Struct, frozen=True, kw_only=True):
     """A set to build again.
 
     Attributes:
@@ -74,8 +73,7 @@ class Challenge:
     jobs: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """A challenge that can begin.
 
     Attributes:
@@ -273,7 +271,9 @@ def _install_sdk(request: Challenge, build_job: Job, frozen: Manifest) -> Instal
 
     def install(url: str) -> InstalledSdk:
         source = venv.PackageSource(index_url=url, pre=True)
-        return job.install_rocm(replace(build_job, sdk=replace(build_job.sdk, source=source)), log=log)
+        return job.install_rocm(
+            structs.replace(build_job, sdk=structs.replace(build_job.sdk, source=source)), log=log
+        )
 
     if url := request.rocm_index_url or frozen.rocm_index_url:
         return install(url.replace("{family}", build_job.sdk.family or ""))
@@ -301,6 +301,6 @@ def _compare(
         key = keys.file_key(wheel.sha256, wheel.file_name)
         with transfer.as_files(request.store, [key]) as paths:
             differences = reproducibility.differences(paths[key], path)
-        return msgspec.structs.replace(result, differences=differences)
+        return structs.replace(result, differences=differences)
 
     return tuple(compare(wheel) for wheel in wheel_set.wheels)

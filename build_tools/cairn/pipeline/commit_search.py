@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+from msgspec import structs
 
 from cairn.errors import BuildError, ProblemsError, UsageError, WheelError
 from cairn.output import Progress, wording
@@ -135,7 +135,7 @@ def run(  # noqa: PLR0913 - what is searched, where, and who is told
                     )
             else:
                 verdict = _measured(sorted(wheels.glob("*.whl")), jump, for_cpu=prepared.wheel_set.for_cpu)
-                search = bisect.noted(search, msgspec.structs.replace(trial, verdict=verdict), output_dir)
+                search = bisect.noted(search, structs.replace(trial, verdict=verdict), output_dir)
         on_try(f"{name}: {search.tries[-1].verdict}")
     return search, tuple(steps[states.good : states.bad])
 
@@ -146,10 +146,9 @@ def _state(good: Manifest, bad: Manifest, steps: Sequence[Step]) -> Manifest:
         project: commit.id for project, commit in steps
     }
     projects = tuple(
-        msgspec.structs.replace(project, commit=commits.get(project.name, project.commit))
-        for project in bad.projects
+        structs.replace(project, commit=commits.get(project.name, project.commit)) for project in bad.projects
     )
-    return msgspec.structs.replace(bad, projects=projects)
+    return structs.replace(bad, projects=projects)
 
 
 def _measured(wheels: Sequence[Path], jump: Jump | None, *, for_cpu: bool) -> Verdict:

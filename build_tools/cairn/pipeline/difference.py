@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+import msgspec
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError, WheelError
@@ -29,8 +30,7 @@ from cairn.wheels.interface.difference import Difference
 from cairn.wheels.wheelset import SetWheel, WheelSet
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetDifference:
+class SetDifference(msgspec.Struct, frozen=True, kw_only=True):
     """What differs between two sets.
 
     Attributes:

@@ -6,14 +6,14 @@ before `run` begins it.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+from msgspec import structs
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
@@ -35,8 +35,7 @@ from cairn.testing.gpus.visible import gpus_here
 _RELEASE = re.compile(r"release/([0-9]+(?:\.[0-9]+)*)")
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuBuild:
+class GpuBuild(msgspec.Struct, frozen=True, kw_only=True):
     """A build that was chosen, and not begun.
 
     Attributes:
@@ -120,7 +119,7 @@ def prepare(job: Job, targets: Sequence[str], projects: Sequence[str], *, root: 
                 f"cannot write to {folder}: permission denied", tip="name a different one"
             )
     return GpuBuild(
-        job=dataclasses.replace(
+        job=structs.replace(
             job,
             line=stack.line,
             targets=",".join(targets),
@@ -188,8 +187,8 @@ def choose_sdk(build: GpuBuild, *, stream: str | None) -> tuple[GpuBuild, tuple[
         allowed = set(SpecifierSet(sdk.version).filter(lacks, prereleases=True))
         lacks = {version: missing for version, missing in lacks.items() if version in allowed}
     chosen, passed_over = sdk_packages.choose_version({url: lacks}, sdk.exact)
-    job = dataclasses.replace(build.job, sdk=dataclasses.replace(sdk, version=chosen))
-    return dataclasses.replace(build, job=job), passed_over
+    job = structs.replace(build.job, sdk=structs.replace(sdk, version=chosen))
+    return structs.replace(build, job=job), passed_over
 
 
 def say(build: GpuBuild) -> Iterator[tuple[str, str]]:
@@ -255,6 +254,6 @@ def run(build: GpuBuild, work_dir: Path) -> tuple[BuiltWheel, ...]:
         (job,) = build_jobs.check((job,))
         logs = job.environments() / "logs"
         staging.install_own_sdk(job, build.targets, work_dir, logs=logs)
-        job = dataclasses.replace(job, install_rocm=False)
+        job = structs.replace(job, install_rocm=False)
     (wheels,) = build_jobs.run((job,))
     return wheels

@@ -13,10 +13,10 @@ import sys
 import tempfile
 import urllib.parse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn import (
@@ -69,8 +69,7 @@ class NoEnvironmentError(UsageError):
     """There is no environment that the user works in."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Destination:
+class Destination(msgspec.Struct, frozen=True, kw_only=True):
     """The Python to install for.
 
     Attributes:
@@ -90,8 +89,7 @@ class Destination:
         return f"Python {self.interpreter.version}: {self.interpreter.path} ({self.origin})"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Installation:
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """The sets to install on a machine.
 
     Attributes:

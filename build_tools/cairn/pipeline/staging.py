@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import files, venv
@@ -46,8 +46,8 @@ def publish_sdk(store: Store, index: str, dists: Sequence[Path]) -> None:
 def install_sdk(build: Job, dists: Sequence[Path], index_url: str, *, log: Path) -> InstalledSdk:
     """Install an SDK for a build, from an index that has its packages: all of them, it was built with."""
     digests = _sha256s_of(dists)
-    sdk = replace(build.sdk, source=PackageSource(index_url=index_url), digest=cache.key_of(digests))
-    return replace(job.install_rocm(replace(build, sdk=sdk), log=log), files=digests)
+    sdk = structs.replace(build.sdk, source=PackageSource(index_url=index_url), digest=cache.key_of(digests))
+    return structs.replace(job.install_rocm(structs.replace(build, sdk=sdk), log=log), files=digests)
 
 
 def _sha256s_of(dists: Sequence[Path]) -> dict[str, str]:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from cairn import files, templates
 from cairn import targets as gpu
 from cairn.build.model import BuiltWheel
@@ -67,8 +69,7 @@ class TrailRequest(TrailOptions):
         return self.work_dir / "logs"
 
 
-@dataclass(frozen=True, kw_only=True)
-class StageSpan:
+class StageSpan(msgspec.Struct, frozen=True, kw_only=True):
     """A stage that has ended; times in seconds since the epoch.
 
     Attributes:
@@ -86,8 +87,7 @@ class StageSpan:
     detail: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrailResult:
+class TrailResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a run of the trail.
 
     Attributes:

@@ -12,9 +12,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
+
+import msgspec
 
 from cairn import isolation, platforms
 from cairn.errors import ProcessError
@@ -193,8 +194,7 @@ def text_of(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Completed:
+class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """A program that has ended.
 
     Attributes:

@@ -25,11 +25,12 @@ What it promises, for the whole store and for ever; `gc` collects nothing of it:
 from __future__ import annotations
 
 import collections
-import dataclasses
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NoReturn, TypeVar
+
+import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
@@ -66,8 +67,7 @@ class NameTakenError(StoreError):
     """The name belongs to other bytes."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Tail:
+class _Tail(msgspec.Struct, frozen=True, kw_only=True):
     """The entries that a reader must add to the lookups.
 
     Attributes:
@@ -233,7 +233,7 @@ class Ledger:
             number = begun.number + 1
             entry = Entry(number=number, parent=begun.digest, who=who(), when=now(), names=fresh, events=news)
             if self._create(entry):
-                self._write_lookups(dataclasses.replace(begun, entries=(*begun.entries, entry)))
+                self._write_lookups(structs.replace(begun, entries=(*begun.entries, entry)))
                 return news
         raise AssertionError  # `attempts_at` raises
 

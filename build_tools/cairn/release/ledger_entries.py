@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.errors import CairnError
@@ -72,7 +73,7 @@ def with_wheels(event: Event, sets: Iterable[WheelSet]) -> tuple[Event, ...]:
     return (
         event,
         *(
-            msgspec.structs.replace(event, set_id=wheel.sha256, of=wheel_set.id, wheels=len(wheel_set.wheels))
+            structs.replace(event, set_id=wheel.sha256, of=wheel_set.id, wheels=len(wheel_set.wheels))
             for wheel_set in sets
             for wheel in wheel_set.wheels
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.errors import UsageError
@@ -69,7 +69,7 @@ def next_stage(
         # What the `rocm` sdist chooses is of the SDK's version, which may be a different one now.
         requirements=[text for text in old.requirements if not is_sdk(requirement(text).name)],
     )
-    made = msgspec.structs.replace(made, derived_from=old.id)
+    made = structs.replace(made, derived_from=old.id)
     frozen, new = store.read(keys.set_key(old.id, MANIFEST_FILE)).data, [change.target for change in changes]
     statement = build_statement.of_set(
         made, new, manifest=frozen, inputs=evidence.builder_statement(store, old).inputs

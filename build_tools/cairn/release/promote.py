@@ -5,13 +5,14 @@ Indexes of a store share their files, so nothing is copied: only pages change.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.errors import GateError, UsageError
@@ -44,8 +45,7 @@ from cairn.store.protocol import Store, read_named
 _FIX = "fix what is named above and promote again; nothing was changed"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promotion:
+class Promotion(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a promotion, or of a dry run.
 
     Attributes:
@@ -171,7 +171,7 @@ def _by_root(store: Store, target: str, trust: Trust | None) -> Trust | None:
     if trusted is None:
         return trust
     root_trust = trusted.root.trust()
-    return root_trust if trust is None else replace(trust, builders=root_trust.builders)
+    return root_trust if trust is None else structs.replace(trust, builders=root_trust.builders)
 
 
 def _put_records(
@@ -190,7 +190,7 @@ def _put_records(
     given = test_records.add_all(store, records, set_id=set_id, signer=signer, dry_run=dry_run)
     # In a dry run the store has none of them, and these are judged in their place.
     doubt = "it is not signed" if trust is not None and signer is None else None
-    return [msgspec.structs.replace(bypass, doubt=doubt) for bypass in given]
+    return [structs.replace(bypass, doubt=doubt) for bypass in given]
 
 
 def _through_the_gate(
@@ -211,7 +211,7 @@ def _through_the_gate(
         if attempt.recovered:
             on_step(f"wrote pages that an earlier run had left: {', '.join(attempt.recovered)}")
         set_records = test_records.read(store, set_id, trust=first.trust)
-        case = replace(
+        case = dataclasses.replace(
             first,
             source=read_current(first.source.index),
             target=attempt.before,
@@ -298,7 +298,7 @@ def _index_entry(case: Case, report: GateReport) -> IndexSet:
         entry.digest for entry in case.set_records.records if not disagreement(entry.record, case.wheel_set)
     )
     entry, present = index_set(case.wheel_set), _present_entry(case)
-    return msgspec.structs.replace(
+    return structs.replace(
         entry,
         added=present.added if present else entry.added,
         staged=case.staged,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -92,8 +91,7 @@ class Rebuild(datafile.Value):
         return all(wheel.is_identical for wheel in self.wheels)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredRebuild:
+class StoredRebuild(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict in a store.
 
     Attributes:

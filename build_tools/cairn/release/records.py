@@ -11,9 +11,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
@@ -36,8 +37,7 @@ from cairn.wheels.wheelset import WheelSet
 _FEWEST = 4  # digits of a digest that stand for it
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewRecord:
+class NewRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record to be added, with its results.
 
     Attributes:

@@ -11,7 +11,8 @@ import errno
 import socket
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn.errors import SystemFailureError, UsageError
 from cairn.store.protocol import Store
@@ -19,8 +20,7 @@ from cairn.store.protocol import Store
 _BACKLOG = 1024  # clients that the system keeps waiting until we take them, unless its own limit is lower
 
 
-@dataclass(frozen=True, kw_only=True)
-class Server:
+class Server(msgspec.Struct, frozen=True, kw_only=True):
     """A running server.
 
     Attributes:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
+
+import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.output.safe_text import require_lines, visible
@@ -88,8 +90,7 @@ class StoredRecord(datafile.Value):
     doubt: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetRecords:
+class SetRecords(msgspec.Struct, frozen=True, kw_only=True):
     """All test records and answers that a store has on a set.
 
     Attributes:
@@ -102,7 +103,7 @@ class SetRecords:
     records: tuple[StoredRecord, ...] = ()
     answers: tuple[tuple[str, Answer], ...] = ()
     unusable: tuple[tuple[str, str], ...] = ()
-    arrivals: Mapping[str, int] = field(default_factory=dict)
+    arrivals: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def having(self, records: Sequence[StoredRecord]) -> SetRecords:
         """A copy with records that are not in the store yet."""
@@ -110,7 +111,7 @@ class SetRecords:
         new = [record for record in records if record.digest not in before]
         last = 1 + max(self.arrivals.values(), default=0)
         arrivals = {**self.arrivals, **dict.fromkeys((record.digest for record in new), last)}
-        return replace(self, records=(*self.records, *new), arrivals=arrivals)
+        return structs.replace(self, records=(*self.records, *new), arrivals=arrivals)
 
     @property
     def digests(self) -> frozenset[str]:
@@ -119,8 +120,7 @@ class SetRecords:
         return frozenset((*records, *(digest for digest, _ in (*self.answers, *self.unusable))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordRequirements:
+class RecordRequirements(msgspec.Struct, frozen=True, kw_only=True):
     """The requirements on the test records of a set.
 
     Attributes:
@@ -138,14 +138,13 @@ class RecordRequirements:
     wheel_set: WheelSet
     records: Mapping[RecordKind, Floor]
     moment: datetime
-    installed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    installed: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     imports: tuple[str, ...] = ()
     own_tests: bool = False
     since: datetime | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on the records of a set.
 
     Attributes:
@@ -172,11 +171,10 @@ class Evidence:
     host_missing: tuple[str, ...] = ()
     on_hardware: tuple[str, ...] = ()
     ran: bool = False
-    ineffective: Mapping[str, str] = field(default_factory=dict)
+    ineffective: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Demanded:
+class _Demanded(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of test that each target must have a passed record of.
 
     Attributes:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import posixpath
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn.errors import UsageError
 from cairn.formats.image import Image
@@ -18,8 +19,7 @@ from cairn.rocm.tree import GENERIC, RocmTree, TreeEntry
 from cairn.targets import known_targets, unbuilt_targets
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageMember:
+class PackageMember(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a package.
 
     Attributes:
@@ -40,8 +40,7 @@ class PackageMember:
         return bool(self.source.stat().st_mode & 0o111)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DevelLink:
+class DevelLink(msgspec.Struct, frozen=True, kw_only=True):
     """A link of the devel package, which is unpacked where links can be.
 
     Attributes:
@@ -55,8 +54,7 @@ class DevelLink:
     target: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Package:
+class Package(msgspec.Struct, frozen=True, kw_only=True):
     """One SDK package before it is a wheel; `family` is empty but for the libraries of one family."""
 
     component: ComponentName
@@ -79,8 +77,7 @@ class Package:
         return f"rocm-sdk-{self.component}" + (f"-{self.family}" if self.family else "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """Every package of an SDK.
 
     Attributes:
@@ -162,7 +159,7 @@ def _unversioned(members: tuple[PackageMember, ...], globs: tuple[str, ...]) -> 
     for member in members:
         if member.binary and matches(member.path, globs):
             path = f"{member.path.partition('.so')[0]}.so"
-            by_path.setdefault(path, dataclasses.replace(member, path=path))
+            by_path.setdefault(path, structs.replace(member, path=path))
     return tuple(by_path[path] for path in sorted(by_path))
 
 
@@ -175,12 +172,12 @@ def without_databases(layout: Layout, processors: Collection[str]) -> Layout:
         return processor is None or processor in processors
 
     libraries = tuple(
-        dataclasses.replace(package, members=tuple(filter(stays, package.members)))
+        structs.replace(package, members=tuple(filter(stays, package.members)))
         for package in layout.libraries
     )
     present = {member.path for package in libraries for member in package.members}
     links = tuple(link for link in layout.links if link.component != "libraries" or link.target in present)
-    return dataclasses.replace(layout, libraries=libraries, links=links)
+    return structs.replace(layout, libraries=libraries, links=links)
 
 
 def _claims(tree: RocmTree, description: Description) -> dict[ComponentName, list[TreeEntry]]:
@@ -197,8 +194,7 @@ def _claims(tree: RocmTree, description: Description) -> dict[ComponentName, lis
     return claims
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sharing:
+class _Sharing(msgspec.Struct, frozen=True, kw_only=True):
     """A tree under its description: turns entries into members and links."""
 
     tree: RocmTree

@@ -12,12 +12,13 @@ import io
 import lzma
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from email.message import Message
 from email.parser import HeaderParser
 from pathlib import Path
 from typing import IO, cast
 from urllib.parse import quote
+
+import msgspec
 
 from cairn import files
 from cairn.errors import UsageError
@@ -34,8 +35,7 @@ _VERSION = re.compile(r"[0-9A-Za-z.+:~-]+")  # Debian Policy 5.6.12
 _SIZE = re.compile(r"[0-9]{1,15}")
 
 
-@dataclass(frozen=True, kw_only=True, order=True)
-class DebianPackage:
+class DebianPackage(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """A binary package.
 
     Attributes:

@@ -6,9 +6,9 @@ import dataclasses
 import importlib.metadata
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn import files, isolation, package_index, platforms, process, simple_index, venv
@@ -36,8 +36,7 @@ _PLACES = ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 _UNKNOWN_EXTRA = re.compile(r"does not provide the extra '([^']+)'")
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallRequest:
+class InstallRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Which SDK to install, and from where.
 
     Attributes:
@@ -68,8 +67,7 @@ class InstallRequest:
         return f"rocm{extras}{'' if self.version[0] in '<>=!~' else '=='}{self.version}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SdkInfo:
+class SdkInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The SDK of an environment.
 
     Attributes:

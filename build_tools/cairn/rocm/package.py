@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import posixpath
 import re
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import files, requirements, targets
 from cairn.errors import UsageError, WheelError
@@ -26,8 +27,7 @@ from cairn.targets import known_targets, that_run, unbuilt_targets
 _NAME = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PackageRequest:
+class PackageRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to package.
 
     Attributes:
@@ -57,8 +57,7 @@ class PackageRequest:
     output_dir: Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class WrittenPackage:
+class WrittenPackage(msgspec.Struct, frozen=True, kw_only=True):
     """One file that was, or would be, written.
 
     Attributes:
@@ -77,7 +76,7 @@ class WrittenPackage:
     files: int
     size: int = 0
     sha256: str = ""
-    lacks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    lacks: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     absent: tuple[str, ...] = ()
 
 
@@ -122,7 +121,7 @@ def package(
             return tuple(_write_all(plan, release, request.output_dir, Path(staging), say, dry_run=True))
         with files.filling(request.output_dir) as made:  # an SDK that lacks a part is none
             packages = tuple(_write_all(plan, release, made, Path(staging), say, dry_run=False))
-        return tuple(dataclasses.replace(item, path=request.output_dir / item.path.name) for item in packages)
+        return tuple(structs.replace(item, path=request.output_dir / item.path.name) for item in packages)
 
 
 def _read(request: PackageRequest, unpacked: Path, say: Progress) -> tuple[RocmTree, Description]:
@@ -227,12 +226,12 @@ def _write_all(
         package = written(path, item.distribution, len(item.members), dry_run=dry_run)
         lacks = without_code(item, _targets_of(item, release))
         absent = write_packages.absent_programs(item, plan, release)
-        yield dataclasses.replace(package, lacks=lacks, absent=absent)
+        yield structs.replace(package, lacks=lacks, absent=absent)
     path = folder / f"rocm-{release.version}.tar.gz"  # PEP 625
     if not dry_run:
         write_packages.write_sdist(path, plan, release)
     package = written(path, "rocm", 0, dry_run=dry_run)
-    yield dataclasses.replace(package, absent=write_packages.absent_packages(plan, release))
+    yield structs.replace(package, absent=write_packages.absent_packages(plan, release))
 
 
 def _targets_of(item: Package, release: SdkRelease) -> tuple[str, ...]:

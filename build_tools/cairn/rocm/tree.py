@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import posixpath
@@ -11,6 +10,9 @@ import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.output import Progress, console, silent, wording
@@ -31,8 +33,7 @@ ARTIFACT = re.compile(r"(?P<name>[^_]+)_(?P<component>[^_]+)_(?P<target>[^_]+)")
 """The name of an artifact; its target may be a family, or have features: `gfx942:xnack+`."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreeEntry:
+class TreeEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One file or link of a ROCm tree; folders are implied.
 
     Attributes:
@@ -142,9 +143,7 @@ def read_prefix(prefix: Path, description: Description) -> RocmTree:
     entries = {entry.path: entry for folder in _outermost(globs) for entry in _walk(prefix, folder)}
     owners = debian.installed(prefix)
     return RocmTree(
-        entries=tuple(
-            dataclasses.replace(entries[path], package=owners.get(path)) for path in sorted(entries)
-        )
+        entries=tuple(structs.replace(entries[path], package=owners.get(path)) for path in sorted(entries))
     )
 
 
@@ -181,7 +180,7 @@ def read_debs(places: tuple[Path, ...], folder: Path, *, say: Progress = silent)
                 )
         roots[package] = root
     entries = [
-        dataclasses.replace(entry, package=package)
+        structs.replace(entry, package=package)
         # By package, whatever the files are called: of two with one file the first has it.
         for package, root in sorted(roots.items())
         # Older packages have some in /lib, which is a link to /usr/lib wherever they are installed.
@@ -230,7 +229,7 @@ def read_artifacts(folder: Path, *, needed: tuple[str, ...] = ()) -> RocmTree:
                 )
             absent.append(path.name)
         entries += [
-            dataclasses.replace(entry, artifact=artifact, target=match["target"])
+            structs.replace(entry, artifact=artifact, target=match["target"])
             for base in bases
             for entry in _walk(base, "")
         ]

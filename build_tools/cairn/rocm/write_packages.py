@@ -7,9 +7,9 @@ import posixpath
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn import __version__, files, requirements
@@ -42,8 +42,7 @@ def {function}() -> int:
 _GENERATED = "Made by cairn rocm package"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SdkRelease:
+class SdkRelease(msgspec.Struct, frozen=True, kw_only=True):
     """What all packages of one SDK have in common.
 
     Attributes:

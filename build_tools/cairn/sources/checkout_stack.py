@@ -5,11 +5,14 @@ And tell of which release line checkouts are: `line_of`.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.concurrency import side_by_side
@@ -78,9 +81,9 @@ def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: P
         release=request.release,
     )
     say(f"{project.name}: {what.hashtag}, {what.because}")
-    request = replace(request, origin=what.origin, hashtag=what.hashtag)
+    request = dataclasses.replace(request, origin=what.origin, hashtag=what.hashtag)
     result = checkout(request, say=lambda line: say(f"{project.name}: {line}"))
-    return replace(result, notes=(what.note, *result.notes)) if what.note else result
+    return structs.replace(result, notes=(what.note, *result.notes)) if what.note else result
 
 
 def origin_of(project: Project) -> str:
@@ -112,8 +115,7 @@ def find_torch_dir(stack: Stack, root: Path) -> Path | None:
     return next((root / p.checkout_dir for p in stack.projects if p.name == _PINNING), None)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Evidence:
+class _Evidence(msgspec.Struct, frozen=True, kw_only=True):
     """The release lines that a checkout may belong to.
 
     Attributes:

@@ -26,9 +26,11 @@ import contextlib
 import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.errors import NetworkError, SourceError
@@ -52,8 +54,7 @@ _FETCHED = re.compile(r"^([0-9a-f]+)\t(?:not-for-merge)?\t(?:(?:(branch|tag) )?'
 _LOCK_WAIT = 4 * 3600.0  # seconds; the other holder may be at the first fetch of a big repository
 
 
-@dataclass(frozen=True, kw_only=True)
-class ResolvedCommit:
+class ResolvedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """The commit that a hashtag resolves to at its origin.
 
     Attributes:
@@ -71,8 +72,7 @@ class ResolvedCommit:
     other: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Mirror:
+class Mirror(msgspec.Struct, frozen=True, kw_only=True):
     """The local copy of one origin.
 
     Attributes:
@@ -87,7 +87,7 @@ class Mirror:
     path: Path
     depth: int | None = None
     only: str | None = None
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    retry: RetryPolicy = msgspec.field(default_factory=RetryPolicy)
 
     def find(self, hashtag: str, *, say: Progress) -> ResolvedCommit:
         """Resolve `hashtag` and fetch it into the mirror, unless it is a commit that the mirror has.
@@ -127,10 +127,10 @@ class Mirror:
         # A branch is at a commit, and the ref was made when all of it was here.
         is_kept = kind == "branch" and self._commit_of_ref(target) == target
         commit = ResolvedCommit(commit=target, target=target) if is_kept else self._keep(target)
-        commit = replace(commit, kind=kind, name=match[3] or "")
+        commit = structs.replace(commit, kind=kind, name=match[3] or "")
         # Of a tag and a branch with the same name, git fetches the tag (gitrevisions(7) has the order).
         if commit.kind == "tag" and commit.name == hashtag and self._has_branch(hashtag, say):
-            return replace(commit, other=f"refs/heads/{hashtag}")
+            return structs.replace(commit, other=f"refs/heads/{hashtag}")
         return commit
 
     def _found_in_everything(self, hashtag: str, say: Progress) -> ResolvedCommit:
@@ -229,7 +229,7 @@ def of(origin: str, *, depth: int | None = None, retry: RetryPolicy | None = Non
     whole = _whole(origin, retry)
     if depth is None or _is_in_use(whole.path):
         return whole
-    return replace(whole, path=whole.path.with_suffix(".shallow.git"), depth=depth)
+    return structs.replace(whole, path=whole.path.with_suffix(".shallow.git"), depth=depth)
 
 
 def of_commits(origin: str, *, retry: RetryPolicy | None = None) -> Mirror:
@@ -237,7 +237,7 @@ def of_commits(origin: str, *, retry: RetryPolicy | None = None) -> Mirror:
     whole = _whole(origin, retry)
     if _is_in_use(whole.path):
         return whole
-    return replace(whole, path=whole.path.with_suffix(".commits.git"), only="tree:0")
+    return structs.replace(whole, path=whole.path.with_suffix(".commits.git"), only="tree:0")
 
 
 def _whole(origin: str, retry: RetryPolicy | None) -> Mirror:

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from cairn import platforms, requirements
 from cairn.errors import SourceError, UsageError
@@ -36,8 +37,7 @@ class OtherSystemError(SourceError):
     """A project is pinned for other systems, and not for this one."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pin:
+class Pin(msgspec.Struct, frozen=True, kw_only=True):
     """A commit that one repository names for another.
 
     Attributes:
@@ -51,8 +51,7 @@ class Pin:
     where: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PinnedSource:
+class PinnedSource(msgspec.Struct, frozen=True, kw_only=True):
     """What to check out.
 
     Attributes:
@@ -179,8 +178,7 @@ def _origin(pin: Pin | None, torch_dir: Path | None) -> str | None:
     return url.resolve(base, pin.origin)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RelatedCommit:
+class RelatedCommit(msgspec.Struct, frozen=True, kw_only=True):
     """One record of `related_commits`; `line` counts from 1."""
 
     os: str

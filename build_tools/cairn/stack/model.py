@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile, platforms
 from cairn.errors import UsageError
@@ -486,15 +487,13 @@ class Stack(datafile.Value, tag_field="schema", tag="cairn.stack/1"):
         """
         name = line or self.line
         if name not in self.line_names():
-            raise UsageError(
-                f"the stack {self.name} has no line {name!r}",
-                tip=wording.did_you_mean(name, self.line_names(), what="its lines are"),
-            )
+            tip = wording.did_you_mean(name, self.line_names(), what="its lines are")
+            raise UsageError(f"the stack {self.name} has no line {name!r}", tip=tip)
         projects = []
         for project in self.projects:
             settings, pin = project.lines.get(name, Line()), project.pin
             if project.windows is not None and platforms.here.stack_section() == "windows":
                 settings, pin = project.windows, None
             origin, hashtag = settings.origin or project.origin, settings.hashtag or project.hashtag
-            projects.append(msgspec.structs.replace(project, origin=origin, hashtag=hashtag, pin=pin))
-        return msgspec.structs.replace(self, line=name, projects=tuple(projects))
+            projects.append(structs.replace(project, origin=origin, hashtag=hashtag, pin=pin))
+        return structs.replace(self, line=name, projects=tuple(projects))

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile, requirements, shipped
 from cairn.errors import UsageError
@@ -102,28 +103,28 @@ def _absolute(stack: Stack, file: Path) -> Stack:
 
     def origin_at(origin: Origin) -> Origin:
         if origin.url and origin.url.startswith(("./", "../")):
-            return msgspec.structs.replace(origin, url=os.path.normpath(root / origin.url))
-        return msgspec.structs.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
+            return structs.replace(origin, url=os.path.normpath(root / origin.url))
+        return structs.replace(origin, tree=str(root / origin.tree)) if origin.tree else origin
 
     projects = []
     for project in stack.projects:
         lines = {
-            name: msgspec.structs.replace(line, origin=origin_at(line.origin)) if line.origin else line
+            name: structs.replace(line, origin=origin_at(line.origin)) if line.origin else line
             for name, line in project.lines.items()
         }
-        projects.append(msgspec.structs.replace(project, origin=origin_at(project.origin), lines=lines))
+        projects.append(structs.replace(project, origin=origin_at(project.origin), lines=lines))
     sdk = stack.sdk
     if sdk is not None and sdk.packages is not None:
-        sdk = msgspec.structs.replace(sdk, packages=str(root / sdk.packages))
-    return msgspec.structs.replace(
+        sdk = structs.replace(sdk, packages=str(root / sdk.packages))
+    return structs.replace(
         stack,
         folder=str(root),
         file=file.name,
         sdk=sdk,
-        gate=msgspec.structs.replace(stack.gate, allow=stack.gate.allow and str(root / stack.gate.allow)),
+        gate=structs.replace(stack.gate, allow=stack.gate.allow and str(root / stack.gate.allow)),
         smoke_tests=tuple(str(root / folder) for folder in stack.smoke_tests),
         consumers=tuple(
-            msgspec.structs.replace(consumer, wheels=tuple(str(root / wheel) for wheel in consumer.wheels))
+            structs.replace(consumer, wheels=tuple(str(root / wheel) for wheel in consumer.wheels))
             for consumer in stack.consumers
         ),
         projects=tuple(projects),
@@ -154,14 +155,14 @@ def _with_lines(stack: Stack, path: Path) -> Stack:
                     tip=wording.did_you_mean(name, projects, what="its projects are"),
                 )
     changed = tuple(
-        msgspec.structs.replace(
+        structs.replace(
             project,
             hashtag=project.hashtag.replace(_LINE, stack.line),
             lines=_lines_of(project, stack, path),
         )
         for project in stack.projects
     )
-    return msgspec.structs.replace(stack, projects=changed)
+    return structs.replace(stack, projects=changed)
 
 
 def _lines_of(project: Project, stack: Stack, path: Path) -> dict[str, Line]:
@@ -218,7 +219,7 @@ def _texts_below(value: object, place: str) -> Iterator[tuple[str, str]]:
 
 def _parts_of(value: object) -> Iterable[tuple[str, object]]:
     if isinstance(value, msgspec.Struct):
-        of_field = ((field, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+        of_field = ((field, getattr(value, field.name)) for field in structs.fields(value))
         return [(field.name, inner) for field, inner in of_field if inner != field.default]
     if isinstance(value, tuple):
         return [(getattr(inner, "name", "") or str(number), inner) for number, inner in enumerate(value)]
@@ -322,7 +323,7 @@ def _check_budgets(stack: Stack, path: Path) -> None:
             tip=wording.did_you_mean(unknown, names, what="its projects are"),
         )
     for name, budget in stack.budgets.items():
-        for field, value in msgspec.structs.asdict(budget).items():
+        for field, value in structs.asdict(budget).items():
             if isinstance(value, int | float) and not 0 <= value < math.inf:
                 raise UsageError(f"{path}: the budget {field} of {name!r} is {value}", tip="0 is the least")
         for text in budget.namespaces:
@@ -390,7 +391,7 @@ def _templates(stack: Stack, project: Project) -> Iterator[str]:
     """The texts in which a build of a project fills in placeholders."""
     yield from (*project.requires, *project.requires_rocm, *project.config_settings.values())
     shipped_name, cmake, shared = (
-        [(name, text) for table in msgspec.structs.astuple(each) for name, text in table.items()]
+        [(name, text) for table in structs.astuple(each) for name, text in table.items()]
         for each in (project.environment, project.cmake, stack.environment)
     )
     yield from (text for _, text in (*shipped_name, *cmake))

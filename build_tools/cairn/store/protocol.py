@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol, TypeAlias
 
+import msgspec
+
 from cairn.errors import StoreError
 
 # Of a conditional write, each that fails means that a different writer got through: 200 need 200 others.
@@ -112,8 +114,7 @@ class ObjectInfo(ListedObject):
         return self.find_sha256()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stray:
+class Stray(msgspec.Struct, frozen=True, kw_only=True):
     """Something in a store that no key can name.
 
     Attributes:
@@ -422,8 +423,7 @@ _SIMPLE_JSON = "application/vnd.pypi.simple.v1+json"  # PEP 691
 _OTHER = "application/octet-stream"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Headers:
+class Headers(msgspec.Struct, frozen=True, kw_only=True):
     """The headers of an object.
 
     Attributes:

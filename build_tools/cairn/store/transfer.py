@@ -7,10 +7,11 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TypeAlias
+
+import msgspec
 
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
@@ -21,8 +22,7 @@ _JOBS = 4  # files at once; a bucket moves the parts of each at once too
 _INTERVAL = 0.2  # seconds between two reports, so that reporting takes no time
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """The progress of a transfer.
 
     Attributes:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn import isolation, owned, venv
@@ -115,8 +115,7 @@ def _check_bytes(wheel_set: WheelSet, installed: tuple[InstalledFile, ...], wher
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tested:
+class Tested(msgspec.Struct, frozen=True, kw_only=True):
     """An interpreter to run a suite with, and the wheels that are installed for it.
 
     Attributes:
@@ -140,8 +139,7 @@ class Tested:
     wheels: tuple[TestedWheel, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class SuiteSetRequest:
+class SuiteSetRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A set to install for a suite, and the index that it comes from.
 
     Attributes:
@@ -161,9 +159,9 @@ class SuiteSetRequest:
     source: PackageSource
     extra_wheels: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
-    requires_source: PackageSource = field(default_factory=PackageSource)
+    requires_source: PackageSource = msgspec.field(default_factory=PackageSource)
     python: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def install_for_suite(request: SuiteSetRequest, *, on_line: Progress | None = None) -> Tested:

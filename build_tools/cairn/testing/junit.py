@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 from xml.etree.ElementTree import TreeBuilder
 from xml.parsers import expat
 
-import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.errors import TestsFailedError
@@ -243,7 +243,7 @@ def _read(file: BinaryIO, *, name: str) -> JUnit:
 def failed_before(test: TestOutcome) -> TestOutcome:
     """Return a test that failed and was skipped when it was run again: it has failed."""
     reason = f"it failed, and was skipped when it was run again: {test.reason}"
-    return msgspec.structs.replace(test, outcome="failed", flaky=False, reason=reason)
+    return structs.replace(test, outcome="failed", flaky=False, reason=reason)
 
 
 def _together(cases: Sequence[TestOutcome], *, by_pytest: bool) -> TestOutcome:
@@ -254,11 +254,11 @@ def _together(cases: Sequence[TestOutcome], *, by_pytest: bool) -> TestOutcome:
     if failures:
         last = max(failures, key=lambda case: _RANK[case.outcome])
     elif last.outcome == "passed":
-        last = msgspec.structs.replace(last, flaky=True, reason=f"it was run {len(cases)} times")
+        last = structs.replace(last, flaky=True, reason=f"it was run {len(cases)} times")
     elif by_pytest and any(case.outcome == "passed" for case in cases):
         last = failed_before(last)
     seconds = sum(case.seconds for case in cases)
-    return msgspec.structs.replace(last, seconds=seconds, attempts=sum(case.attempts for case in cases))
+    return structs.replace(last, seconds=seconds, attempts=sum(case.attempts for case in cases))
 
 
 def parse(file: BinaryIO, target: _Reader | TreeBuilder, *, name: str) -> None:

@@ -14,9 +14,9 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
@@ -57,8 +57,7 @@ COUNTER = "cairn_collection"
 _PLUGIN, _COUNTS = "cairn.testing.collection_plugin", "CAIRN_COLLECTION"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Session:
+class Session(msgspec.Struct, frozen=True, kw_only=True):
     """One run of pytest.
 
     Attributes:
@@ -86,8 +85,7 @@ class Session:
         return self.folder / "junit.xml"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run of pytest, with its results.
 
     Attributes:

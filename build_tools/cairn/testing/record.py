@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-import msgspec
+from msgspec import structs
 
 import cairn
 from cairn import datafile
@@ -139,7 +139,7 @@ class TestPolicy(datafile.Value):
         environment = cls(cairn=cairn.__version__, skips_sha256=recipe.skips_digest(skips))
         if stack is None:
             return environment
-        return msgspec.structs.replace(
+        return structs.replace(
             environment, stack=stack.name, line=stack.line, stack_sha256=recipe.digest_of(stack)
         )
 
@@ -270,7 +270,7 @@ def with_origins(
         is_strange = deselection.origin == "command line" and not arguments
         return "elsewhere" if is_strange else deselection.origin
 
-    return tuple(msgspec.structs.replace(part, origin=origin(part)) for part in deselected)
+    return tuple(structs.replace(part, origin=origin(part)) for part in deselected)
 
 
 def write(path: Path, record: TestRecord) -> None:

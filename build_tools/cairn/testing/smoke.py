@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import shutil
@@ -9,11 +10,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile, files, interpreters, isolation, owned, process
 from cairn.errors import PrerequisiteError, ProcessError, TestsFailedError, UsageError
@@ -44,8 +45,7 @@ _PHRASES: Mapping[Verdict, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class SmokeRequest:
+class SmokeRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A set to test, its index, and options of the run.
 
     Attributes:
@@ -80,9 +80,9 @@ class SmokeRequest:
     requirements: tuple[str, ...] = ()
     extra_wheels: tuple[str, ...] = ()
     smoke_tests: tuple[Path, ...] = ()
-    imports: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    siblings: Mapping[str, str] = field(default_factory=dict)
-    environment: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    siblings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     python: Path | None = None
     pytest_args: tuple[str, ...] = ()
     timeout: float = 1800.0
@@ -96,7 +96,7 @@ class SmokeRequest:
 
     def of_stack(self, stack: Stack) -> SmokeRequest:
         """Return a copy with a stack's tests, modules that must import, and further wheels."""
-        return replace(
+        return structs.replace(
             self,
             extra_wheels=stack.extra_wheels,
             smoke_tests=tuple(Path(folder) for folder in stack.smoke_tests),
@@ -116,8 +116,7 @@ class SmokeRequest:
         return self.work_dir / record.JUNIT
 
 
-@dataclass(frozen=True, kw_only=True)
-class SmokeResult:
+class SmokeResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of smoke tests.
 
     Attributes:
@@ -194,18 +193,16 @@ def _run(request: SmokeRequest, on_line: Progress | None) -> SmokeResult:
                 attested = _attested(request, now, environment.python, log)
                 for name in ("pytest", "stack"):
                     shutil.rmtree(work_dir / name)
-                runs[-1] = _own_tests(replace(session, variables=now.variables), request, environment.python)
+                again = structs.replace(session, variables=now.variables)
+                runs[-1] = _own_tests(again, request, environment.python)
             left = now
     # Runs that left nothing to believe are judged by their absence; they have no place in the results.
     if whole := [run.junit for run in runs if run.outcome is not None]:
         junit_writer.merge((path.read_bytes() for path in whole), request.junit)
     result = _record(request, runs, installed, attested, started=record.time_of(started), began=began)
-    result = msgspec.structs.replace(
-        result,
-        hanging=left.hanging,
-        import_seconds=_import_seconds(session, facts, environment.python),
-        host=_host_tests(environment.python, facts, runs),
-    )
+    seconds = _import_seconds(session, facts, environment.python)
+    host = _host_tests(environment.python, facts, runs)
+    result = structs.replace(result, hanging=left.hanging, import_seconds=seconds, host=host)
     record.write(request.record, result)
     failures = [f"{case.name}: {case.reason}" for case in _together(runs).cases if case.failed]
     return SmokeResult(
@@ -225,7 +222,7 @@ def _answering(request: SmokeRequest, before: Answering, python: Path, log: Path
     now = hangs.hide(
         before.variables, python=python, log=log, nodes=request.gpus, hanging_nodes=request.hanging
     )
-    return replace(now, hanging=(*before.hanging, *now.hanging))
+    return structs.replace(now, hanging=(*before.hanging, *now.hanging))
 
 
 def _attested(request: SmokeRequest, left: Answering, python: Path, log: Path) -> Attestation:
@@ -239,7 +236,7 @@ def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:
     path = session.folder / "facts.json"
     datafile.write(path, facts)
     run = pytest_runs.run_beside(
-        replace(
+        structs.replace(
             session,
             folder=session.folder / "builtin",
             tests={"builtin": Path(__file__).with_name("builtin_smoke")},
@@ -248,7 +245,7 @@ def _builtin_checks(session: Session, facts: SmokeFacts) -> Run:
         reads=[facts.python],
     )
     # What they pass over is our own doing, such as kernels where the set is for the CPU.
-    return replace(run, deselected=(), hooks=())
+    return structs.replace(run, deselected=(), hooks=())
 
 
 def _import_seconds(session: Session, facts: SmokeFacts, python: Path) -> float:
@@ -307,12 +304,12 @@ def _own_tests(session: Session, request: SmokeRequest, python: Path) -> Run:
     run = pytest_runs.run_inside(
         python,
         tools,
-        replace(session, folder=session.folder / "stack", tests=copies, arguments=arguments),
+        structs.replace(session, folder=session.folder / "stack", tests=copies, arguments=arguments),
     )
     if request.translate is None or run.outcome is None:
         return run
-    cases = tuple(msgspec.structs.replace(case, device="") for case in run.outcome.listed)
-    return replace(run, outcome=replace(run.outcome, listed=cases))
+    cases = tuple(structs.replace(case, device="") for case in run.outcome.listed)
+    return structs.replace(run, outcome=dataclasses.replace(run.outcome, listed=cases))
 
 
 def require_passed(result: SmokeResult, *, or_untested: bool = False) -> None:
@@ -408,7 +405,7 @@ def _record(
         translated=pytest_runs.translation_name(request.translate),
         pytest=tuple(dict.fromkeys(f"pytest {run.pytest}" for run in runs if run.pytest)),
         confinement=isolation.level(),
-        policy=msgspec.structs.replace(
+        policy=structs.replace(
             request.policy or TestPolicy.of(None),
             floor=_floor(request, attested),
             builtin_sha256=runs[0].tests_sha256,
@@ -485,5 +482,5 @@ def run_installed(
         hooks=run.hooks,
     )
     if run.problem and run.outcome is None:
-        judgement = replace(judgement, reason=run.problem)
+        judgement = structs.replace(judgement, reason=run.problem)
     return judgement

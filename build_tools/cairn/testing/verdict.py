@@ -10,7 +10,8 @@ the machine (`gpus.attest`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn.output import wording
 from cairn.targets import CPU
@@ -23,8 +24,7 @@ _FEW_FLAKES = 3  # that any run may have
 _TESTS_FOR_A_FLAKE = 100  # so many tests may have one flake among them
 
 
-@dataclass(frozen=True, kw_only=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict and its reason, in one sentence."""
 
     verdict: Verdict

@@ -11,15 +11,14 @@ commits.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 import cairn
@@ -43,8 +42,7 @@ LOCAL = "urn:cairn:builder:local"
 """The id of a machine that is nobody's business: its name and its user's are not published."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Builder:
+class Builder(msgspec.Struct, frozen=True, kw_only=True):
     """The machine that ran Cairn: the "builder" in SLSA's terms.
 
     Attributes:
@@ -90,8 +88,7 @@ class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     recipe: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BuildStatement:
+class BuildStatement(msgspec.Struct, frozen=True, kw_only=True):
     """The content of a builder's statement about a set.
 
     Attributes:
@@ -164,7 +161,7 @@ def of_part(statement: bytes, part: WheelSet) -> bytes:
     """
     whole, names = decode(statement, name=BUILDER_FILE), {wheel.file_name for wheel in part.wheels}
     return encode(
-        dataclasses.replace(
+        structs.replace(
             whole,
             wheels={name: sha256 for name, sha256 in whole.wheels.items() if name in names},
             bills={name: sha256 for name, sha256 in whole.bills.items() if name in names},

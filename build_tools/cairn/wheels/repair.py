@@ -18,6 +18,7 @@ Where the SDK's folders are follows from its packages, as in what PyTorch builds
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import posixpath
 import re
@@ -25,8 +26,10 @@ import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import files, isolation, process
 from cairn.errors import ProcessError, UsageError, WheelError
@@ -63,8 +66,7 @@ _PACKAGES = ("_rocm_sdk_core", "_rocm_sdk_libraries*")  # libraries, or librarie
 _FOLDERS = ("lib", "lib/rocm_sysdeps/lib", "lib/host-math/lib")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Job:
+class _Job(msgspec.Struct, frozen=True, kw_only=True):
     """A wheel to repair, and where libraries are; `sdk_folders` as the function of that name returns them."""
 
     wheel: Path
@@ -130,7 +132,7 @@ def repair_linked(  # noqa: PLR0913 - each is an independent property of a repai
         _require_whole(archive, info, before[0])
         host = [binary for binary in before[1].binaries if not binary.is_device_code]
         with files.filling(output_dir) as folder:
-            repaired = _repaired(replace(job, output_dir=folder), info, host, machine, platform)
+            repaired = _repaired(structs.replace(job, output_dir=folder), info, host, machine, platform)
             if repaired is not None:
                 writer.refuse_source(output_dir / repaired.name, [wheel])
                 require_no_worse(repaired, expected, [before])
@@ -181,7 +183,7 @@ def _repair_for_linux(
         # paths to the SDK come after it: it removes those that lead out of the wheel.
         run_path = to_own_libraries(host, place=str)
         linked = edit_wheel(job.wheel, Edit(binaries=run_path), folder / "linked") if run_path else job.wheel
-        whole = _run_auditwheel(replace(job, wheel=linked), folder, platform=platform or "auto")
+        whole = _run_auditwheel(structs.replace(job, wheel=linked), folder, platform=platform or "auto")
         grafted = [each for each in binaries.read_wheel(whole, only="elf") if not each.is_device_code]
         if not (platform or stays):
             policy = _policy_for(None, machine, info, grafted, job)
@@ -436,7 +438,9 @@ def _as_installed(elves: Iterable[Binary]) -> list[Binary]:
             folder = run_path_folder(binary.path, path)
             leads_to = folder and installed_path(f"{folder}/").rstrip("/")
             paths.append(path if leads_to is None else run_path_to(place, leads_to))
-        moved.append(replace(binary, rpath=tuple(dict.fromkeys(paths)), runpath=()) if paths else binary)
+        moved.append(
+            dataclasses.replace(binary, rpath=tuple(dict.fromkeys(paths)), runpath=()) if paths else binary
+        )
     return moved
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.targets import family_of, parse_target_id
@@ -57,7 +57,7 @@ def part_of(whole: WheelSet, targets: Sequence[str]) -> WheelSet:
         named_processors = filter(None, (device_names.processor_of(name, host) for host in names))
         return any(processor not in processors for processor in named_processors)
 
-    return msgspec.structs.replace(
+    return structs.replace(
         whole,
         family=family_of(targets),
         targets=tuple(targets),

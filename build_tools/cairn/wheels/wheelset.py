@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-import msgspec
+from msgspec import structs
 
 from cairn import datafile, requirements
 from cairn.errors import WheelError
@@ -151,8 +151,8 @@ def seal(wheel_set: WheelSet, closure: Sequence[ClosureFile]) -> WheelSet:
         WheelError: a file of the closure is twice in it, or is one of the set's own wheels.
     """
     ordered = tuple(sorted(closure, key=lambda file: file.file_name))
-    whole = msgspec.structs.replace(wheel_set, closure=ordered, set_id=None)
-    sealed = msgspec.structs.replace(whole, set_id=id_of(whole))
+    whole = structs.replace(wheel_set, closure=ordered, set_id=None)
+    sealed = structs.replace(whole, set_id=id_of(whole))
     check(sealed, "the set")
     return sealed
 
@@ -160,12 +160,12 @@ def seal(wheel_set: WheelSet, closure: Sequence[ClosureFile]) -> WheelSet:
 def with_requirements(wheel_set: WheelSet, requirements: Sequence[str]) -> WheelSet:
     """Return the open set with these requirements added."""
     every = tuple(dict.fromkeys((*wheel_set.requirements, *requirements)))
-    return msgspec.structs.replace(wheel_set, closure=(), set_id=None, requirements=every)
+    return structs.replace(wheel_set, closure=(), set_id=None, requirements=every)
 
 
 def id_of(wheel_set: WheelSet) -> str:
     """Return the id for a sealed set with this content."""
-    return hashlib.sha256(canonical(msgspec.structs.replace(wheel_set, set_id=None))).hexdigest()
+    return hashlib.sha256(canonical(structs.replace(wheel_set, set_id=None))).hexdigest()
 
 
 def canonical(wheel_set: WheelSet) -> bytes:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn import files, isolation
 from cairn.build import execution, plan
@@ -55,7 +56,7 @@ def machine(tmp_path: Path, shared: SharedCache, monkeypatch: pytest.MonkeyPatch
     def make(name: str, cache: SharedCache | None = shared) -> BuildRequest:
         folder = tmp_path / name
         trees = {n: shutil.copytree(tree, folder / n) for n, tree in request.checkouts.items()}
-        return dataclasses.replace(
+        return structs.replace(
             request,
             checkouts=trees,
             output_dir=folder / "out",
@@ -86,7 +87,7 @@ def test_what_one_machine_has_built_the_next_does_not_build(
     assert built(tmp_path) == 2
     request = machine("two")
     # A plan that is only shown knows of the wheels, and fetches none.
-    only = dataclasses.replace(request, shared_cache=dataclasses.replace(shared, fetched=False))
+    only = structs.replace(request, shared_cache=structs.replace(shared, fetched=False))
     assert all(step.hit is not None for step in plan.make(only))
     assert not list(request.cache_dir.rglob("*.whl"))
     second = run(request)

@@ -11,12 +11,12 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn.errors import CairnError, GateError
 from cairn.formats import cyclonedx
@@ -321,7 +321,7 @@ def bypass_of_a_package_without_a_module(scene: Scene) -> None:
 
 def bypass_of_the_stacks_own_tests(scene: Scene) -> None:
     tested_on_host(scene, own_tests=0)
-    scene.stack = msgspec.structs.replace(scene.stack, smoke_tests=("smoke-tests",))
+    scene.stack = structs.replace(scene.stack, smoke_tests=("smoke-tests",))
 
 
 def bypass_of_selected_tests(scene: Scene) -> None:
@@ -584,7 +584,7 @@ def untrue_statement(scene: Scene, wheels: list[Path]) -> bytes:
     made = make_set(true, family=FAMILY, targets=TARGETS, **AWAY)
     said = build_statement.decode(statement_of(made, true), name="it")
     other = {wheel.name: hashlib.sha256(wheel.read_bytes()).hexdigest() for wheel in wheels}
-    return build_statement.encode(replace(said, wheels=other, bills={}))
+    return build_statement.encode(structs.replace(said, wheels=other, bills={}))
 
 
 def stage_as_built(scene: Scene, made: WheelSet, wheels: list[Path], statement: bytes) -> None:
@@ -623,7 +623,7 @@ def set_edited(scene: Scene) -> None:
 
 def set_sealed_again(scene: Scene) -> None:
     """One target less, under the id that goes with it, with the old records moved over."""
-    words = msgspec.structs.replace(scene.made, targets=TARGETS[:1], set_id=None)
+    words = structs.replace(scene.made, targets=TARGETS[:1], set_id=None)
     again = wheelset.seal(words, scene.made.closure)
     manifest = scene.store.read(keys.set_key(scene.made.id, "manifest.json")).data
     write.write_set(scene.store, again, manifest, b"{}", {})
@@ -651,19 +651,19 @@ def project_missing(scene: Scene) -> None:
 
 
 def project_of_nobody(scene: Scene) -> None:
-    scene.stack = msgspec.structs.replace(scene.stack, projects=scene.stack.projects[:1])
+    scene.stack = structs.replace(scene.stack, projects=scene.stack.projects[:1])
 
 
 def another_line(scene: Scene) -> None:
-    scene.stack = msgspec.structs.replace(scene.stack, line="release/2.9")
+    scene.stack = structs.replace(scene.stack, line="release/2.9")
 
 
 def another_stack(scene: Scene) -> None:
-    scene.stack = msgspec.structs.replace(scene.stack, name="pytorch")
+    scene.stack = structs.replace(scene.stack, name="pytorch")
 
 
 def python_of_no_stack(scene: Scene) -> None:
-    scene.stack = msgspec.structs.replace(scene.stack, pythons=("3.12",))
+    scene.stack = structs.replace(scene.stack, pythons=("3.12",))
 
 
 def manifest_replaced(scene: Scene) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from datetime import timedelta
 from pathlib import Path
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 def bucket(s3_server: Server) -> BucketStore:
     """A new bucket, and short waits."""
     connection = connect(f"s3://{s3_server.new_bucket()}", endpoint_url=s3_server.endpoint)
-    return BucketStore(replace(connection, policy=RetryPolicy(attempts=4, wait=0.01)))
+    return BucketStore(dataclasses.replace(connection, policy=RetryPolicy(attempts=4, wait=0.01)))
 
 
 def test_a_night_is_taken_back_in_a_bucket(bucket: Store, tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,7 @@ def test_another_deflate_library_is_no_verdict_on_the_set(staged: Staged, tmp_pa
     pytest.importorskip("isal")
     for name in ("isal", "zlib_ng"):
         (tmp_path / f"{name}.py").write_text("raise ImportError")
-    plain = replace(staged, env=staged.env | {"PYTHONPATH": str(tmp_path)})
+    plain = dataclasses.replace(staged, env=staged.env | {"PYTHONPATH": str(tmp_path)})
     for words in ((), ("--dry-run",)):
         done = plain.challenge(staged.set_id, "--work-dir", tmp_path / "w", *words)
         assert done.returncode == 3, done.stderr

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.errors import CairnError
 from cairn.rocm import install, package, packages_toml
@@ -125,7 +125,7 @@ def test_artifacts_without_libraries_of_a_family_are_refused(artifacts: Path, tm
     # A packages.toml that claims none is the decision to have none.
     described = Path(packages_toml.__file__).with_name("therock.toml").read_text()
     (tmp_path / "packages.toml").write_text(described.replace("[libraries]", "[libraries]\nfiles = []"))
-    named = dataclasses.replace(request, description=tmp_path / "packages.toml")
+    named = structs.replace(request, description=tmp_path / "packages.toml")
     assert [dist.distribution for dist in package.package(named, dry_run=True)] == [
         "rocm-sdk-core",
         "rocm-sdk-devel",

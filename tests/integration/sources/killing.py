@@ -7,13 +7,13 @@ step; what it leaves is then repaired by a run that nothing disturbs, and compar
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def main() -> None:
     )
     places = {folder / "before": request.checkout_dir, folder / "before cache": cache_dir()}
     if options["from"]:
-        checkout(replace(request, hashtag=options["from"]))
+        checkout(dataclasses.replace(request, hashtag=options["from"]))
         for before, place in places.items():
             shutil.copytree(place, before, symlinks=True)
     put_back(places)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import isolation
 from cairn.errors import SourceError
@@ -208,8 +208,8 @@ def test_without_a_commit_the_index_stays_upstreams(bench: Bench, real_like: str
 @pytest.fixture
 def vision(bench: Bench, torch: Project) -> Bench:
     """A checkout of a project that hipifies while it is built."""
-    project = msgspec.structs.replace(torch, hipify="at-build")
-    vision = replace(bench, request=replace(bench.request, project=project))
+    project = structs.replace(torch, hipify="at-build")
+    vision = dataclasses.replace(bench, request=dataclasses.replace(bench.request, project=project))
     vision.saved.bring("hipified at build", vision)
     return vision
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -271,7 +271,9 @@ def test_what_the_user_wrote_into_a_git_directory_need_not_be_utf_8(
     folder.mkdir()
     git(folder, "clone", "--quiet", "--bare", upstream.origin("torch"), "lender")
     git(folder, "--git-dir=lender", "branch", os.fsdecode(b"J\xf6rg"))
-    bench = replace(bench, request=replace(bench.request, checkout_dir=folder / "pytorch"))
+    bench = dataclasses.replace(
+        bench, request=dataclasses.replace(bench.request, checkout_dir=folder / "pytorch")
+    )
     git(folder, "clone", "--quiet", upstream.origin("torch"), "pytorch")
     (bench.path / ".git/objects/info/alternates").write_bytes(lender + b"\n")
     config = bench.path / ".git/config"

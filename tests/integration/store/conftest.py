@@ -1,8 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,15 +20,15 @@ PARTS = Parts(size=5 << 20, jobs=3)  # the least that S3 takes
 
 @pytest.fixture(scope="session")
 def bucket(s3_server: Server) -> Bucket:
-    """A connection, to be used with `replace(bucket, name=…)`, and short waits."""
+    """A connection, to be used with `structs.replace(bucket, name=…)`, and short waits."""
     found = connect("s3://bucket", endpoint_url=s3_server.endpoint)
-    return replace(found, policy=RetryPolicy(attempts=4, wait=0.01))
+    return dataclasses.replace(found, policy=RetryPolicy(attempts=4, wait=0.01))
 
 
 @pytest.fixture
 def store(bucket: Bucket, s3_server: Server) -> BucketStore:
     """A new bucket."""
-    return BucketStore(replace(bucket, name=s3_server.new_bucket()), parts=PARTS)
+    return BucketStore(dataclasses.replace(bucket, name=s3_server.new_bucket()), parts=PARTS)
 
 
 @pytest.fixture(scope="session")
@@ -41,14 +41,16 @@ def line(s3_server: Server) -> Iterator[FaultyServer]:
 @pytest.fixture(scope="session")
 def connection(line: FaultyServer) -> Bucket:
     """A connection over that line."""
-    return replace(connect("s3://x", endpoint_url=line.endpoint), policy=RetryPolicy(attempts=3, wait=0.01))
+    return dataclasses.replace(
+        connect("s3://x", endpoint_url=line.endpoint), policy=RetryPolicy(attempts=3, wait=0.01)
+    )
 
 
 @pytest.fixture
 def behind(connection: Bucket, store: BucketStore) -> BucketStore:
     """The new bucket as it is seen over the line."""
     # An outage of the test before is none of this one.
-    own = replace(connection, name=store.bucket.name, is_away=threading.Event())
+    own = dataclasses.replace(connection, name=store.bucket.name, is_away=threading.Event())
     return BucketStore(own, parts=PARTS)
 
 
@@ -57,7 +59,7 @@ def impatient(line: FaultyServer, store: BucketStore, monkeypatch: pytest.Monkey
     """The same, to one who does not wait for an answer for long."""
     monkeypatch.setattr(client, "_READ_TIMEOUT", 0.5)
     connection = connect(store.url, endpoint_url=line.endpoint)
-    return BucketStore(replace(connection, policy=RetryPolicy(attempts=3, wait=0.01)))
+    return BucketStore(dataclasses.replace(connection, policy=RetryPolicy(attempts=3, wait=0.01)))
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
@@ -15,7 +15,7 @@ from helpers.store_contract import StoreContract
 class TestBucket(StoreContract):
     @pytest.fixture
     def store(self, s3_server: Server, bucket: Bucket) -> BucketStore:
-        return BucketStore(replace(bucket, name=s3_server.new_bucket()))
+        return BucketStore(dataclasses.replace(bucket, name=s3_server.new_bucket()))
 
 
 class TestVirtualHosts(StoreContract):
@@ -34,7 +34,7 @@ class TestVirtualHosts(StoreContract):
 class TestPrefix(StoreContract):
     @pytest.fixture
     def store(self, s3_server: Server, bucket: Bucket) -> BucketStore:
-        whole = replace(bucket, name=s3_server.new_bucket())
+        whole = dataclasses.replace(bucket, name=s3_server.new_bucket())
         for other in ("wheels", "wheels2/x", "wheels/rocm", "wheels/rocm2"):
             BucketStore(whole).write(other, b"of someone else")
-        return BucketStore(replace(whole, prefix="wheels/rocm/"))
+        return BucketStore(dataclasses.replace(whole, prefix="wheels/rocm/"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.errors import NetworkError, StoreError
 from cairn.retry import RetryPolicy
@@ -185,9 +186,9 @@ def test_an_outage_that_ends_in_time_costs_nothing_but_time(
 ) -> None:
     """A night waits ten minutes for its bucket, where a person is told after a quarter of one."""
     store.write("small", b"small")
-    patient = replace(RetryPolicy.lasting(600), wait=0.01)
+    patient = structs.replace(RetryPolicy.lasting(600), wait=0.01)
     lines: list[str] = []
-    waiting = BucketStore(replace(behind.bucket, policy=patient, say=lines.append))
+    waiting = BucketStore(dataclasses.replace(behind.bucket, policy=patient, say=lines.append))
     line.plan = Plan(Fault.BUSY, 1, times=6)
     assert waiting.read("small").data == b"small"
     assert len(lines) == 6

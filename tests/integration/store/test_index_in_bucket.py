@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import os
@@ -9,7 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -55,15 +56,15 @@ class Places:
     def new(self) -> tuple[BucketStore, BucketStore]:
         prefix = f"{next(self.numbers)}/"
         return (
-            BucketStore(replace(self.direct, prefix=prefix)),
-            BucketStore(replace(self.over_line, prefix=prefix)),
+            BucketStore(dataclasses.replace(self.direct, prefix=prefix)),
+            BucketStore(dataclasses.replace(self.over_line, prefix=prefix)),
         )
 
 
 @pytest.fixture
 def places(s3_server: Server, bucket: Bucket, connection: Bucket, line: FaultyServer) -> Places:
     name = s3_server.new_bucket()
-    return Places(replace(bucket, name=name), replace(connection, name=name), line)
+    return Places(dataclasses.replace(bucket, name=name), dataclasses.replace(connection, name=name), line)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import re
 import shutil
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pefile
 import pytest
+from msgspec import structs
 
 from cairn import files, platforms
 from cairn import stack as stacks
@@ -197,9 +197,7 @@ def test_a_torch_gets_the_dlls_that_its_build_leaves_out(
     dlls: Path, pack: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = stacks.load(Path(__file__).parents[3] / "external-builds" / "pytorch").project("torch")
-    build_request = dataclasses.replace(
-        request(tmp_path / "trees", {}), features=frozenset({"flash_attention"})
-    )
+    build_request = structs.replace(request(tmp_path / "trees", {}), features=frozenset({"flash_attention"}))
     tree, redist, libuv = tmp_path / "tree", tmp_path / "VC/14.44.35112", tmp_path / "libuv"
     for folder, names in (
         (tree / "torch/lib", ("aotriton_v2.dll", "liblzma.dll")),
@@ -228,7 +226,7 @@ def test_a_torch_gets_the_dlls_that_its_build_leaves_out(
     # A backend that packs them is left alone, and without flash attention AOTriton's are not looked for.
     packed = {*members_of(built), "torch/lib/liblzma.dll"}
     assert machine.missing_members(build_request, torch, tree, packed).keys() == added.keys() - packed
-    without = dataclasses.replace(build_request, features=frozenset())
+    without = structs.replace(build_request, features=frozenset())
     assert len(machine.missing_members(without, torch, tree, members_of(built))) == 2
     monkeypatch.undo()  # a wheel is judged by its own platform
     with pytest.raises(WheelError, match=r"aotriton_v2\.dll|libomp140|uv\.dll"):

@@ -1,8 +1,8 @@
-import dataclasses
 import resource
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn import isolation
 from cairn.build import execution, plan
@@ -82,12 +82,12 @@ def test_the_cause_is_shown_however_far_above_the_end_of_the_log_it_stands(
 def test_what_cannot_be_written_of_one_plan_hides_no_failed_step_of_another(
     request_for: MakeRequest, tmp_path: Path
 ) -> None:
-    request = dataclasses.replace(
+    request = structs.replace(
         request_for(good=packing.backend(WHOLE), bad=CAUSED), run=RunOptions(keep_going=True)
     )
     plans = [
         plan.make(
-            dataclasses.replace(
+            structs.replace(
                 request, checkouts={name: request.checkouts[name]}, output_dir=tmp_path / str(number)
             )
         )
@@ -135,7 +135,7 @@ def test_a_build_that_goes_on_needs_no_room_for_what_is_there(request_for: MakeR
         return execution.graph_of([step], schedule.Durations({"build a": record})).steps[0].disk
 
     assert needed(step) == 10**18
-    assert needed(dataclasses.replace(step, inputs={**step.inputs, "start": "what was left"})) == 0
+    assert needed(structs.replace(step, inputs={**step.inputs, "start": "what was left"})) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
-import dataclasses
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import stack as stacks
 from cairn.build import job
@@ -16,7 +15,7 @@ STACK = Stack(
     name="s",
     line="nightly",
     targets=("gfx942",),
-    projects=(msgspec.structs.replace(project("torch"), version_file="version.txt"),),
+    projects=(structs.replace(project("torch"), version_file="version.txt"),),
     features={"flash_attention": Feature(needs=("triton",), targets=("gfx90a", "gfx942", "gfx11"))},
 )
 
@@ -65,10 +64,10 @@ def test_suffixes_that_pep_440_allows_are_taken(tmp_path: Path) -> None:
 def rocm_only_job(tmp_path: Path, *, targets: str) -> Job:
     torch = repository(tmp_path / "t", {"version.txt": "1.0", "setup.py": ""})
     apex = repository(tmp_path / "a", {"version.txt": "1.0", "setup.py": ""})
-    own = msgspec.structs.replace(
+    own = structs.replace(
         STACK.projects[0], name="apex", distribution="apex", checkout_dir="a", rocm_only=True
     )
-    stack = msgspec.structs.replace(STACK, sdk=Sdk(version="7.0"), projects=(*STACK.projects, own))
+    stack = structs.replace(STACK, sdk=Sdk(version="7.0"), projects=(*STACK.projects, own))
     return Job(
         stack=stack,
         checkouts={"torch": torch, "apex": apex},
@@ -87,12 +86,12 @@ def test_cpu_needs_no_sdk_however_it_is_written_and_leaves_out_what_is_rocms_own
     assert (planned[0].request.for_cpu, planned[0].request.sdk) == (True, None)
     assert [step.project.name for step in planned] == ["torch"]
     assert "skipping apex: there is no build of it without ROCm" in capsys.readouterr().err
-    required = dataclasses.replace(wanted, required=frozenset({"apex"}))
+    required = structs.replace(wanted, required=frozenset({"apex"}))
     with pytest.raises(UsageError, match="apex cannot be built for the CPU"):
         job.plans_of((required,))
     for on_gpu in (wanted, required):
         with pytest.raises(PrerequisiteError, match="SDK"):
-            job.plans_of((dataclasses.replace(on_gpu, targets="gfx942"),))
+            job.plans_of((structs.replace(on_gpu, targets="gfx942"),))
 
 
 def test_the_pytorch_stack_has_apex_pinned_by_torch_and_for_rocm_only() -> None:
@@ -121,6 +120,6 @@ def test_a_build_has_a_network_for_its_compiler_cache(
     expected: bool,
 ) -> None:
     monkeypatch.setenv("CCACHE_REMOTE_STORAGE", remote)
-    request = dataclasses.replace(request_for(base=""), compiler_cache=compiler_cache)
+    request = structs.replace(request_for(base=""), compiler_cache=compiler_cache)
     assert request.has_network(project("base")) is expected
     assert request.has_network(project("base", network=True))

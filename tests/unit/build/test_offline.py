@@ -1,11 +1,11 @@
 """Builds that fetch nothing: `--offline`, and folders that keep a build from fetching."""
 
-import dataclasses
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn import venv
 from cairn.build import environments, execution, plan
@@ -60,7 +60,7 @@ def test_what_a_build_fetches_by_itself_fails_at_once(
     request_for: MakeRequest, tmp_path: Path, program: list[str]
 ) -> None:
     made = request_for(torch="")
-    offline = dataclasses.replace(made, pip=PackageSource(offline=True))
+    offline = structs.replace(made, pip=PackageSource(offline=True))
     project = made.stack.project("torch")
     values = variables.placeholder_values(offline, project, base_version="1", built={}, source_dir=tmp_path)
     env = variables.build_variables(

@@ -1,10 +1,9 @@
-import dataclasses
 import platform
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import interpreters
 from cairn.build import cache, plan
@@ -48,7 +47,7 @@ def test_of_the_shells_variables_only_those_that_a_build_sees_are_in_the_key(
     for name in ("CXX", "CXXFLAGS", "CPLUS_INCLUDE_PATH", "HIPCC_COMPILE_FLAGS_APPEND", "DEBUG"):
         monkeypatch.setenv(name, "cat")
         assert key(request) == before, name
-        assert key(dataclasses.replace(request, build_env={name: "cat"})) != before, name
+        assert key(structs.replace(request, build_env={name: "cat"})) != before, name
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")  # the time of what is added to wheels
     assert key(request) != before
 
@@ -56,12 +55,12 @@ def test_of_the_shells_variables_only_those_that_a_build_sees_are_in_the_key(
 def test_the_preloaded_libraries_and_the_sdk_are_in_the_key(request_for: MakeRequest, tmp_path: Path) -> None:
     info = SdkInfo(version="7.0", targets=(), root=tmp_path, bin=tmp_path, cmake=tmp_path)
     sdk = InstalledSdk(environment=tmp_path, info=info, digest="d")
-    request = dataclasses.replace(request_for(a=""), targets=("gfx942",), sdk=sdk)
+    request = structs.replace(request_for(a=""), targets=("gfx942",), sdk=sdk)
 
     def preloading(*names: str) -> BuildRequest:
         return with_stack(request, sdk=StackSdk(preload=names))
 
-    other = dataclasses.replace(preloading("a"), sdk=dataclasses.replace(sdk, digest="e"))
+    other = structs.replace(preloading("a"), sdk=structs.replace(sdk, digest="e"))
     assert len({key(preloading("a")), key(preloading("b")), key(other)}) == 3
 
 
@@ -128,7 +127,7 @@ def test_a_helper_file_beside_the_stack_is_in_the_key_of_who_names_it(
     helper.write_text("1")
     request = request_for(a="", b="")
     own, other = request.stack.projects
-    own = msgspec.structs.replace(own, environment=Environment(always={"PYTHONPATH": "{stack_dir}/shim"}))
+    own = structs.replace(own, environment=Environment(always={"PYTHONPATH": "{stack_dir}/shim"}))
     request = with_stack(request, folder=str(tmp_path / "stack"), projects=(own, other))
     before = [step.key for step in plan.make(request)]
     helper.write_text("2")

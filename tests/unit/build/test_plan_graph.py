@@ -3,8 +3,8 @@
 import dataclasses
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn.build import execution, plan, plan_graph
 from cairn.build.model import BuildRequest
@@ -27,7 +27,7 @@ def request_(request_for: MakeRequest) -> BuildRequest:
     for tree in made.checkouts.values():
         (tree / ".git/info/exclude").write_text("__pycache__/\n")
     a, b = made.stack.projects
-    return with_stack(made, projects=(a, msgspec.structs.replace(b, needs=("a",))))
+    return with_stack(made, projects=(a, structs.replace(b, needs=("a",))))
 
 
 def edit(request: BuildRequest, name: str) -> None:
@@ -76,7 +76,7 @@ def test_from_what_to_what(request_: BuildRequest, monkeypatch: pytest.MonkeyPat
         ("build_env.USE_X", None, "1"): {"build_env": {"a:USE_X": "1"}},
     }
     for expected, fields in changes.items():
-        (only,) = graph(dataclasses.replace(request_, **fields)).find("a").explanation.differences
+        (only,) = graph(structs.replace(request_, **fields)).find("a").explanation.differences
         assert (only.name, only.before, only.now) == expected
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     found = graph(request_).find("a").explanation
@@ -91,7 +91,7 @@ def test_a_wheel_of_the_same_variant_is_compared_before_a_later_one_of_another(
 ) -> None:
     own = request_.python
     other = dataclasses.replace(own, version="3.99", release="3.99.0")
-    second = dataclasses.replace(request_, python=other)
+    second = structs.replace(request_, python=other)
     execution.run(plan.make(request_))
     assert said(graph(second))["build a"] == (
         f"build: Python {other.tag}, not {own.tag}; the compilers or their settings changed"
@@ -101,12 +101,12 @@ def test_a_wheel_of_the_same_variant_is_compared_before_a_later_one_of_another(
 
 
 def test_all_is_built_again_when_asked_to(request_: BuildRequest) -> None:
-    assert said(graph(dataclasses.replace(request_, clean=True)))["build a"] == "build: --clean"
+    assert said(graph(structs.replace(request_, clean=True)))["build a"] == "build: --clean"
 
 
 def test_variants_share_checkouts_and_have_names_of_their_own(request_: BuildRequest, tmp_path: Path) -> None:
     other = dataclasses.replace(request_.python, version="3.99", release="3.99.0")
-    second = dataclasses.replace(request_, python=other, output_dir=tmp_path / "second")
+    second = structs.replace(request_, python=other, output_dir=tmp_path / "second")
     found = graph(request_, second, labels=("3.11", "3.99"))
     names = [one.step.name for one in found.steps]
     assert names == [

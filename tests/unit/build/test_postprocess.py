@@ -1,9 +1,8 @@
 import zipfile
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn.build import execution, plan, postprocess
 from cairn.errors import WheelError
@@ -46,7 +45,7 @@ def build_wheel(folder, settings=None, metadata=None):
 def build(request_for: MakeRequest, wheel: Path, *, allow: Path | None = None, version_file: str = "") -> str:
     """The name of the wheel that a build ends with whose backend gives this one."""
     request = request_for(demo=COPYING.format(wheel=str(wheel)))
-    gate = msgspec.structs.replace(request.stack.gate, allow=allow and str(allow))
+    gate = structs.replace(request.stack.gate, allow=allow and str(allow))
     request = with_stack(with_project(request, version_file=version_file), gate=gate)
     (request.checkouts["demo"] / "version.txt").write_text("2.7.0a0\n")
     (built,) = execution.run(plan.make(request))
@@ -86,7 +85,7 @@ def test_a_build_lets_through_what_the_gate_does_and_nothing_else(
 def test_a_wheel_has_the_loader_that_its_stack_declares(request_for: MakeRequest, tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path, name="demo", requires=())
     request = request_for(demo=COPYING.format(wheel=str(wheel)))
-    request = with_project(replace(request, targets=("gfx942",)), rocm_init="demo/_rocm_init.py")
+    request = with_project(structs.replace(request, targets=("gfx942",)), rocm_init="demo/_rocm_init.py")
     with pytest.raises(WheelError, match=r"it has no demo/_rocm_init\.py, which its stack declares"):
         execution.run(plan.make(request))
 

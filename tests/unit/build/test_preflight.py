@@ -1,13 +1,12 @@
 """What can be known before a build is said before the SDK is downloaded and anything is compiled."""
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn.build import job
 from cairn.build.model import Job, SdkRequest
@@ -60,7 +59,7 @@ def refused(wanted: Job) -> CairnError:
 def test_an_unfinished_checkout(wanted: Job) -> None:
     phases: tuple[journal.Phase, ...] = ("moving", "placed", "hipifying")
     for phase in phases:
-        journal.write(wanted.checkouts["torch"] / ".git", msgspec.structs.replace(NOTE, phase=phase))
+        journal.write(wanted.checkouts["torch"] / ".git", structs.replace(NOTE, phase=phase))
         error = refused(wanted)
         assert isinstance(error, SourceError)
         assert "torch is unfinished" in str(error)
@@ -85,50 +84,48 @@ def test_a_version_file_without_a_version(wanted: Job) -> None:
     ],
 )
 def test_what_was_asked_for_and_is_not_possible(wanted: Job, changes: dict[str, object], said: str) -> None:
-    error = refused(dataclasses.replace(wanted, **changes))  # type: ignore[arg-type]
+    error = refused(structs.replace(wanted, **changes))  # type: ignore[arg-type]
     assert error.exit_code == UsageError.exit_code
     assert said in str(error)
 
 
 def test_a_suffix_after_a_version_that_has_one(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0+git1234")
-    error = refused(dataclasses.replace(wanted, version_suffix="+rocm7.10.0"))
+    error = refused(structs.replace(wanted, version_suffix="+rocm7.10.0"))
     assert "2.9.0+git1234+rocm7.10.0" in str(error)
 
 
 def test_a_missing_checkout(wanted: Job, tmp_path: Path) -> None:
-    gone = dataclasses.replace(wanted, checkouts={"torch": tmp_path / "gone"})
+    gone = structs.replace(wanted, checkouts={"torch": tmp_path / "gone"})
     assert f"no checkout of torch at {tmp_path / 'gone'}" in str(refused(gone))
-    assert "nothing to build" in str(refused(dataclasses.replace(gone, required=frozenset())))
+    assert "nothing to build" in str(refused(structs.replace(gone, required=frozenset())))
 
 
 def test_a_folder_that_is_no_checkout_or_has_nothing_to_build(wanted: Job, tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
-    plain = dataclasses.replace(wanted, checkouts={"torch": tmp_path / "plain"})
+    plain = structs.replace(wanted, checkouts={"torch": tmp_path / "plain"})
     assert "is not a git checkout" in str(refused(plain))
     (wanted.checkouts["torch"] / "setup.py").unlink()
     assert "nothing to build" in str(refused(wanted))
 
 
 def test_a_machine_without_a_compiler_for_the_cpu(wanted: Job) -> None:
-    lacking = dataclasses.replace(wanted, targets="cpu", build_env=("CXX=no-such-compiler",))
+    lacking = structs.replace(wanted, targets="cpu", build_env=("CXX=no-such-compiler",))
     assert isinstance(refused(lacking), PrerequisiteError)
 
 
 def test_a_folder_that_cannot_be_written(wanted: Job, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "out", Path("/proc/no/out")):
-        error = refused(dataclasses.replace(wanted, output_dir=place))
+        error = refused(structs.replace(wanted, output_dir=place))
         assert isinstance(error, SystemFailureError)
         assert str(place) in str(error)
 
 
 def test_all_that_is_wrong_is_said_at_once(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
-    journal.write(wanted.checkouts["audio"] / ".git", msgspec.structs.replace(NOTE, phase="hipifying"))
-    wrong = dataclasses.replace(
-        wanted, targets="gfx9420", output_dir=Path("/proc/no"), build_env=("TOKEN=1",)
-    )
+    journal.write(wanted.checkouts["audio"] / ".git", structs.replace(NOTE, phase="hipifying"))
+    wrong = structs.replace(wanted, targets="gfx9420", output_dir=Path("/proc/no"), build_env=("TOKEN=1",))
     error = refused(wrong)
     assert isinstance(error, ProblemsError)
     said = "\n".join(str(problem) for problem in error.problems)
@@ -139,14 +136,14 @@ def test_all_that_is_wrong_is_said_at_once(wanted: Job) -> None:
 
 def test_the_plan_says_so_too_and_asks_for_no_output_folder(wanted: Job) -> None:
     (wanted.checkouts["torch"] / "version.txt").write_text("2.9.0 beta")
-    cpu = dataclasses.replace(wanted, targets="cpu", install_rocm=False)
+    cpu = structs.replace(wanted, targets="cpu", install_rocm=False)
     with pytest.raises(SourceError, match=r"version\.txt"):
         job.plans_of((cpu,))[0]
     assert not wanted.output_dir.exists()
 
 
 def test_a_stack_without_rocm_has_no_gpu_targets(wanted: Job) -> None:
-    plain = dataclasses.replace(wanted, stack=msgspec.structs.replace(wanted.stack, sdk=None))
+    plain = structs.replace(wanted, stack=structs.replace(wanted.stack, sdk=None))
     assert "gfx942" in str(refused(plain))
 
 
@@ -157,26 +154,26 @@ def test_a_disk_that_is_full(wanted: Job, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_disk_that_a_first_build_would_fill(wanted: Job, capsys: pytest.CaptureFixture[str]) -> None:
     costs = {"torch": Cost(disk=10**18), "sdk": Cost(disk=10**18)}
-    asking = dataclasses.replace(wanted, stack=msgspec.structs.replace(wanted.stack, costs=costs))
-    refused(dataclasses.replace(asking, build_env=("TOKEN=1",)))
+    asking = structs.replace(wanted, stack=structs.replace(wanted.stack, costs=costs))
+    refused(structs.replace(asking, build_env=("TOKEN=1",)))
     assert "torch, audio, sdk take about 2000000.0 TB the first time" in " ".join(
         capsys.readouterr().err.split()
     )
     (wanted.checkouts["torch"] / "build").mkdir()  # was built before
-    refused(dataclasses.replace(asking, targets="cpu", build_env=("TOKEN=1",)))
+    refused(structs.replace(asking, targets="cpu", build_env=("TOKEN=1",)))
     assert "the first time" not in capsys.readouterr().err
 
 
 def test_a_tree_that_is_not_hipified_is_not_built_for_rocm(wanted: Job) -> None:
-    torch = msgspec.structs.replace(TORCH, hipify="build_amd")
-    stack = msgspec.structs.replace(wanted.stack, projects=(torch, AUDIO))
-    asked = dataclasses.replace(wanted, stack=stack, build_env=("TOKEN=1",))  # refused in any case
+    torch = structs.replace(TORCH, hipify="build_amd")
+    stack = structs.replace(wanted.stack, projects=(torch, AUDIO))
+    asked = structs.replace(wanted, stack=stack, build_env=("TOKEN=1",))  # refused in any case
 
     def said(asked: Job) -> str:
         return "\n".join(map(str, getattr(refused(asked), "problems", ["the token"])))
 
     assert "is not hipified" in said(asked)
-    assert "is not hipified" not in said(dataclasses.replace(asked, targets="cpu"))
+    assert "is not hipified" not in said(structs.replace(asked, targets="cpu"))
     git(wanted.checkouts["torch"], "tag", "THEROCK_HIPIFY_DIFFBASE")
     assert "is not hipified" not in said(asked)
 
@@ -205,7 +202,7 @@ def test_targets_that_the_index_has_no_sdk_for_are_refused_before_the_download(
         (tmp_path / "index" / name).mkdir(parents=True)
     with serving(tmp_path / "index") as url:
         source = SdkRequest(source=PackageSource(index_url=f"{url}/"))
-        asking = dataclasses.replace(wanted, sdk=source, targets=asked, build_env=("TOKEN=1",))
+        asking = structs.replace(wanted, sdk=source, targets=asked, build_env=("TOKEN=1",))
         text = str(refused(asking)) + "".join(map(str, getattr(refused(asking), "problems", ())))
     assert "looks like a secret" in text
     assert ("the ROCm SDK has no code" in text) is (said is not None)
@@ -218,7 +215,7 @@ def test_targets_that_the_installed_sdk_has_no_code_for_are_refused(wanted: Job)
     places = dict.fromkeys(("root", "bin", "cmake"), str(wanted.environments()))
     folder.mkdir(parents=True)
     (folder / "cairn-sdk.json").write_text(json.dumps({**marker, **places, "targets": ["gfx1100"]}))
-    asking = dataclasses.replace(wanted, targets="gfx1100,gfx1101", install_rocm=False)
+    asking = structs.replace(wanted, targets="gfx1100,gfx1101", install_rocm=False)
     with pytest.raises(UsageError, match="has no code for gfx1101: it is for gfx1100"):
         job.run((asking,))
     with pytest.raises(UsageError, match="has no code for gfx1101"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.build import device_packages
 from cairn.cli.main import main
@@ -99,7 +99,7 @@ def test_the_package_rocm_has_their_extras(request_of_sdk: PackageRequest, tmp_p
 
 
 def test_a_target_without_code_is_refused_and_nothing_is_left(request_of_sdk: PackageRequest) -> None:
-    more = dataclasses.replace(request_of_sdk, targets=(*TARGETS, "gfx950"))
+    more = structs.replace(request_of_sdk, targets=(*TARGETS, "gfx950"))
     with pytest.raises(WheelError, match="no code for device-gfx950"):
         device_packages.package_sdk(more)
     assert not more.output_dir.exists()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import files, venv
 from cairn.build import device_packages, execution, job, plan, preflight, rocm_sdk
@@ -49,7 +48,7 @@ def whole(folder: Path, *targets: str) -> Path:
 def request_of_demo(request_for: MakeRequest, tmp_path: Path) -> BuildRequest:
     made = request_for(demo=BACKEND.format(wheel=str(whole(tmp_path / "whole", *TARGETS))))
     made = with_stack(made, device_wheels=DeviceWheels(prefix="amd", runtime="7.10"))
-    return dataclasses.replace(with_project(made, device_code=True), targets=TARGETS, split=True)
+    return structs.replace(with_project(made, device_code=True), targets=TARGETS, split=True)
 
 
 HOST = "demo-1.0-py3-none-manylinux_2_28_x86_64.whl"
@@ -91,7 +90,7 @@ def test_a_split_with_a_different_check_is_a_different_split(request_of_demo: Bu
 def test_a_build_that_splits_no_more_leaves_the_whole_wheel_alone(request_of_demo: BuildRequest) -> None:
     request = request_of_demo
     for split, names in ((True, [HOST, *DEVICES]), (False, [HOST]), (True, [HOST, *DEVICES])):
-        asked = dataclasses.replace(request, split=split)
+        asked = structs.replace(request, split=split)
         (built,) = execution.run(plan.make(asked))
         job.write_outputs(asked, (built,), job.manifests_of([asked], job.trees_of([asked]))[0])
         assert sorted(path.name for path in request.output_dir.glob("*.whl")) == sorted(names)
@@ -125,7 +124,7 @@ def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(
             info.mkdir(parents=True)
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 7.14.0\n")
         info = SdkInfo(version="7.14.0", targets=TARGETS, root=env, bin=env, cmake=env)
-        return dataclasses.replace(request_of_demo, sdk=InstalledSdk(environment=env, info=info, digest=""))
+        return structs.replace(request_of_demo, sdk=InstalledSdk(environment=env, info=info, digest=""))
 
     family = built_with("rocm-sdk-core", "rocm-sdk-libraries-gfx94X-dcgpu")
     apart = built_with("rocm-sdk-core", "rocm-sdk-libraries", "rocm-sdk-device-gfx942")
@@ -146,7 +145,7 @@ def test_device_wheels_require_the_code_of_an_sdk_that_has_it_apart(
         (apart, True, ""),
         (family, False, ""),
     ):
-        asked = dataclasses.replace(request, split=split)
+        asked = structs.replace(request, split=split)
         values = variables.placeholder_values(
             asked, asked.stack.projects[0], base_version=None, built={}, source_dir=tmp_path
         )
@@ -157,8 +156,8 @@ def test_for_the_cpu_there_is_nothing_to_split(request_of_demo: BuildRequest) ->
     request = request_of_demo
     project = request.stack.projects[0]
     assert device_packages.is_split(project, request)
-    assert not device_packages.is_split(project, dataclasses.replace(request, targets=("cpu",)))
-    assert not device_packages.is_split(msgspec.structs.replace(project, device_code=False), request)
+    assert not device_packages.is_split(project, structs.replace(request, targets=("cpu",)))
+    assert not device_packages.is_split(structs.replace(project, device_code=False), request)
 
 
 def test_a_rocm_that_finds_no_code_is_refused_before_anything_is_built(
@@ -169,4 +168,4 @@ def test_a_rocm_that_finds_no_code_is_refused_before_anything_is_built(
         preflight.runtime_of_device_wheels(job, good)
     with pytest.raises(UsageError, match=r"ROCm 7\.9\.1 finds no code in device wheels: .* 7\.10 or later"):
         preflight.runtime_of_device_wheels(job, "7.9.1")
-    preflight.runtime_of_device_wheels(dataclasses.replace(job, split=False), "7.9.1")
+    preflight.runtime_of_device_wheels(structs.replace(job, split=False), "7.9.1")

@@ -1,7 +1,6 @@
 """Several lines, families and Pythons of one job."""
 
 import ast
-import dataclasses
 import json
 import re
 import subprocess
@@ -10,8 +9,8 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import interpreters
 from cairn.build import execution, job, plan, rocm_sdk, variants
@@ -54,10 +53,10 @@ def fake(version: str) -> Interpreter:
 
 @pytest.fixture
 def wanted(tmp_path: Path) -> Job:
-    project = msgspec.structs.replace(build.project("demo"), lines=LINES)
+    project = structs.replace(build.project("demo"), lines=LINES)
     stack = Stack(name="s", line="nightly", targets=("gfx942",), projects=(project,), folder=str(tmp_path))
     return Job(
-        stack=msgspec.structs.replace(stack, sdk=Sdk()),
+        stack=structs.replace(stack, sdk=Sdk()),
         checkouts={"demo": tmp_path / "demo"},
         output_dir=tmp_path / "out",
         env_dir=tmp_path / "envs",
@@ -103,7 +102,7 @@ def test_each_variant_has_a_folder_and_each_family_an_sdk(wanted: Job, tmp_path:
 
 def test_the_index_of_a_family_is_named_by_a_placeholder(wanted: Job, tmp_path: Path) -> None:
     source = PackageSource(index_url="https://example.org/v2/{family}/", find_links=("/wheels/{family}",))
-    given = dataclasses.replace(wanted, sdk=SdkRequest(source=source))
+    given = structs.replace(wanted, sdk=SdkRequest(source=source))
     jobs = variants.expand(given, Axes(families=("gfx110X-all", "gfx1151")), root=tmp_path)
     assert [one.sdk.source.index_url for one in jobs] == [
         "https://example.org/v2/gfx110X-all/",
@@ -132,9 +131,7 @@ def test_what_does_not_exist_is_refused(
 
 def test_targets_and_families_exclude_each_other(wanted: Job, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="exclude each other"):
-        variants.expand(
-            dataclasses.replace(wanted, targets="gfx942"), Axes(families=("gfx1100",)), root=tmp_path
-        )
+        variants.expand(structs.replace(wanted, targets="gfx942"), Axes(families=("gfx1100",)), root=tmp_path)
 
 
 @pytest.fixture
@@ -218,7 +215,7 @@ def test_a_variant_that_fails_does_not_hold_the_others_back(several: Job, tmp_pa
     (several.checkouts["demo"] / "backend.py").write_text(
         f"import sys\nif sys.version.startswith({own.version!r}): raise SystemExit('no')\n{BACKEND}"
     )
-    going_on = dataclasses.replace(several, run=RunOptions(keep_going=True))
+    going_on = structs.replace(several, run=RunOptions(keep_going=True))
     with pytest.raises(BuildError):
         job.run(variants.expand(going_on, Axes(pythons=(own, other)), root=tmp_path))
     good, bad = (tmp_path / "out/l/cpu" / python.version for python in (other, own))
@@ -251,8 +248,8 @@ def test_the_room_for_a_copy_that_is_still_to_be_made_is_looked_for_before_anyth
     wanted: Job, tmp_path: Path
 ) -> None:
     tree = build.repository(tmp_path / "demo", {"setup.py": "", "large.txt": "x" * 100_000})
-    plain = dataclasses.replace(wanted, stack=msgspec.structs.replace(wanted.stack, sdk=None), line="nightly")
-    plain = dataclasses.replace(plain, targets="cpu", checkouts={"demo": tree})
+    plain = structs.replace(wanted, stack=structs.replace(wanted.stack, sdk=None), line="nightly")
+    plain = structs.replace(plain, targets="cpu", checkouts={"demo": tree})
     jobs = variants.expand(plain, Axes(pythons=(fake("3.98"), fake("3.99"))), root=tmp_path)
     plans = plan.make_all([job.resolve(one, None) for one in jobs])
     plans[1][0].request.tree_of(plans[1][0].project).mkdir(parents=True)

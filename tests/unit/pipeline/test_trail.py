@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from cairn import datafile
 from cairn.build.engine.events import CacheStatistics
 from cairn.build.model import BuiltWheel
 from cairn.pipeline import trail
@@ -195,8 +195,8 @@ def test_every_fact_is_on_the_page() -> None:
 
 def test_what_a_compiler_cache_counted_stands_beside_the_wheel() -> None:
     counted = CacheStatistics(program="ccache", hits=3, misses=1, problem="it saved nothing")
-    wheel = dataclasses.replace(RESULT.wheels[0], compiler_cache=counted)
-    text = shown(render(dataclasses.replace(RESULT, wheels=(wheel,))))
+    wheel = structs.replace(RESULT.wheels[0], compiler_cache=counted)
+    text = shown(render(structs.replace(RESULT, wheels=(wheel,))))
     assert "ccache 3 of 4 compilations from the cache (75%); ! it saved nothing" in text
     assert "compilations" not in shown(render())
 
@@ -261,8 +261,8 @@ def test_a_bypass_never_looks_like_a_demand_that_is_met() -> None:
     tone = tones(render())
     assert (tone["met"], tone["bypassed"], tone["not met"]) == ("good", "plain", "bad")
     assert tone["released, untested"] == "plain"
-    kept = dataclasses.replace(RESULT.promotion, report=None)
-    tested = dataclasses.replace(RESULT, untested_note=None, promotion=kept)
+    kept = structs.replace(RESULT.promotion, report=None)
+    tested = structs.replace(RESULT, untested_note=None, promotion=kept)
     assert tones(render(tested))["released"] == "good"
     assert "untested" not in render(tested)
 
@@ -273,9 +273,9 @@ def hostile(value: object) -> object:
         return f"</style></svg>'\"><script>alert(1)</script><b onload=x>&amp;{value}"
     if isinstance(value, tuple):
         return tuple(hostile(item) for item in value)
-    if isinstance(value, datafile.Value):
+    if isinstance(value, msgspec.Struct):
         changes = {name: hostile(getattr(value, name)) for name in value.__struct_fields__}
-        return msgspec.structs.replace(value, **changes)
+        return structs.replace(value, **changes)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         changes = {f.name: hostile(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return dataclasses.replace(value, **changes)
@@ -298,9 +298,9 @@ def test_whatever_the_values_hold_is_text() -> None:
 def test_nothing_on_the_page_turns_or_hides_what_stands_beside_it() -> None:
     for unseen in ("\u202e", "\u2066", "\x1b[8m", "\0", "\u200b"):
         command = f"pip install torch{unseen}"
-        stack = msgspec.structs.replace(REQUEST.stack, name=f"sample{unseen}")
+        stack = structs.replace(REQUEST.stack, name=f"sample{unseen}")
         page = render(
-            dataclasses.replace(RESULT, untested_note=f"untested {unseen}detset", pip_line=command),
+            structs.replace(RESULT, untested_note=f"untested {unseen}detset", pip_line=command),
             request=dataclasses.replace(REQUEST, stack=stack),
         )
         assert unseen not in page
@@ -308,8 +308,8 @@ def test_nothing_on_the_page_turns_or_hides_what_stands_beside_it() -> None:
         assert f"untested {escaped}detset" in page
         assert f'data-copy="pip install torch{escaped}"' in page
         assert f"<pre>pip install torch{escaped}</pre>" in page
-    record = msgspec.structs.replace(RESULT.record, reason="one\ntwo")
-    assert "one\ntwo" in render(dataclasses.replace(RESULT, record=record)), "lines of a reason stay lines"
+    record = structs.replace(RESULT.record, reason="one\ntwo")
+    assert "one\ntwo" in render(structs.replace(RESULT, record=record)), "lines of a reason stay lines"
 
 
 def test_the_timeline_is_drawn_to_scale_with_names_at_the_edge_where_there_is_no_room() -> None:
@@ -324,12 +324,12 @@ def test_the_timeline_is_drawn_to_scale_with_names_at_the_edge_where_there_is_no
 
 
 def test_an_almost_empty_report_is_a_page_too() -> None:
-    bare = dataclasses.replace(
+    bare = structs.replace(
         RESULT,
         checkouts=(),
         wheels=(),
-        wheel_set=msgspec.structs.replace(RESULT.wheel_set, wheels=()),
-        promotion=dataclasses.replace(RESULT.promotion, report=None),
+        wheel_set=structs.replace(RESULT.wheel_set, wheels=()),
+        promotion=structs.replace(RESULT.promotion, report=None),
         untested_note=None,
         rocm_version=None,
         spans=(),
@@ -343,7 +343,7 @@ def test_an_almost_empty_report_is_a_page_too() -> None:
 
 def test_a_report_is_written_whole_with_links_to_what_is_there(tmp_path: Path) -> None:
     request = dataclasses.replace(REQUEST, work_dir=tmp_path)
-    result = dataclasses.replace(RESULT, report=tmp_path / "report.html")
+    result = structs.replace(RESULT, report=tmp_path / "report.html")
     request.wheels_dir.mkdir()
     (request.wheels_dir / "set.json").touch()
     trail.write_page(request, result)

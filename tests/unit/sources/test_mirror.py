@@ -7,10 +7,10 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.errors import SourceError
 from cairn.sources import mirror
@@ -89,14 +89,16 @@ def by_old_server(source: Mirror) -> Iterator[Mirror]:
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _OldServer) as server:
         thread = threading.Thread(target=lambda: server.serve_forever(poll_interval=0.02))
         thread.start()
-        yield replace(source, origin=f"http://127.0.0.1:{server.server_address[1]}{source.origin}/.git")
+        yield structs.replace(
+            source, origin=f"http://127.0.0.1:{server.server_address[1]}{source.origin}/.git"
+        )
         server.shutdown()
         thread.join()
 
 
 def test_a_commit_below_the_depth_is_not_said_to_be_lacking(source: Mirror, by_old_server: Mirror) -> None:
     deep = command.line(Path(source.origin), "rev-parse", "main~3")
-    shallow = replace(by_old_server, path=by_old_server.path.with_name("shallow.git"), depth=1)
+    shallow = structs.replace(by_old_server, path=by_old_server.path.with_name("shallow.git"), depth=1)
     for hashtag in (deep, deep[:12]):
         with pytest.raises(SourceError, match=f"'{hashtag}' was not found .* by --depth 1") as error:
             shallow.find(hashtag, say=silent)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import traceback
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,6 @@ def test_an_access_key_that_is_empty_is_none(monkeypatch: pytest.MonkeyPatch, tm
 def test_no_credentials_are_shown_where_a_listing_fails() -> None:
     nowhere = connect("s3://wheels", endpoint_url="http://127.0.0.1:1")  # where nothing listens
     with pytest.raises(NetworkError) as caught:
-        list(BucketStore(replace(nowhere, policy=RetryPolicy(attempts=1))).list(""))
+        list(BucketStore(dataclasses.replace(nowhere, policy=RetryPolicy(attempts=1))).list(""))
     shown = "".join(traceback.format_exception(caught.value))
     assert [secret for secret in SECRETS if secret in shown] == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def wheel(
         code_objects=tuple(_code(target) for target in dict.fromkeys(target for _, target, _ in kernels)),
         kernels=tuple(Kernel(name, target, vgpr_spills=spills) for name, target, spills in kernels),
     )
-    return replace(read, libraries=(library,))
+    return dataclasses.replace(read, libraries=(library,))
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -74,24 +75,43 @@ def breaks_of(folder: Path, new: TorchyParts) -> tuple[Break, ...]:
 @pytest.mark.parametrize(
     ("new", "kind", "name"),
     [
-        pytest.param(replace(NEW, exports=("at_add", "at_extra")), "symbol", "at_mul", id="symbol removed"),
-        pytest.param(replace(NEW, exports=("at_add", "at_mul2")), "symbol", "at_mul", id="symbol renamed"),
-        pytest.param(replace(NEW, exports=()), "symbol", "at_add", id="every symbol removed"),
-        pytest.param(replace(NEW, soname="libtorchy.so.2"), "library", "libtorchy.so.1", id="soname bumped"),
-        pytest.param(replace(NEW, version="2.0"), "requirement", "torchy[gpu]<2", id="version bumped"),
         pytest.param(
-            replace(NEW, version="2.0.0a1"), "requirement", "torchy[gpu]<2", id="pre-release of the next"
+            dataclasses.replace(NEW, exports=("at_add", "at_extra")), "symbol", "at_mul", id="symbol removed"
         ),
         pytest.param(
-            replace(NEW, requires=("numpy", "triton==4.0")),
+            dataclasses.replace(NEW, exports=("at_add", "at_mul2")), "symbol", "at_mul", id="symbol renamed"
+        ),
+        pytest.param(dataclasses.replace(NEW, exports=()), "symbol", "at_add", id="every symbol removed"),
+        pytest.param(
+            dataclasses.replace(NEW, soname="libtorchy.so.2"), "library", "libtorchy.so.1", id="soname bumped"
+        ),
+        pytest.param(
+            dataclasses.replace(NEW, version="2.0"), "requirement", "torchy[gpu]<2", id="version bumped"
+        ),
+        pytest.param(
+            dataclasses.replace(NEW, version="2.0.0a1"),
+            "requirement",
+            "torchy[gpu]<2",
+            id="pre-release of the next",
+        ),
+        pytest.param(
+            dataclasses.replace(NEW, requires=("numpy", "triton==4.0")),
             "requirement",
             "triton<4 beside triton==4.0",
             id="pin",
         ),
-        pytest.param(replace(NEW, targets=("gfx942",)), "target", "gfx1100", id="device code for one target"),
-        pytest.param(replace(NEW, targets=()), "target", "gfx1100", id="all device code"),
         pytest.param(
-            replace(NEW, requires=("numpy", "triton==3.5.0")), "requirement", "torchy[gpu]", id="extra gone"
+            dataclasses.replace(NEW, targets=("gfx942",)),
+            "target",
+            "gfx1100",
+            id="device code for one target",
+        ),
+        pytest.param(dataclasses.replace(NEW, targets=()), "target", "gfx1100", id="all device code"),
+        pytest.param(
+            dataclasses.replace(NEW, requires=("numpy", "triton==3.5.0")),
+            "requirement",
+            "torchy[gpu]",
+            id="extra gone",
         ),
     ],
 )
@@ -111,9 +131,10 @@ def test_a_mutation_is_named_with_its_consumer_and_the_commits(
     [
         pytest.param(NEW, id="the same under another version"),
         pytest.param(
-            replace(NEW, targets=("gfx11-generic",)), id="a target by a generic one, and one of nobody"
+            dataclasses.replace(NEW, targets=("gfx11-generic",)),
+            id="a target by a generic one, and one of nobody",
         ),
-        pytest.param(replace(NEW, exports=("at_add", "at_mul")), id="a symbol that nobody wants"),
+        pytest.param(dataclasses.replace(NEW, exports=("at_add", "at_mul")), id="a symbol that nobody wants"),
     ],
 )
 def test_what_breaks_nobody_is_not_named(tmp_path: Path, new: TorchyParts) -> None:

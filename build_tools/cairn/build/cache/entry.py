@@ -13,7 +13,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -111,8 +110,7 @@ class Vouch(Protocol):
         """Raise `DamagedEntryError` for an entry that nobody signed who may."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """A wheel that is in the local folder of a cache, with the bytes that were put there.
 
     Attributes:

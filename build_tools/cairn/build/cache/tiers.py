@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.build.cache import entry as entries
@@ -246,7 +246,7 @@ class SharedTier:
         Returns:
             The entry that is there now, which may be of a different wheel; None where nothing could be put.
         """
-        entry = msgspec.structs.replace(entry, signed=self.vouch.sign(entry) if self.vouch else "")
+        entry = structs.replace(entry, signed=self.vouch.sign(entry) if self.vouch else "")
 
         def put() -> CacheEntry | None:
             for key, path, digest in (

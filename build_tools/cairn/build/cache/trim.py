@@ -6,9 +6,10 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import msgspec
 
 from cairn.build.cache import entry as entries
 from cairn.build.cache import in_use
@@ -32,8 +33,7 @@ _AGE = re.compile(r"([0-9]{1,5})([hdw]?)")
 _PERIODS = {"": timedelta(days=1), "h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredEntry:
+class StoredEntry(msgspec.Struct, frozen=True, kw_only=True):
     """An entry in a store, and when it was last used.
 
     Attributes:
@@ -49,8 +49,7 @@ class StoredEntry:
     in_use: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contents:
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """All that is in one tier of a cache.
 
     Attributes:
@@ -71,8 +70,7 @@ class Contents:
         return sum(self.sizes.values())
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrimResult:
+class TrimResult(msgspec.Struct, frozen=True, kw_only=True):
     """The entries and files that a trim removes.
 
     Attributes:

@@ -9,12 +9,12 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from cairn import __version__, files
 from cairn.build.cache import entry as entries
@@ -38,8 +38,7 @@ def unchecked(_wheel: Path) -> None:
     """A `Check` that takes every wheel."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class SharedCache:
+class SharedCache(msgspec.Struct, frozen=True, kw_only=True):
     """The store that several machines share, as a user names it.
 
     Attributes:
@@ -226,7 +225,7 @@ class WheelCache:
             except WheelError as error:
                 raise DamagedEntryError(str(error)) from error
             if log is None or files.sha256_of(log) != entry.log_sha256:
-                log, entry = None, msgspec.structs.replace(entry, log_sha256=None, log_size=0)
+                log, entry = None, structs.replace(entry, log_sha256=None, log_size=0)
             entry, place = self.local.add(entry, wheel, log, replace=True)
             return Hit(entry=entry, wheel=place, origin="shared")
 

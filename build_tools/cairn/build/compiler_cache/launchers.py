@@ -27,8 +27,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from cairn import files, isolation, owned, process
 from cairn.build.build_options import CompilerCache
@@ -261,8 +262,7 @@ exec cmake "$@"
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launchers:
+class Launchers(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a folder of launchers.
 
     Attributes:
@@ -284,11 +284,11 @@ class Launchers:
     cache: Path
     path: str
     compilers: Mapping[str, Path]
-    chosen: Mapping[str, str] = field(default_factory=dict)
+    chosen: Mapping[str, str] = msgspec.field(default_factory=dict)
     hip_clang: Path | None = None
     device_libraries: Path | None = None
     site_packages: Path
-    headers: Mapping[str, Path] = field(default_factory=dict)
+    headers: Mapping[str, Path] = msgspec.field(default_factory=dict)
     tree: Path | None = None
 
     @property

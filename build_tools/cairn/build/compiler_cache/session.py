@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
 
+import msgspec
 from packaging.version import Version
 
 from cairn import files, isolation, platforms, process
@@ -84,8 +85,7 @@ class Session:
     statistics: CacheStatistics | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class CacheRequest:
+class CacheRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of a compiler cache for one build.
 
     Attributes:

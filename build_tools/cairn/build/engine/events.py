@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.output import safe_text
@@ -129,7 +130,7 @@ class CacheStatistics(Event, tag="compilations-counted"):
                 f"{self.undistributed} of {self.misses} compilations were for sccache-dist and were done "
                 "here: its scheduler or a worker is gone, or refuses"
             )
-        return msgspec.structs.replace(self, problem=problem)
+        return structs.replace(self, problem=problem)
 
 
 class StepEnded(Event, tag="step-ended"):
@@ -190,7 +191,7 @@ class Log:
         """Append an event, with the run and the time."""
         if self._path is None:
             return
-        whole = msgspec.structs.replace(event, run=self._run, at=round(time.time(), 3))
+        whole = structs.replace(event, run=self._run, at=round(time.time(), 3))
         text = json.dumps(msgspec.to_builtins(whole), ensure_ascii=False, separators=(",", ":"))
         # A path may have bytes that are not UTF-8, which no reader of JSON takes.
         line = safe_text.mask(text).encode(errors="replace") + b"\n"

@@ -18,9 +18,11 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
+
+import msgspec
 
 from cairn import platforms, process
 from cairn.build import build_log
@@ -42,8 +44,7 @@ class OutOfMemoryError(BuildError):
     """A step's programs were killed for memory, or got none; it may succeed with fewer jobs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options for running a graph.
 
     Attributes:
@@ -61,8 +62,8 @@ class Options:
     time_limit: float | None = None
     events: Path | None = None
     durations: Path | None = None
-    logs: Mapping[str, Path] = field(default_factory=dict)
-    place: Path = field(default_factory=Path)
+    logs: Mapping[str, Path] = msgspec.field(default_factory=dict)
+    place: Path = msgspec.field(default_factory=Path)
 
 
 @dataclass(kw_only=True)

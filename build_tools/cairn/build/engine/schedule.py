@@ -20,6 +20,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from cairn import datafile, files
 from cairn.errors import CairnError, UsageError
 
@@ -160,8 +162,7 @@ _DIVIDED = 0.9  # of a step's work that can be divided, where it was measured on
 _LOCK_WAIT = 10.0  # seconds
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The machine's resources for the steps that run side by side.
 
     Attributes:
@@ -173,8 +174,7 @@ class Limits:
     memory: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
     """The time that a step takes.
 
     Attributes:
@@ -285,11 +285,10 @@ class _File(datafile.Value, tag_field="schema", tag="cairn.durations/1"):
     steps: Mapping[str, Record]
 
 
-@dataclass(frozen=True)
-class Durations:
+class Durations(msgspec.Struct, frozen=True):
     """Records by the name of their step."""
 
-    steps: Mapping[str, Record] = field(default_factory=dict)
+    steps: Mapping[str, Record] = msgspec.field(default_factory=dict)
 
     def costs(self, graph: Graph) -> dict[str, Cost]:
         """Return the expected cost of each step: recorded, else typical of its project or kind."""

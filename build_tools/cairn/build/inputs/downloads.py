@@ -19,8 +19,9 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from cairn import datafile, files, web
 from cairn.build.inputs import variables
@@ -56,8 +57,7 @@ class _UnpackRecord(datafile.Value, tag_field="schema", tag="cairn.download-unpa
     inventory: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class PinnedFile:
+class PinnedFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file that a build needs.
 
     Attributes:

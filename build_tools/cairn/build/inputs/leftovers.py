@@ -20,7 +20,6 @@ build's.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -29,8 +28,11 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.output import console, wording
@@ -64,8 +66,7 @@ class RunningBuild:
     hipified: Collection[str] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreeLeftovers:
+class TreeLeftovers(msgspec.Struct, frozen=True, kw_only=True):
     """The ignored and untracked files of a tree, for the key of a build.
 
     Attributes:
@@ -79,8 +80,7 @@ class TreeLeftovers:
     cmake: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Note:
+class _Note(msgspec.Struct, frozen=True, kw_only=True):
     """The record of the last build in a tree.
 
     Attributes:
@@ -94,7 +94,7 @@ class _Note:
     flavour: str
     ended: bool
     before: tuple[str, ...] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = msgspec.field(default_factory=dict)
     movable: tuple[str, ...] = ()
 
     def has(self, name: str, path: Path, is_output: IsOutput) -> bool:
@@ -152,7 +152,7 @@ def exchange(root: Repository, settings_digest: str, sources: Collection[str]) -
     if note is not None and note.flavour == settings_digest:
         last_note = note
     before = {n: contents.mark(p) for n, p in present.items() if not last_note.has(n, p, is_output)}
-    _write(root, dataclasses.replace(last_note, ended=False, before=tuple(sorted(before))))
+    _write(root, structs.replace(last_note, ended=False, before=tuple(sorted(before))))
     running = RunningBuild(ours=frozenset(present.keys() - before.keys()))
     on_disk = {*_list_ignored(root)}
     try:
@@ -318,4 +318,4 @@ def _read(root: Repository) -> _Note | None:
 
 def _write(root: Repository, note: _Note) -> None:
     # Not by `datafile`: it refuses names that are not UTF-8, which a file system may well have.
-    files.write_text(root.git_dir / _NOTE, json.dumps(dataclasses.asdict(note)))
+    files.write_text(root.git_dir / _NOTE, json.dumps(structs.asdict(note)))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from cairn import converters
 from cairn.build.build_options import CompileOptions, RunOptions
 from cairn.cli import common_options as common
@@ -110,7 +112,7 @@ def develop(request: DevelopOptions, jobs: Sequence[Job]) -> list[Piece]:
         raise UsageError("--develop builds one variant in a checkout", tip="name one line, family and Python")
     (job,) = jobs
     # setuptools compiles every source of an extension again; the cache has those that were not edited.
-    job = dataclasses.replace(job, compiler_cache=job.compiler_cache or "ccache")
+    job = structs.replace(job, compiler_cache=job.compiler_cache or "ccache")
     folder = request.develop_env_dir
     installed = develop.run(job, request.develop or "", folder=folder and folder.absolute())
     return [

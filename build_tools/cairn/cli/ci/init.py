@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Warn
@@ -177,7 +179,6 @@ class Check:
 
 
 def _check(request: Check) -> Answer:
-    import msgspec
 
     from cairn.cli.doctor import text_of
     from cairn.pipeline.repository import check, choices, github
@@ -187,10 +188,8 @@ def _check(request: Check) -> Answer:
     if lock is None:
         raise UsageError(f"{root} is not set up for nights", tip="run `cairn ci init` there first")
     if request.repository:
-        new_choices = msgspec.structs.replace(
-            lock.choices, repository=github.checked_name(request.repository)
-        )
-        lock = msgspec.structs.replace(lock, choices=new_choices)
+        new_choices = structs.replace(lock.choices, repository=github.checked_name(request.repository))
+        lock = structs.replace(lock, choices=new_choices)
     with console.current().stage("check the repository"):
         findings = tuple(check.check(check.look(root, lock)))
     lacking = tuple(dict.fromkeys(finding.check for finding in findings if finding.level == "missing"))

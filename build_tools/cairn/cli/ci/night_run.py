@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -160,7 +161,9 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
     stack = stacks.load(request.stack)
     config = matrix_toml.load_matrix_toml(request.matrix or Path(stack.folder, matrix_toml.FILE), stack)
     stack = stack.for_line(request.line or config.lines_of(request.choice.trigger, stack)[0])
-    choice = replace(request.choice, lines=(stack.line,), owner=os.environ.get("GITHUB_REPOSITORY_OWNER"))
+    choice = dataclasses.replace(
+        request.choice, lines=(stack.line,), owner=os.environ.get("GITHUB_REPOSITORY_OWNER")
+    )
     matrix = legs.make(stack, config, choice, stack_path=request.stack)
     if not matrix.legs:
         raise UsageError(f"the matrix is empty: {matrix.empty_because}", tip="name another trigger or filter")
@@ -178,7 +181,7 @@ def _drive_request(request: Run, executor: Executor) -> DriveRequest:
         others=tuple(
             leg for leg in matrix.others if any(leg.platform == m.platform for m in executor.machines)
         ),
-        freeze_options=replace(how, work_dir=work_dir / "freeze"),
+        freeze_options=dataclasses.replace(how, work_dir=work_dir / "freeze"),
         notify=request.notify,
         settings=Settings(
             stack=Path(stack.folder).absolute(),

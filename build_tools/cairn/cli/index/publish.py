@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from cairn import converters
 from cairn.cli import common_options as common
@@ -72,7 +75,7 @@ def _publish(request: Publish) -> Answer:
         for extra, names in result.unserved.items()
     )
     answer = publish_answer((entry.filename for entry in result.added), result.already)
-    return replace(answer, text=(*answer.text, *lacking), more={"unserved": result.unserved})
+    return dataclasses.replace(answer, text=(*answer.text, *lacking), more={"unserved": result.unserved})
 
 
 def _publish_set(store: Store, request: Publish, set_file: Path) -> Answer:
@@ -176,8 +179,6 @@ class Sync(_LockOptions, common.StoreOptions):
 def _lock(request: Lock) -> Answer:
     import tempfile
 
-    import msgspec
-
     from cairn import package_index, shipped
     from cairn.release.publish import distribution, mirror_lock
 
@@ -217,7 +218,7 @@ def _lock(request: Lock) -> Answer:
             before=None if request.upgrade else before,
             sdk=sdk,
         )
-    lock = msgspec.structs.replace(lock, unverified=unverified)
+    lock = structs.replace(lock, unverified=unverified)
     unserved = _unserved(stack, lock, dists, addresses)
     if not request.dry_run:
         mirror_lock.write(path, lock)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from cairn import converters
 from cairn.cli import common_options as common
@@ -143,7 +144,7 @@ def _signed(watched: Recorder, index: str, memory: Path | None) -> SignedStore |
         return signed
     for version in range(1, trusted.root.version + 1):
         watched.read(key_of("root", version))
-    signed = SignedStore(watched, dataclasses.replace(trusted, folder=memory))
+    signed = SignedStore(watched, structs.replace(trusted, folder=memory))
     watched.objects[keys.state_key(index)] = signed.read(keys.state_key(index)).data
     return signed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -258,7 +259,6 @@ def _retry_request(request: Retry, entries: tuple[Listed, ...]) -> SuiteRequest:
 
 
 def _try_skipped(request: SuiteRequest, work_dir: Path) -> Mapping[str, bool]:
-    import dataclasses
 
     from cairn.testing.suite import suite_results
     from cairn.testing.suite.run import run_suite

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime as dt
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from cairn import converters
 from cairn.cli import common_options as common
@@ -105,7 +108,7 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
     verdicts: dict[Path, Verdict] = {}
     supplies = providers.supplies(tuple(texts), folders=request.find_links)
     for path, supply in supplies.items():
-        expected = replace(
+        expected = structs.replace(
             expectation,
             provided_libraries=(*request.provided, *supply.libraries),
             beside=supply.versions,
@@ -130,11 +133,13 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
             findings[path] = (*findings[path], finding)
     for path, finding in (*shape.differences(readable), *shape.overwritten(readable)):
         if finding.code in NOTES:
-            verdicts[path] = replace(verdicts[path], notes=(*verdicts[path].notes, finding))
+            verdicts[path] = dataclasses.replace(verdicts[path], notes=(*verdicts[path].notes, finding))
         else:
             findings[path] = (*findings[path], finding)
     judged = apply_allowed(findings, entries, today=dt.datetime.now(dt.UTC).date())
-    verdicts = {path: replace(verdicts[path], findings=left) for path, left in judged.findings.items()}
+    verdicts = {
+        path: dataclasses.replace(verdicts[path], findings=left) for path, left in judged.findings.items()
+    }
     lines = [_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items()]
     names, errors = {text: text.rpartition("/")[2] for text in unjudged}, tuple(unjudged.values())
     lines += [iter([f"{names[text]}: not judged: {error}"]) for text, error in unjudged.items()]

@@ -22,8 +22,9 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any, Protocol
+
+import msgspec
 
 from cairn.errors import WheelError
 from cairn.formats import compression
@@ -59,8 +60,7 @@ _LONGEST_ID = 1024
 _STEP = 1 << 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of a bundle's table.
 
     Attributes:
@@ -76,8 +76,7 @@ class Entry:
     id_at: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Packing:
+class Packing(msgspec.Struct, frozen=True, kw_only=True):
     """How a bundle is compressed.
 
     Attributes:
@@ -96,8 +95,7 @@ class Packing:
         return _HEAD.size + _SIZES[self.version].size
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     """One bundle.
 
     Attributes:

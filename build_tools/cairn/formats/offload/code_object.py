@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn.errors import UsageError, WheelError
 from cairn.formats import elf, pe
@@ -68,8 +69,7 @@ def target_of(view: View) -> TargetId:
     return TargetId(processor=processor, features=tuple(features))
 
 
-@dataclass(frozen=True, kw_only=True)
-class CodeObject:
+class CodeObject(msgspec.Struct, frozen=True, kw_only=True):
     """The code of one target in one bundle, or in a file of its own.
 
     Attributes:

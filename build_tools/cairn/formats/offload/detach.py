@@ -20,8 +20,9 @@ Source: System V ABI, chapter 5, "Program Loading"; glibc's elf/dl-map-segments.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from cairn import datafile
 from cairn.errors import WheelError
@@ -73,8 +74,7 @@ class Undo(datafile.Value):
     patches: tuple[tuple[int, str], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Library:
+class Library(msgspec.Struct, frozen=True, kw_only=True):
     """A library whose code can be taken out.
 
     Attributes:

@@ -12,8 +12,9 @@ import hashlib
 import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from cairn import datafile
 from cairn.errors import WheelError
@@ -144,8 +145,7 @@ _MOST_BETWEEN = 4 << 20  # bytes of a bundle that are neither code nor zeros: a 
 _STEP = 1 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class UnpackedBundle:
+class UnpackedBundle(msgspec.Struct, frozen=True, kw_only=True):
     """A bundle whose content can be read.
 
     Attributes:

@@ -6,9 +6,10 @@ import hashlib
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
+
+import msgspec
 
 from cairn import files
 from cairn.errors import WheelError
@@ -27,8 +28,7 @@ _STEP = 1 << 20
 _OTHER = "the device wheels and the host wheel must come from one split"
 
 
-@dataclass(frozen=True, kw_only=True)
-class JoinedLibrary:
+class JoinedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """A library that was restored from its device code.
 
     Attributes:

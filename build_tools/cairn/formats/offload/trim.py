@@ -11,9 +11,10 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import IO
+
+from msgspec import structs
 
 from cairn.errors import WheelError
 from cairn.formats.elf_layout import SHDR, SHNUM_AT, WORD
@@ -139,7 +140,7 @@ def _wrappers(library: Library, cut: Cut, places: list[int]) -> list[Patch]:
     for wrapper in library.wrappers:
         pointer = new_places[wrapper.pointer]
         patches.append(Patch(at=cut.moved(wrapper.at + POINTER_AT), data=WORD.pack(pointer)))
-        patches += [replace(patch, at=cut.moved(patch.at)) for patch in wrapper.led_to(pointer)]
+        patches += [structs.replace(patch, at=cut.moved(patch.at)) for patch in wrapper.led_to(pointer)]
     for _, at, value in wrappers.symbols_of(library.layout, range(code.address, code.address + code.size)):
         if value not in new_places:
             raise WheelError(f"a symbol of it leads into its device code, to {value:#x}")

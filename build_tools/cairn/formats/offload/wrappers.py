@@ -20,8 +20,9 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from cairn.errors import WheelError
 from cairn.formats.elf_layout import EXECUTABLE, SHT_DYNSYM, SHT_NOBITS, WORD, Layout, Section
@@ -66,8 +67,7 @@ class Relocation(NamedTuple):
     addend_at: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wrapper:
+class Wrapper(msgspec.Struct, frozen=True, kw_only=True):
     """One wrapper.
 
     Attributes:

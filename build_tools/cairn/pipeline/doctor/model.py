@@ -6,7 +6,6 @@ Nothing here asks the system, so that any machine can be described.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -262,8 +261,7 @@ def as_root(machine: Machine, line: str) -> str:
     return line if machine.root or machine.system == "windows" else f"sudo {line}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """A wheel to be installed, as far as it must fit a machine.
 
     Attributes:
@@ -281,8 +279,7 @@ class Offer:
     system: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Need:
+class Need(msgspec.Struct, frozen=True, kw_only=True):
     """The purpose of the machine, and its requirements.
 
     Attributes:

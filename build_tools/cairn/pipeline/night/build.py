@@ -7,8 +7,10 @@ its own has that at the top, the others in a folder of their id.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import structs
 
 from cairn import files, interpreters
 from cairn import targets as gpu
@@ -217,13 +219,15 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
             tip="begin another: cairn ci night freeze --rocm-index-url URL",
         )
     url = sdk_url(frozen.rocm_index_url, request.build)
-    sdk = replace(build_job.sdk, source=PackageSource(index_url=url, pre=True))
+    sdk = structs.replace(build_job.sdk, source=PackageSource(index_url=url, pre=True))
     here = Platform(python=build_job.python.version, tag=build_job.python.platform)
     if request.run.has_root:
         lock = mirror_lock.of_root(request.stack)
         source = sdk_index.reviewed(url, lock, here, request.own_dir / "sdk-index")
-        sdk = replace(sdk, source=source, digest=cache.key_of(lock.sdk), reviewed=mirror_lock.known(lock))
-    installed = job.install_rocm(replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
+        sdk = structs.replace(
+            sdk, source=source, digest=cache.key_of(lock.sdk), reviewed=mirror_lock.known(lock)
+        )
+    installed = job.install_rocm(structs.replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
     if not request.build.split:
         return installed
     if rocm.device_packages(installed.environment) is None:
@@ -234,7 +238,7 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
         )
     processors = dict.fromkeys(gpu.parse_target_id(name).processor for name in plan.targets_of(request.build))
     devices = sdk_index.device_packages(url, installed.info.version, processors, here)
-    return replace(installed, files={**installed.files, **devices})
+    return structs.replace(installed, files={**installed.files, **devices})
 
 
 def _install_own_sdk(request: LegBuild, build_job: Job, logs: Path) -> InstalledSdk:

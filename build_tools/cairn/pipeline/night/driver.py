@@ -13,8 +13,10 @@ import os
 import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+import msgspec
+from msgspec import structs
 
 from cairn import interpreters, process
 from cairn.build.engine import run as engine
@@ -100,8 +102,7 @@ class Here:
         return step_run.run_step(job, say=say, is_ended=process.is_ended)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DriveRequest:
+class DriveRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A night to drive.
 
     Attributes:
@@ -155,7 +156,7 @@ def drive(request: DriveRequest, executor: Executor) -> tuple[int, Mapping[str, 
     """
     variables = _run_variables()
     # By the name that freezing gives it: whoever changes it from then on is noticed.
-    request = replace(request, night=_freeze(request, variables))
+    request = structs.replace(request, night=_freeze(request, variables))
     night = plan.read(request.store, request.night)
     if anchor.anchor(request.store) is not None:
         console.current().info(f"to go on with it later: --night {night.sealed_id}")

@@ -14,13 +14,13 @@ id alone counts only where it is, but for its moment, what this run would write 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 
-import msgspec
+from msgspec import structs
 from packaging.version import Version
 
 from cairn import datafile
@@ -122,7 +122,7 @@ def _gone_on_with(store: Store, request: FreezeRequest, night: NightPlan, new_pl
         _refuse_other(store, night, request)
         return night
     is_past = datetime.fromisoformat(night.frozen) <= datetime.fromisoformat(new_plan.frozen)
-    if not is_past or msgspec.structs.replace(new_plan, frozen=night.frozen) != night:
+    if not is_past or structs.replace(new_plan, frozen=night.frozen) != night:
         night_names.refuse_unnamed(store, night.night)
     return night
 
@@ -247,10 +247,10 @@ def _frozen_again(store: Store, request: FreezeRequest, *, dry_run: bool) -> Man
             tip="take fewer families and Pythons, or freeze anew",
         )
     # With another recipe, or a release under another SDK, it is another manifest, and built again.
-    changed = msgspec.structs.replace(frozen, recipe=recipe.digest_of(request.stack))
+    changed = structs.replace(frozen, recipe=recipe.digest_of(request.stack))
     if request.rocm_version not in ("", None, frozen.sdk_version) and request.stack.sdk is not None:
         place = _sdk_place(request) or frozen.rocm_index_url
-        changed = msgspec.structs.replace(changed, sdk_version=request.rocm_version, rocm_index_url=place)
+        changed = structs.replace(changed, sdk_version=request.rocm_version, rocm_index_url=place)
     for problem in recipes.problems(store, frozen.recipe, request.stack):
         console.current().warn(f"{problem}: its sets are built again")
     return frozen if changed == frozen else _settled(store, request, changed, dry_run=dry_run)
@@ -277,7 +277,7 @@ def _or_earlier(
         except (StoreError, UsageError) as error:
             console.current().warn(f"the night {night.night} is compared with nothing: {error}")
             break
-        same = msgspec.structs.replace(
+        same = structs.replace(
             frozen.numbered({source.name: source.again for source in previous.projects}),
             targets=previous.targets,
             pythons=previous.pythons,
@@ -309,7 +309,9 @@ def _freeze(
         stack,
         [
             CheckoutRequest.of(
-                replace(refs.get(project.name, CheckoutOptions()), as_of=request.as_of, commit_hipify=False),
+                dataclasses.replace(
+                    refs.get(project.name, CheckoutOptions()), as_of=request.as_of, commit_hipify=False
+                ),
                 project=project,
                 checkout_dir=request.work_dir.absolute() / "src" / project.checkout_dir,
             )

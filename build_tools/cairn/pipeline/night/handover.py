@@ -9,13 +9,13 @@ nights/<id>/built/<build>/<run>.<attempt>/  the output folder of a build, until 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from cairn import datafile, files
 from cairn.build.compiler_cache import session as compiler_cache
@@ -71,7 +71,7 @@ def fetch(run: NightRun, folder: Path, leg: Leg | None = None, shard: Shard | No
     """
     copy = LocalStore(folder)
     store = _Copying(run.store, copy)
-    run = replace(run, store=store)
+    run = dataclasses.replace(run, store=store)
     # What is read through `store` is copied. So each reader that the job will call is called here, and its
     # answer left: plan, manifest, recipe, set, the notes of GPUs that hang, lists, times and baselines.
     plan.find(store, run.plan.night)
@@ -200,7 +200,7 @@ def stage_built(run: NightRun, *, say: Progress = silent) -> tuple[StagedLeg, ..
                 # Of this attempt from here on: this run may have yet to come to that of another run.
                 copy = Path(temporary, f"wheels-{name}-{github.attempt()}")
                 _copy(run, prefix, copy)
-                datafile.write(copy / NOTE_FILE, msgspec.structs.replace(note, attempt=github.attempt()))
+                datafile.write(copy / NOTE_FILE, structs.replace(note, attempt=github.attempt()))
         staged = stage.stage_night(run, Path(temporary), say=say)
     is_staged = {result.leg.id: result.set_id is not None for result in staged}
     for name in builds if not run.dry_run else ():

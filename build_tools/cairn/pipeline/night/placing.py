@@ -7,9 +7,9 @@ test has no runner, which is known before anything is built.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import structs
 
 from cairn.errors import PrerequisiteError
 from cairn.matrix.legs import Leg
@@ -20,8 +20,7 @@ from cairn.targets import CPU
 _SEVERAL = "multi-gpu"  # the label of a runner with several
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """A machine, or the part of one that steps may use.
 
     Attributes:
@@ -34,11 +33,10 @@ class Machine:
     name: str
     platform: str
     cores: int
-    gpus: Mapping[str, int] = field(default_factory=dict)
+    gpus: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Demand:
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """What a step needs of the machine that it runs on.
 
     Attributes:
@@ -87,7 +85,7 @@ def place(
                 f"{leg.name} is tested without a GPU: no machine here has {leg.targets.replace(',', ' or ')}"
             )
         placed.append(
-            msgspec.structs.replace(
+            structs.replace(
                 leg,
                 build_runs_on=(leg.platform,),
                 test_runs_on=single,

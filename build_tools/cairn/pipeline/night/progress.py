@@ -6,8 +6,9 @@ A schedule that has stopped causes no failure and no message: `overdue` detects 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+
+import msgspec
 
 from cairn.errors import StoreError, UsageError
 from cairn.pipeline.night import plan, report
@@ -23,8 +24,7 @@ _MANY = 48  # hours; from then on an age is said in days
 _LONGEST = timedelta(hours=48)  # that a night is under way: then it was ended before it could be reported
 
 
-@dataclass(frozen=True, kw_only=True)
-class Progress:
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """How far a night is.
 
     Attributes:

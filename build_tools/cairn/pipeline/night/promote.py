@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from cairn.errors import CairnError, GateError, StoreError, UsageError
 from cairn.output import Progress, silent
@@ -23,8 +24,7 @@ from cairn.release.index.snapshot import Index
 from cairn.release.publish import mirror_lock
 
 
-@dataclass(frozen=True, kw_only=True)
-class LegPromotion:
+class LegPromotion(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of promoting a leg.
 
     Attributes:
@@ -93,7 +93,7 @@ def promote_night(run: NightRun, *, whole: bool = False, say: Progress = silent)
             )
         if result.promoted and not run.dry_run:
             with contextlib.suppress(StoreError):  # several sets of it in `untested`: the others go on
-                result = replace(result, listing=standing.promoted_in(run, before.leg))
+                result = structs.replace(result, listing=standing.promoted_in(run, before.leg))
         legs.append(result)
     return tuple(legs), strangers
 
@@ -115,13 +115,13 @@ def release_night(run: NightRun, channel: str, *, say: Progress = silent) -> Pro
         raise UsageError(
             f"the night {night.night} goes to {channel} by itself", tip="name a different channel with --to"
         )
-    moved = msgspec.structs.replace(night, staging=night.release, release=channel)
-    return promote_night(replace(run, plan=moved), whole=True, say=say)
+    moved = structs.replace(night, staging=night.release, release=channel)
+    return promote_night(dataclasses.replace(run, plan=moved), whole=True, say=say)
 
 
 def _refuse_a_part(run: NightRun, stood: Sequence[Standing], say: Progress) -> None:
     """Refuse a night that would be promoted only in part, before the first leg is promoted."""
-    trial = replace(run, dry_run=True)
+    trial = dataclasses.replace(run, dry_run=True)
     behind = [
         (leg_standing, leg_standing.reason)
         for leg_standing in stood

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-import msgspec
+from msgspec import structs
 
 from cairn import datafile, process, templates
 from cairn.errors import CairnError, GateError, StoreError, UsageError
@@ -66,7 +66,7 @@ def of_night(run: NightRun, results: Mapping[str, str] = _NO_RESULTS) -> tuple[N
         measures = dict(staged.measures) if staged is not None else {}
         if shown.set_id:
             measures |= _measures(run, notes, leg, shown.set_id)
-        shown = msgspec.structs.replace(shown, minutes=minutes, machine_minutes=machine, measures=measures)
+        shown = structs.replace(shown, minutes=minutes, machine_minutes=machine, measures=measures)
         ended.append(shown.after(previous))
     return tuple(ended)
 
@@ -132,7 +132,7 @@ def _of_leg(
     )
     if stands.state == "promoted":
         outcome: Outcome = "good" if stands.is_tested else "untested"
-        return msgspec.structs.replace(shown, outcome=outcome, reason=stands.caveat)
+        return structs.replace(shown, outcome=outcome, reason=stands.caveat)
     stage, reason, reported = _why(stands, notes, results)
     if stands.state == "held":
         outcome = "held"
@@ -142,7 +142,7 @@ def _of_leg(
         outcome = "cancelled" if "cancelled" in results.values() and not reported else "failed"
         if leg.known_failure:
             reason = f"{reason} (was expected {leg.known_failure})"
-    return msgspec.structs.replace(shown, outcome=outcome, stage=stage, reason=reason, set_id=None)
+    return structs.replace(shown, outcome=outcome, stage=stage, reason=reason, set_id=None)
 
 
 def _why(

@@ -12,11 +12,11 @@ import contextlib
 import hashlib
 import re
 import tempfile
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.errors import CairnError, StoreError, UsageError
@@ -38,8 +38,7 @@ _NIGHTS = 10  # before this one that are asked for the times of tests
 _CONFIG = re.compile("[A-Za-z0-9][A-Za-z0-9_-]{0,49}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shard:
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
     """The part of a leg's suites that one job runs.
 
     Attributes:
@@ -71,8 +70,7 @@ class Shard:
         return work_dir / "suite" / self.part
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoredShard:
+class StoredShard(msgspec.Struct, frozen=True, kw_only=True):
     """The stored results of a shard.
 
     Attributes:
@@ -154,10 +152,10 @@ def demanding(stack: Stack, leg: Leg) -> Stack:
     if configs:
         floor = records.get("suite", Floor())
         both = tuple(dict.fromkeys((*floor.configs, *configs)))
-        records["suite"] = msgspec.structs.replace(floor, configs=both)
+        records["suite"] = structs.replace(floor, configs=both)
     if leg.compat and leg.test_runs_on:
         records.setdefault("compat", Floor())
-    return msgspec.structs.replace(stack, gate=msgspec.structs.replace(stack.gate, records=records))
+    return structs.replace(stack, gate=structs.replace(stack.gate, records=records))
 
 
 def keep(run: NightRun, shard: Shard, folder: Path, signer: Signer | None = None) -> None:

@@ -7,10 +7,11 @@ not work does.
 
 from __future__ import annotations
 
-import dataclasses
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import datafile, interpreters, isolation, venv
 from cairn.errors import PrerequisiteError, StoreError, TestsFailedError, UsageError
@@ -39,8 +40,7 @@ COMPAT = "compat"
 """The folder of compatibility probes below that of the smoke tests of a leg."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class LegTest:
+class LegTest(msgspec.Struct, frozen=True, kw_only=True):
     """A leg to test on this machine.
 
     Attributes:
@@ -81,7 +81,7 @@ def smoke_leg(request: LegTest) -> TestRecord:
     reaches_gpus = stack.reaches_gpus and bool(leg.test_runs_on)
     with serving(store) as server, console.current().stage(f"smoke tests of {leg.name}") as stage:
         result = smoke.run_smoke(
-            dataclasses.replace(
+            structs.replace(
                 smoke.SmokeRequest(
                     wheel_set=read_set(store, set_id),
                     work_dir=request.work_dir,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError, WheelError
@@ -37,8 +37,7 @@ NOTE_FILE = "step.json"
 _ARTIFACT = re.compile(r"wheels-(?P<build>.+)-(?P<attempt>[0-9]{1,5})")
 
 
-@dataclass(frozen=True, kw_only=True)
-class StagedLeg:
+class StagedLeg(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of staging a leg.
 
     Attributes:
@@ -54,7 +53,7 @@ class StagedLeg:
     set_id: str | None = None
     reason: str = ""
     kept: bool = False
-    measures: Mapping[str, float] = field(default_factory=dict)
+    measures: Mapping[str, float] = msgspec.field(default_factory=dict)
 
     def __str__(self) -> str:
         """What was staged, in words: `set 0a1b2c3d4e5f, and 3.4 GB of the ROCm SDK`."""
@@ -92,7 +91,7 @@ def stage_night(run: NightRun, artifacts: Path, *, say: Progress = silent) -> tu
                 reason = result.reason or str(result)
                 good = result.set_id is not None
                 note = plan.step_note(run, leg, "stage", started, good=good, reason=reason)
-                plan.note(run.store, msgspec.structs.replace(note, measures=result.measures))
+                plan.note(run.store, structs.replace(note, measures=result.measures))
         results.append(result)
     return tuple(results)
 
@@ -226,4 +225,4 @@ def _keep_notes(run: NightRun, leg: Leg, folders: dict[int, Path]) -> None:
             reason = note.reason
             if others and not note.good:
                 reason = f"{reason} (the same build makes the wheels of {', '.join(others)})"
-            plan.note(run.store, msgspec.structs.replace(note, leg=leg.id, reason=reason))
+            plan.note(run.store, structs.replace(note, leg=leg.id, reason=reason))

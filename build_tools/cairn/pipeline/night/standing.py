@@ -7,8 +7,10 @@ continuing a workflow after a failure does not change it.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
+from msgspec import structs
 
 from cairn.errors import StoreError
 from cairn.matrix.legs import Leg
@@ -27,8 +29,7 @@ from cairn.release.weighing import Bypass, Evidence
 State = Literal["missing", "untested", "failed", "ready", "held", "promoted", "yanked", "unclear"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a leg.
 
     Attributes:
@@ -62,8 +63,7 @@ class Standing:
         return keys.UNTESTED if self.bypass is not None and not self.leg.bypass_tests else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True, kw_only=True):
     """The set of a leg in an index.
 
     Attributes:
@@ -120,8 +120,8 @@ def made(run: NightRun, leg: Leg) -> dict[str, object]:
                 record.digest for record in records.read(run.store, place.set_id, trust=run.trust).records
             ]
             return {
-                "staged": staged and vars(staged),
-                "promoted": promoted and vars(promoted),
+                "staged": staged and structs.asdict(staged),
+                "promoted": promoted and structs.asdict(promoted),
                 "records": digests,
             }
     return {"staged": None, "promoted": None, "records": []}

@@ -20,6 +20,7 @@ protect nothing more: there, too, the phases are joined, and one warning names t
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import os
@@ -32,8 +33,10 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 import cairn
 from cairn import files, images, isolation, process
@@ -66,8 +69,7 @@ _LOCK_WAIT = 12 * 3600.0  # seconds; the other run may be at torch
 _TAIL = 20  # lines of a log that the driver shows
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepJob:
+class StepJob(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine is asked to carry out; values that fit into a message.
 
     Attributes:
@@ -82,11 +84,10 @@ class StepJob:
     phases: LegStep | None = None
     folder: Path
     cores: int
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepEnd:
+class StepEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How a step ended; values that fit into a message.
 
     Attributes:
@@ -100,7 +101,7 @@ class StepEnd:
 
     code: int
     seconds: float = 0.0
-    outputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = msgspec.field(default_factory=dict)
     log: str = ""
     tail: tuple[str, ...] = ()
     worker: str = ""
@@ -194,13 +195,13 @@ def _phases(job: StepJob, log: Path, say: Progress, is_ended: Callable[[], bool]
             return code or EXIT_INTERRUPTED
         if step is None:
             return code
-        left = replace(step, folder=folder)
+        left = structs.replace(step, folder=folder)
         kept_as = _here(lambda: keep(left, _open(step), _signer(step)), log, f"{step.name}: keep")
         return code or kept_as
 
 
 def _merge(step: LegStep, say: Progress) -> None:
-    run = replace(_open(step), only=(step.leg,))
+    run = dataclasses.replace(_open(step), only=(step.leg,))
     merges = suite.merge_night(run, step.folder, signer=_signer(step), say=say)
     if error := suite.refusal(merges):
         raise error

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
+
+import msgspec
+from msgspec import structs
 
 from cairn.build.engine.schedule import Graph, Step
 from cairn.image_engines import Engine
@@ -35,8 +37,7 @@ Kind = Literal["build", "test", "suite", "merge"]
 """What `cairn ci night step` does; all but the last in phases."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Container:
+class Container(msgspec.Struct, frozen=True, kw_only=True):
     """What the tests of a night run in, so that they see nothing of their machine but its GPUs.
 
     Attributes:
@@ -50,8 +51,7 @@ class Container:
     gpu: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Command:
+class Command(msgspec.Struct, frozen=True, kw_only=True):
     """A command of Cairn, as a step runs it.
 
     Attributes:
@@ -65,8 +65,7 @@ class Command:
     container: Container | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What all steps are given.
 
     Attributes:
@@ -94,8 +93,7 @@ class Settings:
     container: Container | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class LegStep:
+class LegStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step in phases; values that fit into a message.
 
     Attributes:
@@ -144,12 +142,11 @@ class LegStep:
             arguments=("ci", "night", "step", self.kind, "--phase", "run", *where, *of_leg),
             # Which wheels a cache has is known as the build goes on.
             has_credentials=self.kind == "build" and bool(settings.cache_store),
-            container=replace(container, gpu=gpu) if container and self.kind != "build" else None,
+            container=structs.replace(container, gpu=gpu) if container and self.kind != "build" else None,
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class NightStep:
+class NightStep(msgspec.Struct, frozen=True, kw_only=True):
     """A step of a night.
 
     Attributes:

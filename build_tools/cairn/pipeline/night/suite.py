@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from cairn import files, interpreters
 from cairn.errors import CairnError, StoreError, TestsFailedError
@@ -39,8 +40,7 @@ from cairn.testing.testing_options import Limits
 from cairn.venv import PackageSource
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShardTest:
+class ShardTest(msgspec.Struct, frozen=True, kw_only=True):
     """A shard to run on this machine.
 
     Attributes:
@@ -54,7 +54,7 @@ class ShardTest:
     run: NightRun
     shard: Shard
     work_dir: Path
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = msgspec.field(default_factory=Limits)
     gpus: Path = kernel.KFD_NODES
 
     @property
@@ -166,8 +166,7 @@ def _sources(request: ShardTest, project: str, say: Progress) -> tuple[Path, tup
     return folder, (source.commit,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class SuiteMerge:
+class SuiteMerge(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one configuration of a leg's suite.
 
     Attributes:

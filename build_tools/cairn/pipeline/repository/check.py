@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 import cairn
 from cairn.errors import CairnError
@@ -41,8 +41,7 @@ _FILES: Mapping[init.State, str] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Repository:
+class Repository(msgspec.Struct, frozen=True, kw_only=True):
     """What is looked at.
 
     Attributes:
@@ -187,7 +186,7 @@ def _nights(repository: Repository, values: Mapping[str, str]) -> Iterator[Findi
     if stack.takes_sdk and not values.get(workflows.ROCM_INDEX_URL):
         text = f"nothing says where {stack.name} takes its ROCm SDK from"
         yield missing("ROCm SDK", text, fix=f"{AGAIN} --rocm-index-url URL, and --apply")
-        stack = msgspec.structs.replace(stack, sdk=None)  # the rest is asked all the same
+        stack = structs.replace(stack, sdk=None)  # the rest is asked all the same
     if repository.matrix is None:
         text = f"{repository.choices.stack_folder} has none: it names families, Pythons and runners"
         yield missing(MATRIX, text, fix=f"write {repository.choices.stack_folder}/{MATRIX}")

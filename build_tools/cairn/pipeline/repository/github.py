@@ -7,8 +7,9 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from cairn import process
 from cairn.errors import PrerequisiteError, ProcessError, UsageError
@@ -21,8 +22,7 @@ _NUMBER = re.compile(r"\$\(gh api users/(\S+) --jq \.id\)")
 _TIMEOUT = 60.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What a repository is to have.
 
     Attributes:

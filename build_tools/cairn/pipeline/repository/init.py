@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-import msgspec
+from msgspec import structs
 
 import cairn
 from cairn import datafile, files, shipped
@@ -269,7 +269,7 @@ def write(root: Path, choices: Choices, made: Mapping[str, bytes], planned: tupl
             files.write_bytes(root / file.path, made[file.path])
         digests[file.path] = _sha256(made[file.path])
     lock = Lock(version=cairn.__version__, choices=choices, files=digests)
-    if before is None or msgspec.structs.asdict(before) != msgspec.structs.asdict(lock):
+    if before is None or structs.asdict(before) != structs.asdict(lock):
         datafile.write(root / LOCK, lock)
 
 

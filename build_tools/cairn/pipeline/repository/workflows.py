@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from cairn import DISTRIBUTION, shipped
 from cairn.errors import CairnError
@@ -53,8 +54,7 @@ _AWS_STEP = re.compile(
 _OUTPUTS = {"access-key-id": ACCESS_KEY, "secret-access-key": SECRET_KEY}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What differs from Cairn's own repository.
 
     Attributes:

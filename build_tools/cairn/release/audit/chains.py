@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
-import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
@@ -86,7 +86,7 @@ def _is_true(before: Snapshot, after: Snapshot) -> bool:
     if moved or made.recent != recent:
         if not made.recent or not moved.issubset(made.recent[0].sets):
             return False
-        entry = msgspec.structs.replace(
+        entry = structs.replace(
             made.recent[0], number=made.number, action=made.action, who=made.who, why=made.why
         )
         if made.recent != (entry, *recent)[:RECENT]:
@@ -309,7 +309,7 @@ def _lookups(chain: Mapping[str, Entry], inventory: Inventory) -> Iterator[Probl
         return
     lookups = replayed(entries)
     digests = " ".join(sorted(set(map(short, lookups)))) if head.lookups is not None else None
-    whole_head = msgspec.structs.replace(head, lookups=digests)
+    whole_head = structs.replace(head, lookups=digests)
     for key, value in (*lookups.items(), (keys.LEDGER_HEAD, whole_head)):
         try:
             same = inventory.store.read(key).data == encode(value)
@@ -369,7 +369,7 @@ def _marks(snapshot: Snapshot) -> Iterator[Problem]:
             due = mark_of(entry)
             # What was damaged is said of the record itself.
             if entry.failed or any(event.is_bad for event in ledger.history(set_id)):
-                due = msgspec.structs.replace(due, failed=records.standing(store, set_id) or None)
+                due = structs.replace(due, failed=records.standing(store, set_id) or None)
         except (CairnError, OSError):
             continue  # as above
         if due.yanked is not None and entry.yanked is None:

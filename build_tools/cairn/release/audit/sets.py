@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Collection, Iterator
 from datetime import datetime
+
+from msgspec import structs
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
@@ -261,7 +262,7 @@ def _signature(inventory: Inventory, key: str, subject: str | None) -> Iterator[
 def _signatures(snapshot: Snapshot, wheel_set: WheelSet, trust: Trust) -> Iterator[str]:
     """The wheels of a set that no trusted signature vouches for, each link down to the commits included."""
     if trust.builders is not None and not keys.is_gated(snapshot.index.name):  # who builds stages
-        trust = dataclasses.replace(trust, keys={**trust.keys, **trust.builders})
+        trust = structs.replace(trust, keys={**trust.keys, **trust.builders})
     for wheel in wheel_set.wheels:
         report = chain.check(
             snapshot.index.store,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn.release.index import keys
@@ -104,8 +105,7 @@ class Case:
         return device_names.processor_of(wheel.distribution, project.distribution) if project else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Files:
+class Files(msgspec.Struct, frozen=True, kw_only=True):
     """The files of a set on this machine.
 
     Attributes:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import datafile, targets
@@ -166,13 +166,13 @@ def _expectations(case: Case, shipped: tuple[str, ...]) -> Iterator[tuple[str, E
     )
     for wheel in case.wheel_set.wheels:
         targets = case.code_of(wheel)
-        yield wheel.file_name, replace(common, targets=targets, require_device_code=targets != (CPU,))
+        yield wheel.file_name, structs.replace(common, targets=targets, require_device_code=targets != (CPU,))
     for file in case.wheel_set.closure:
         # ROCm's own packages are of this place and have no manylinux tag; others come from PyPI. One that
         # requires torch (optree, for an extra) was not built against this one, and has no pin to it.
         yield (
             file.file_name,
-            replace(
+            structs.replace(
                 common,
                 siblings={} if file.origin == "mirrored" else siblings,
                 require_platform_tag=file.origin != "rocm-sdk",
@@ -386,7 +386,7 @@ def _broken(case: Case, files: Files, old: Sequence[Path], last: WheelSet) -> It
                 case, last, [path for path in read if read[path].distribution not in set_files]
             )
         except (CairnError, OSError) as error:
-            judged = msgspec.structs.replace(judged, unknown={**judged.unknown, "a consumer": str(error)})
+            judged = structs.replace(judged, unknown={**judged.unknown, "a consumer": str(error)})
         for wheel, why in lost.items():
             name = read[wheel].distribution
             required = [

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -62,7 +63,7 @@ def check(case: Case) -> GateReport:
         replaced = _replaced(case, weighed)
         tested = _tested(case, weighed, replaced)
         report = _report(case, weighed, replaced, tuple(_demands(case, files, tested, installed)))
-    return msgspec.structs.replace(
+    return structs.replace(
         report, metadata_size=installed.metadata_size, installed_with=installed.installed_with
     )
 
@@ -263,7 +264,7 @@ def _replaced(case: Case, weighed: Evidence) -> dict[str, str]:
     channel, _, family = index.partition("/")
     if not weighed.untested or channel == keys.UNTESTED:
         return {}
-    replacement = msgspec.structs.replace(index_set(case.wheel_set), untested_targets=weighed.untested)
+    replacement = structs.replace(index_set(case.wheel_set), untested_targets=weighed.untested)
     elsewhere = "/".join(filter(None, (keys.UNTESTED, family)))
     return {
         target: f"{index} has the set {short_id(entry.set_id)}, tested on {target}, which an untested one "

@@ -11,11 +11,11 @@ import itertools
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
+import msgspec
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -46,8 +46,7 @@ _UNTRIED = {"__main__", "conftest", "setup", "test", "tests", "testing"}  # part
 _INSTALLERS: tuple[Installer, ...] = ("pip", "uv")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Installation:
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
     """The result of resolving and installing a set.
 
     Attributes:
@@ -122,8 +121,7 @@ def no_longer_resolving(case: Case) -> Iterator[str]:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one installer.
 
     Attributes:
@@ -136,7 +134,7 @@ class Trial:
     installer: Installer
     problem: str | None
     installed: tuple[str, ...] = ()
-    imports: Mapping[str, str] = field(default_factory=dict)
+    imports: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def versions(self) -> frozenset[tuple[str, Version]]:

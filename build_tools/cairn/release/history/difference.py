@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.output import safe_text
@@ -73,7 +73,7 @@ def without_losses(before: Snapshot, change: Change) -> Change:
 
 def same_but_serial(old: ProjectState, new: ProjectState) -> bool:
     """Whether an index offers the same files of a project, whenever it was last changed."""
-    return msgspec.structs.replace(old, serial=new.serial, page=new.page) == new
+    return structs.replace(old, serial=new.serial, page=new.page) == new
 
 
 def checked_reason(reason: str) -> str:

@@ -38,7 +38,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec import structs
 
 from cairn.errors import CairnError, GateError, StoreError
 from cairn.release import wholes
@@ -317,7 +317,7 @@ def _write_pages(current: Snapshot) -> tuple[str, ...]:
     if (not (other_projects or is_first) or write.put_root_page(current)) and (
         not (other_sets or is_first) or _put_people_pages(current)
     ):
-        whole = msgspec.structs.replace(pointer, rendered=pointer.generation, rendered_digest=pointer.digest)
+        whole = structs.replace(pointer, rendered=pointer.generation, rendered_digest=pointer.digest)
         index.store.write_if(keys.state_key(index.name), generation.encode(whole), etag=current.etag)
     return ordered
 
@@ -424,7 +424,7 @@ def _next(
     index, old, parts, sets = before.index, before.generation, before.project_parts, before.set_entries
     number, digests = old.number + 1, dict[str, str | None]()
     for name, project in change.projects.items():
-        new = msgspec.structs.replace(project, serial=number) if project is not None else None
+        new = structs.replace(project, serial=number) if project is not None else None
         digests[name] = index.put_project(new, parts.get(name)) if new is not None else None
     changed = {name for name, digest in digests.items() if digest != parts.get(name)}
     same_projects = all(name in parts and digests[name] is not None for name in changed)
@@ -446,7 +446,7 @@ def _next(
         serial=old.serial if same_projects else number,
         ledger=ledger,
     )
-    return msgspec.structs.replace(made, **change_since(before, index.at(made, "")))
+    return structs.replace(made, **change_since(before, index.at(made, "")))
 
 
 def _point(before: Snapshot, number: int, digest: str) -> bool:
@@ -457,7 +457,7 @@ def _point(before: Snapshot, number: int, digest: str) -> bool:
     """
     assert before.pointer is not None  # noqa: S101 - it has begun
     index = before.index
-    pointer = msgspec.structs.replace(before.pointer, generation=number, digest=digest)
+    pointer = structs.replace(before.pointer, generation=number, digest=digest)
     try:
         # Only if nothing came between: else the change was made from a state that is no longer there, and
         # writing it would undo what the other writer did.

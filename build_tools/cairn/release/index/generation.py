@@ -14,11 +14,11 @@ import getpass
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
@@ -132,8 +132,7 @@ class FileEntry(datafile.Value, omit_defaults=True, gc=False):  # of which an in
         return FileRef(filename=self.filename, sha256=self.sha256)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attested:
+class Attested(msgspec.Struct, frozen=True, kw_only=True):
     """The provenance of a file, as an index names it; see `FileEntry`."""
 
     provenance: str
@@ -141,7 +140,7 @@ class Attested:
 
     def on(self, file: FileEntry) -> FileEntry:
         """A copy of the file's entry with this provenance."""
-        return msgspec.structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)
+        return structs.replace(file, provenance=self.provenance, provenance_kind=self.provenance_kind)
 
 
 class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2", omit_defaults=True):
@@ -180,12 +179,12 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2", om
         else:  # the files are sorted already
             for entry in new:
                 bisect.insort(files, entry, key=_order)
-        return msgspec.structs.replace(self, files=tuple(files))
+        return structs.replace(self, files=tuple(files))
 
     def without(self, filenames: frozenset[str]) -> ProjectState:
         """This project without the named files."""
         left = tuple(file for file in self.files if file.filename not in filenames)
-        return msgspec.structs.replace(self, files=left)
+        return structs.replace(self, files=left)
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -228,12 +227,12 @@ class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-chang
         gone = {*later.gone}
         files = {file.filename: file for file in (*self.files, *later.files) if file.filename not in gone}
         left = tuple(name for name in dict.fromkeys((*self.gone, *later.gone)) if name not in files)
-        return msgspec.structs.replace(later, files=tuple(files.values()), gone=left, over=over)
+        return structs.replace(later, files=tuple(files.values()), gone=left, over=over)
 
     def applied(self, before: ProjectState) -> ProjectState:
         """Apply the change to the state that it is based on."""
         new = before.without(frozenset(self.gone)).with_files(self.files)
-        return msgspec.structs.replace(new, **_besides_files(self))
+        return structs.replace(new, **_besides_files(self))
 
 
 ProjectPart = ProjectState | ProjectChange

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Mapping
 
-import msgspec
+from msgspec import structs
 
 from cairn.release.index.generation import Attested, FileEntry, IndexSet, now, project_of
 from cairn.release.index.snapshot import Change, Snapshot, refs_of
@@ -48,7 +48,7 @@ def change_to_promote(
         attested: the provenance of the set's own wheels, by file name, where somebody vouches for them.
     """
     unpacked = [source.entry(ref).unpacked for ref in refs_of(wheel_set)]
-    entry = msgspec.structs.replace(entry, installed=sum(unpacked) if all(unpacked) else 0)
+    entry = structs.replace(entry, installed=sum(unpacked) if all(unpacked) else 0)
     file_names = {wheel.file_name for wheel in wheel_set.wheels}
     fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
     for ref in refs_of(wheel_set):
@@ -56,7 +56,7 @@ def change_to_promote(
         listed = target.project(name).file(ref.filename)
         new = listed
         if listed is None:
-            new = msgspec.structs.replace(
+            new = structs.replace(
                 source.entry(ref),
                 upload_time=entry.added,
                 sets=(),  # but its mark: what is yanked in the source stays so
@@ -68,10 +68,10 @@ def change_to_promote(
         elif ref.filename in file_names and listed.untested is not None:
             # What came untested with a different set may have been tested with this one.
             again = entry.untested is None or entry.set_id in listed.sets
-            new = msgspec.structs.replace(listed, untested=entry.untested) if again else listed
+            new = structs.replace(listed, untested=entry.untested) if again else listed
         if new is not None and ref.filename in file_names and entry.set_id not in new.sets:
             # With a set that is not yanked, a file that it shares with a yanked one is not yanked either.
-            new = msgspec.structs.replace(
+            new = structs.replace(
                 new, sets=(*new.sets, entry.set_id), yanked=entry.yanked, failed=entry.failed
             )
         if new is not None and attested and ref.filename in attested:

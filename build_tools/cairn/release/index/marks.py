@@ -6,7 +6,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
@@ -71,7 +71,7 @@ def marking_from_ledger(store: Store, *, pending: Iterable[Event] = ()) -> Marki
         except MissingKeyError:  # it was collected with an older state of its index
             ban = ledger.ban(listed.set_id, listed.manifest_sha256)
         history = ledger.history(listed.set_id)
-        return msgspec.structs.replace(
+        return structs.replace(
             listed,
             yanked=ban.why if ban else None,
             failed=standing_of(history) or None,
@@ -229,7 +229,7 @@ def _settle(
             if attempt.commit(change, action, why=why) and (change.empty or dry_run):
                 break
     assert settled is not None  # noqa: S101 - there is at least one attempt
-    return msgspec.structs.replace(settled, generation=attempt.generation)
+    return structs.replace(settled, generation=attempt.generation)
 
 
 def _proposed(
@@ -262,7 +262,7 @@ def _proposed(
     )
     plain = (name for name in file_names if name in files and files[name].yanked is None)
     change = Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets)
-    return change, msgspec.structs.replace(
+    return change, structs.replace(
         nothing,
         changed=not change.empty,
         files=tuple(sorted(name for name, file in files.items() if file != before[name])),
@@ -283,7 +283,7 @@ def with_marks(
         yanked, failed = (None if None in texts else texts[0] for texts in (yanks, failures))
         if (file.yanked, file.failed) == (yanked, failed):
             return file
-        return msgspec.structs.replace(file, yanked=yanked, failed=failed)
+        return structs.replace(file, yanked=yanked, failed=failed)
 
     files = (marked(file) if names is None or file.filename in names else file for file in project.files)
-    return msgspec.structs.replace(project, files=tuple(files))
+    return structs.replace(project, files=tuple(files))

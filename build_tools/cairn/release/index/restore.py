@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgspec
+from msgspec import structs
 
 from cairn.concurrency import side_by_side
 from cairn.errors import CairnError, StoreError, UsageError
@@ -273,4 +273,4 @@ def _shown(index: Index, past: Generation, digest: str) -> tuple[int, int]:
 
 def plain(candidate: Candidate) -> dict[str, object]:
     """A candidate as plain data for JSON."""
-    return msgspec.structs.asdict(candidate) | {"name": candidate.name}
+    return structs.asdict(candidate) | {"name": candidate.name}

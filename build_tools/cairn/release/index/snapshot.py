@@ -50,8 +50,7 @@ _BINS = 600  # kept of an index: two states of 5,000 sets
 _RESTORE = "restore it from a copy of the store"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to make to an index.
 
     Attributes:
@@ -59,8 +58,8 @@ class Change:
         sets: new or changed sets by id; None removes one.
     """
 
-    projects: Mapping[str, ProjectState | None] = field(default_factory=dict)
-    sets: Mapping[str, IndexSet | None] = field(default_factory=dict)
+    projects: Mapping[str, ProjectState | None] = msgspec.field(default_factory=dict)
+    sets: Mapping[str, IndexSet | None] = msgspec.field(default_factory=dict)
 
     @property
     def empty(self) -> bool:

@@ -11,7 +11,7 @@ import graphlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-import msgspec
+from msgspec import structs
 
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
@@ -58,12 +58,12 @@ def with_pages(before: Snapshot, change: Change) -> Change:
     def rendered(project: ProjectState | None) -> ProjectState | None:
         if project is None:
             return None
-        new = msgspec.structs.replace(project, serial=before.generation.number + 1)
+        new = structs.replace(project, serial=before.generation.number + 1)
         stored = _stored(before, new.name)
         page = _page_over(before, new, stored)
         # Of what it is written over, the name is enough: an index may have many megabytes of pages.
         old = (kind and StoredObject(data=b"", bucket_etag=kind.etag) for kind in stored)
-        new = msgspec.structs.replace(new, page=page.digest)
+        new = structs.replace(new, page=page.digest)
         pages[new.page] = tuple(zip((page.json, page.html), old, strict=True))
         return new
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn import targets as gpu
 from cairn import templates
@@ -28,8 +29,7 @@ _DRIVERS = {"6": "6.1", "7": "6.2"}
 _ROCM = re.compile(r"rocm([0-9]+)\.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Option:
+class Option(msgspec.Struct, frozen=True, kw_only=True):
     """An option of a choice.
 
     Attributes:
@@ -43,8 +43,7 @@ class Option:
     chosen: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What is shown for some choices: a line to type, or why there is none.
 
     Attributes:
@@ -72,8 +71,7 @@ class Answer:
     commands: tuple[tuple[str, str, str], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Chooser:
+class Chooser(msgspec.Struct, frozen=True, kw_only=True):
     """All choices, and the answers to them.
 
     Attributes:
@@ -94,8 +92,7 @@ class Chooser:
         yield from self.groups.items()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Table:
+class _Table(msgspec.Struct, frozen=True, kw_only=True):
     """What there is: the values of each choice, in order, and the offers of each channel for each target."""
 
     channels: tuple[str, ...]

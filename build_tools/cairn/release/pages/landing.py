@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn import targets as gpu
 from cairn import templates
@@ -102,8 +103,7 @@ def _indexes(views: Sequence[IndexView]) -> dict[str, IndexView | None]:
     return {name: by_name.get(name) for name in names}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Target:
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A target as a box lists it.
 
     Attributes:
@@ -120,8 +120,7 @@ class Target:
     tested: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class InstallLines:
+class InstallLines(msgspec.Struct, frozen=True, kw_only=True):
     """The install commands for one version of a line, for all Pythons and platforms that share them.
 
     Attributes:
@@ -145,8 +144,7 @@ class InstallLines:
     commands: tuple[tuple[str, str, str], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Box:
+class Box(msgspec.Struct, frozen=True, kw_only=True):
     """Targets that the same index offers the same sets, with the same labels.
 
     Attributes:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.release.pages.view import CAME_THROUGH, Night, Outcome
@@ -103,7 +103,7 @@ class History(datafile.Value, tag_field="schema", tag="cairn.nights/1"):
                 remaining.append(night)
         known = {**self.legs, **names}
         legs = {name: known[name] for night in remaining for name in night.legs if name in known}
-        return msgspec.structs.replace(self, legs=dict(sorted(legs.items())), nights=tuple(remaining))
+        return structs.replace(self, legs=dict(sorted(legs.items())), nights=tuple(remaining))
 
     def night_of(self, past: PastNight, leg: str) -> Night:
         """Return how a leg ended in one of the nights, as its page has it."""
@@ -167,8 +167,7 @@ def leg_end(night: Night, *, log: str | None) -> LegEnd:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column:
+class Column(msgspec.Struct, frozen=True, kw_only=True):
     """One night of a line, or the day of one that did not happen.
 
     Attributes:

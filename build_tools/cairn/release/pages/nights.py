@@ -5,9 +5,10 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from xml.etree import ElementTree as ET
+
+import msgspec
 
 from cairn import templates
 from cairn.output import safe_text
@@ -38,8 +39,7 @@ _OVERDUE = 1.5  # steps from one night to the next
 _ATOM = "http://www.w3.org/2005/Atom"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """How a leg ended in one night, as the grid shows it; `link` leads to its log, or to its night."""
 
     tone: str
@@ -48,8 +48,7 @@ class Cell:
     link: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class LegRow:
+class LegRow(msgspec.Struct, frozen=True, kw_only=True):
     """A leg in the grid.
 
     Attributes:
@@ -77,8 +76,7 @@ class LegRow:
     install: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class FamilyRows:
+class FamilyRows(msgspec.Struct, frozen=True, kw_only=True):
     """The legs of a family on a line, and whether one of them is bad."""
 
     name: str
@@ -86,8 +84,7 @@ class FamilyRows:
     is_bad: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class LineView:
+class LineView(msgspec.Struct, frozen=True, kw_only=True):
     """A line.
 
     Attributes:

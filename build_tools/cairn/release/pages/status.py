@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn import targets as gpu
 from cairn import templates
@@ -15,8 +16,7 @@ from cairn.release.pages.view import IndexView, Night
 from cairn.wheels.metadata.tag_words import platform_words
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+class Row(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one line, family, Python and platform of an index.
 
     Attributes:

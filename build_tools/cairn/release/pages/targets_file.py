@@ -12,11 +12,11 @@ import re
 import shlex
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -220,8 +220,7 @@ def _preference(version: str) -> tuple[bool, Version]:
     return not order.is_prerelease, order
 
 
-@dataclass(frozen=True, kw_only=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """The machine to install on.
 
     Attributes:
@@ -243,8 +242,7 @@ class Machine:
         return f"Python {self.python}, {platform_words(self.platform)}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pick:
+class Pick(msgspec.Struct, frozen=True, kw_only=True):
     """One set to install, and the GPUs it is for.
 
     Attributes:
@@ -258,8 +256,7 @@ class Pick:
     untested: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """The sets to install on a machine.
 
     Attributes:
@@ -312,7 +309,7 @@ def _picks(fitting: dict[str, tuple[Offer, ...]]) -> tuple[Pick, ...]:
         if len({twin.index for twin in (offer, *same)}) == 1 and len(same) == len(others):
             words = _merged(word for twin in (offer, *same) for word in twin.packages)
             notes = dict.fromkeys(twin.untested for twin in (offer, *same) if twin.untested)
-            merged = msgspec.structs.replace(offer, packages=words)
+            merged = structs.replace(offer, packages=words)
             return (Pick(targets=tuple(fitting), offer=merged, untested="; ".join(notes) or None),)
     return tuple(
         Pick(targets=(target,), offer=offers[0], untested=offers[0].untested)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.errors import UsageError
@@ -56,7 +56,7 @@ class Trends(datafile.Value, tag_field="schema", tag="cairn.trends/1"):
         """Return the trends with a night, which replaces what was there of the same id."""
         others = (past for past in self.legs.get(leg, ()) if past.night != point.night)
         points = sorted((*others, point), key=lambda point: (point.started, point.night))
-        return msgspec.structs.replace(self, legs={**self.legs, leg: tuple(points[-KEPT:])})
+        return structs.replace(self, legs={**self.legs, leg: tuple(points[-KEPT:])})
 
 
 def leg_of(line: str, family: str, python: str, platform: str) -> str:
@@ -64,8 +64,7 @@ def leg_of(line: str, family: str, python: str, platform: str) -> str:
     return f"{line} {family} {python} {platform}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measure:
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a night measures.
 
     Attributes:
@@ -100,8 +99,7 @@ MEASURES: Mapping[str, Measure] = {
 """By name, in the order of the page."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Jump:
+class Jump(msgspec.Struct, frozen=True, kw_only=True):
     """A night whose value is not that of the nights before.
 
     Attributes:
@@ -191,8 +189,7 @@ def _side(value: float, level: Sequence[float], what: Measure) -> int:
     return (value - middle > least) - (middle - value > least)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Drawing:
+class Drawing(msgspec.Struct, frozen=True, kw_only=True):
     """A measure of a leg, as the page draws it.
 
     Attributes:

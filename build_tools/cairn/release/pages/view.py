@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.release.index import keys
@@ -98,7 +98,7 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
         if previous is not None and previous.started > self.started:
             previous = None  # of a later night, which says nothing of this one
         if self.outcome in CAME_THROUGH:
-            return msgspec.structs.replace(self, last_good=self.finished, since=None)
+            return structs.replace(self, last_good=self.finished, since=None)
         since = None if self.outcome == "cancelled" else self.started
         # A run that was ended neither began a failure nor ended one.
         if previous is not None and (
@@ -107,11 +107,10 @@ class Night(datafile.Value, tag_field="schema", tag="cairn.night/1"):
             first = previous.started if previous.outcome == "failed" else None  # in files without `since`
             since = previous.since or first or since
         last_good = previous.last_good if previous is not None else None
-        return msgspec.structs.replace(self, last_good=last_good, since=since)
+        return structs.replace(self, last_good=last_good, since=since)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """What is not good for one and the same reason.
 
     Attributes:

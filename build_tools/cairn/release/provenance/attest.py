@@ -8,11 +8,12 @@ provide for: then it is `cairn.provenance/1`, plain DSSE envelopes.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+import msgspec
+from msgspec import structs
 
 from cairn import datafile, extras
 from cairn.errors import StoreError
@@ -66,7 +67,7 @@ def attest(
         present = snapshot.project(wheel.distribution).file(wheel.file_name)
         others = {*present.sets} & {*snapshot.set_ids} - {wheel_set.id} if present else ()
         previous = _previous(store, present, attester.kind) if present and others else None
-        wheel_claims = dataclasses.replace(claims, file_name=wheel.file_name, sha256=wheel.sha256)
+        wheel_claims = structs.replace(claims, file_name=wheel.file_name, sha256=wheel.sha256)
         data = attester.add(previous, wheel_claims)
         new = hashlib.sha256(data).hexdigest()
         store.write(keys.provenance_key(wheel.sha256, wheel.file_name, new), data)
@@ -108,8 +109,7 @@ class Provenance(datafile.Value, tag_field="schema", tag="cairn.provenance/1"):
     envelopes: tuple[Envelope, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Vouched:
+class Vouched(msgspec.Struct, frozen=True, kw_only=True):
     """A statement, and its signer.
 
     Attributes:
@@ -121,8 +121,7 @@ class Vouched:
     by: str | None
 
 
-@dataclass(frozen=True)
-class KeyAttester:
+class KeyAttester(msgspec.Struct, frozen=True):
     """Signs statements with a key.
 
     Attributes:

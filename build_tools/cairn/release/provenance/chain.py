@@ -6,7 +6,6 @@ The readers of an index come first: over HTTP, recording for a bundle, or out of
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import re
 import urllib.parse
@@ -16,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec import structs
 
 from cairn import files, web
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError, UsageError
@@ -45,8 +47,7 @@ LinkName = Literal[
 State = Literal["good", "broken", "unsigned"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Link:
+class Link(msgspec.Struct, frozen=True, kw_only=True):
     """One link of the chain.
 
     Attributes:
@@ -265,9 +266,11 @@ def _statement(
     """Check that the signed statement agrees with the index, the set and the manifest."""
     claims = vouched.claims
     of_set = claims_of(wheel_set, listed, sources=sources, index=report.index, builder=claims.builder)
-    expected = dataclasses.replace(of_set, file_name=report.file_name, sha256=report.sha256)
+    expected = structs.replace(of_set, file_name=report.file_name, sha256=report.sha256)
     with report.link("statement", listed.set_id) as texts:
-        differing = [name for name, value in vars(expected).items() if vars(claims)[name] != value]
+        differing = [
+            name for name in expected.__struct_fields__ if getattr(expected, name) != getattr(claims, name)
+        ]
         if differing:
             names = ", ".join(name.replace("_", " ") for name in differing)
             raise StoreError(f"what was signed differs from what {report.index} has: {names}")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 import msgspec
@@ -80,8 +79,7 @@ class Envelope(datafile.Value, rename="camel"):
     signatures: tuple[Signature, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Signed:
+class Signed(msgspec.Struct, frozen=True, kw_only=True):
     """A payload with the trusted keys that signed it.
 
     Attributes:
@@ -185,8 +183,7 @@ def _decoded(text: str, what: str) -> bytes:
     return data
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claims:
+class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """The claims of a statement.
 
     Attributes:

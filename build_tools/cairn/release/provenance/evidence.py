@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast, runtime_checkable
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.errors import CairnError, StoreError, UsageError
@@ -40,8 +40,7 @@ SET_SIGNATURE = "set.dsse.json"
 _RECORD = "record.json"  # its name in the configuration of a test result
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """An index's statements about a file.
 
     Attributes:
@@ -103,7 +102,7 @@ def _signed_offer(reader: Reader, index: str, file_name: str, signed: File) -> O
     for set_id in about.sets:
         wheel_set = read_set(cast("Store", reader), set_id)  # it reads no more than a reader can
         wheel = next((wheel for wheel in wheel_set.wheels if wheel.file_name == file_name), wheel)
-        sets[set_id] = msgspec.structs.replace(index_set(wheel_set), added="", **marks)
+        sets[set_id] = structs.replace(index_set(wheel_set), added="", **marks)
     file = FileEntry(
         filename=file_name,
         sha256=signed.hashes["sha256"],
@@ -130,7 +129,7 @@ def _signed_offer(reader: Reader, index: str, file_name: str, signed: File) -> O
 def with_evidence(listed: IndexSet, claims: Claims) -> IndexSet:
     """A set of a `signed_offer`, with the evidence that the statement about one of its files names."""
     by = {"records": claims.records, "judgement": claims.judgement, "untested": claims.untested}
-    return msgspec.structs.replace(listed, **by, builder=claims.built)
+    return structs.replace(listed, **by, builder=claims.built)
 
 
 def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:

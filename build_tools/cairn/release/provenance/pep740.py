@@ -12,9 +12,9 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 import requests
 from pydantic import ValidationError
 from pypi_attestations import (
@@ -43,8 +43,7 @@ _BUILD_CONFIG_URI = "1.3.6.1.4.1.57264.1.18"
 _WORKFLOW_REF = re.compile(r"([^/]+/[^/]+)/\.github/workflows/([^/@]+)@.+")
 
 
-@dataclass(frozen=True)
-class WorkflowAttester:
+class WorkflowAttester(msgspec.Struct, frozen=True):
     """Signs statements as the workflow that is running.
 
     Attributes:

@@ -7,8 +7,8 @@ import platform as this_platform
 import re
 import sys
 import sysconfig
-from dataclasses import dataclass
 
+import msgspec
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
@@ -51,8 +51,7 @@ _MARKERS = {
 _MACHINES = {("win", "amd64"): "AMD64", ("win", "arm64"): "ARM64", ("win", "win32"): "x86"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Platform:
+class Platform(msgspec.Struct, frozen=True, kw_only=True):
     """The Python, system and machine that wheels are to be installed on.
 
     Attributes:

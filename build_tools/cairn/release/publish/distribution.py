@@ -10,10 +10,10 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, BinaryIO
 
+import msgspec
 from packaging.metadata import RawMetadata
 from packaging.requirements import Requirement
 from packaging.utils import (
@@ -52,8 +52,7 @@ _DEPENDENCY_FIELDS = frozenset({"requires-dist", "requires-python", "provides-ex
 _NO_PYPROJECT = ("setuptools>=40.8.0",)  # PEP 517: what builds an sdist that does not say
 
 
-@dataclass(frozen=True, kw_only=True)
-class Needs:
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
     """The requirements and extras in a distribution's metadata.
 
     Attributes:
@@ -68,8 +67,7 @@ class Needs:
     reliable: bool = True
 
 
-@dataclass(frozen=True, kw_only=True)
-class Dist:
+class Dist(msgspec.Struct, frozen=True, kw_only=True):
     """A distribution file on this machine.
 
     Attributes:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -45,8 +45,7 @@ from cairn.wheels.metadata import variants as variant_files
 from cairn.wheels.metadata.variants import Variants
 
 
-@dataclass(frozen=True, kw_only=True)
-class Published:
+class Published(msgspec.Struct, frozen=True, kw_only=True):
     """The result of publishing.
 
     Attributes:
@@ -57,7 +56,7 @@ class Published:
 
     added: tuple[FileEntry, ...]
     already: tuple[str, ...] = ()
-    unserved: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unserved: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
 
 def publish(
@@ -127,8 +126,7 @@ def offer_of(dists: Sequence[Dist], *, build: str = PUBLISHED, entry: IndexSet |
     return offer
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """Distributions to publish in an index, all of them or none.
 
     Attributes:
@@ -141,7 +139,7 @@ class Offer:
     dists: tuple[Dist, ...]
     build: str
     entry: IndexSet | None
-    taken: str = field(default_factory=now)
+    taken: str = msgspec.field(default_factory=now)
 
     def checked(self, index: Index) -> Published:
         """Check the offer against an index; return what it would add. Nothing is written.
@@ -325,7 +323,7 @@ def _check(dists: Sequence[Dist], build: str) -> None:
 def _with_set(file: FileEntry, entry: IndexSet | None, attested: Attested | None) -> FileEntry:
     if entry is not None and entry.set_id not in file.sets:
         sets = (*file.sets, entry.set_id)
-        file = msgspec.structs.replace(file, sets=sets, yanked=entry.yanked, failed=entry.failed)
+        file = structs.replace(file, sets=sets, yanked=entry.yanked, failed=entry.failed)
     return attested.on(file) if attested else file
 
 
@@ -388,5 +386,5 @@ def _list_variants(
         )
         objects[keys.file_key(made.sha256, made.filename)] = data
         for file in (*present, *mine):
-            entries[file.filename] = msgspec.structs.replace(file, variants=made)
+            entries[file.filename] = structs.replace(file, variants=made)
     return tuple(entries.values()), objects

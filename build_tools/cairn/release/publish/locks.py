@@ -20,8 +20,8 @@ import re
 import tomllib
 import urllib.parse
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -42,8 +42,7 @@ _PATH = re.compile(r'\bpath = ("[^"\\]*")')
 _LockedFile = SetWheel | ClosureFile
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Package:
+class _Package(msgspec.Struct, frozen=True, kw_only=True):
     """A project of a set.
 
     Attributes:
@@ -223,8 +222,7 @@ def _packages(wheel_set: WheelSet, metadata: Mapping[str, bytes]) -> tuple[_Pack
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Graph:
+class _Graph(msgspec.Struct, frozen=True, kw_only=True):
     """The dependency graph of a set, with one version of each project.
 
     Attributes:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec import structs
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -424,9 +424,7 @@ def resolve(
         pythons=tuple(dict.fromkeys(platform.python for platform in platforms)),
         platforms=tuple(dict.fromkeys(platform.tag for platform in platforms)),
         asked=tuple(entries),
-        files=in_order(
-            msgspec.structs.replace(file, size=file.size or sizes.get(file.sha256)) for file in locked
-        ),
+        files=in_order(structs.replace(file, size=file.size or sizes.get(file.sha256)) for file in locked),
         sdk=sdk or {},
     )
     return lock, {file.file_name: address for file, address in locked.items()}

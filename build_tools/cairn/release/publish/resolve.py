@@ -32,6 +32,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
@@ -54,8 +55,7 @@ _EXTRA = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _TIMEOUT = 600.0  # seconds; a closure of hundreds of projects takes one or two
 
 
-@dataclass(frozen=True, kw_only=True)
-class Missing:
+class Missing(msgspec.Struct, frozen=True, kw_only=True):
     """A requirement that the channel cannot satisfy.
 
     Attributes:
@@ -119,8 +119,7 @@ def closure(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Resolution:
+class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     """The result of resolving a whole set, with every extra that it has.
 
     Attributes:

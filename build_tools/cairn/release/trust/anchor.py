@@ -15,10 +15,11 @@ import posixpath
 import re
 from collections.abc import Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
+
+import msgspec
 
 from cairn import files
 from cairn.errors import UsageError
@@ -60,8 +61,7 @@ def seen_of(text: str) -> Seen:
     return Seen(int(timestamp), int(snapshot or 0))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Anchor:
+class Anchor(msgspec.Struct, frozen=True, kw_only=True):
     """A trusted root.
 
     Attributes:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -59,8 +58,7 @@ _AT_ONCE = 16  # requests side by side
 _DECISIONS = f"{LEDGER}/decisions.json"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Vouched:
+class Vouched(msgspec.Struct, frozen=True, kw_only=True):
     """What is signed of an index: which generation, how many files it has, up to where the ledger went."""
 
     number: int
@@ -69,8 +67,7 @@ class Vouched:
     ledger: tuple[int, str] | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Current:
+class Current(msgspec.Struct, frozen=True, kw_only=True):
     """The metadata that the timestamp leads to.
 
     Attributes:

@@ -24,7 +24,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError, UsageError
@@ -277,7 +277,7 @@ class Promoter(SignedMetadata):
         for name, old in ending.items():
             if isinstance(old, Targets):
                 life = BINS if name == "targets.json" or ".bin-" in name else SLOW
-                new = msgspec.structs.replace(old, expires=expiry(life))
+                new = structs.replace(old, expires=expiry(life))
                 meta[name] = Version(version=self._put(name.removesuffix(".json"), new, old.version).version)
         return self._lead_to(now, meta, []) if ending else None
 
@@ -307,7 +307,7 @@ class Promoter(SignedMetadata):
         index, count = new.index.name, vouched(state.targets, new.index.name).files
         bins = state.delegations.succinct_roles if state.delegations else None
         if bins is None or _bits(count) > bins.bit_length:
-            more = msgspec.structs.replace(state, delegations=self._bins(index, _bits(count)))
+            more = structs.replace(state, delegations=self._bins(index, _bits(count)))
             return self._write_index(
                 now, self._put(role_of(index), more, state.version), new.index.at(empty(index), ""), new
             )
@@ -365,7 +365,7 @@ class Promoter(SignedMetadata):
         used = {key_id for role in others for key_id in role.keyids}
         left = {key_id: key for key_id, key in old.keys.items() if key_id in used}
         delegations = Delegations(keys={**left, **self._public()}, roles=(*others, *new))
-        return msgspec.structs.replace(top, delegations=delegations, expires=expiry(BINS))
+        return structs.replace(top, delegations=delegations, expires=expiry(BINS))
 
     def _stamp(self, now: Current, snapshot: int) -> Timestamp | None:
         stamp = Timestamp(
@@ -387,7 +387,7 @@ class Promoter(SignedMetadata):
         """Write metadata under the next version that nobody has taken; return it."""
         signer = self._signer("targets")
         for version in itertools.count(above + 1):
-            numbered = msgspec.structs.replace(made, version=version, store=self.anchor.fingerprint)
+            numbered = structs.replace(made, version=version, store=self.anchor.fingerprint)
             if self.store.write_if(key_of(role, version), sealed(numbered, signer), etag=None):
                 return numbered
         raise AssertionError  # it counts without end

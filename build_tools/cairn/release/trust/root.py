@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-import msgspec
+from msgspec import structs
 
 from cairn.errors import StoreError, UsageError
 from cairn.release import wholes
@@ -78,15 +77,13 @@ def begun(store: Store, data: bytes) -> bytes:
         return data
     old, new = (opened(each, Root, {}, name="the root", threshold=0) for each in (blob.data, data))
     by = metadata.signers_of(blob.data, new.of("root"))
-    is_same = (
-        msgspec.structs.replace(old, expires=new.expires) == new and len(by) >= new.roles["root"].threshold
-    )
+    is_same = structs.replace(old, expires=new.expires) == new and len(by) >= new.roles["root"].threshold
     return blob.data if is_same else data
 
 
 def following(new: Root, root_signers: Sequence[Signer]) -> bytes:
     """Sign the root that comes after the one that `new` was made of."""
-    return sealed(msgspec.structs.replace(new, version=new.version + 1, expires=expiry(YEAR)), *root_signers)
+    return sealed(structs.replace(new, version=new.version + 1, expires=expiry(YEAR)), *root_signers)
 
 
 def before_newest(trusted: Anchor) -> Anchor | None:
@@ -97,7 +94,7 @@ def before_newest(trusted: Anchor) -> Anchor | None:
         return None
     data = trusted.first if version == first else trusted.history(version).read_bytes()
     before = opened(data, Root, {}, name=f"version {version} of the root", threshold=0)
-    return dataclasses.replace(trusted, root=before)
+    return structs.replace(trusted, root=before)
 
 
 def missing(old: Root, draft: bytes) -> str | None:
@@ -130,7 +127,7 @@ def require_asked(old: Root, new: Root, draft: bytes) -> None:
         UsageError: it says something else.
     """
     drafted = opened(draft, Root, {}, name="the draft", threshold=0)
-    if msgspec.structs.replace(drafted, version=new.version, expires=new.expires) == new:
+    if structs.replace(drafted, version=new.version, expires=new.expires) == new:
         return
     texts = []
     for role in (*_TUF, "root", "builder", "tester"):
@@ -162,7 +159,7 @@ def with_key(root: Root, role: str, public: PublicKey) -> Root:
     """The root with one more key in a role."""
     key = Key(keytype="ed25519", scheme="ed25519", keyval={"public": public.raw})
     return _changed(
-        msgspec.structs.replace(root, keys={**root.keys, public.key_id: key}),
+        structs.replace(root, keys={**root.keys, public.key_id: key}),
         role,
         lambda old: tuple(dict.fromkeys((*old, public.key_id))),
     )
@@ -184,9 +181,9 @@ def without_key(root: Root, role: str, key_id: str) -> Root:
     if role != "root":
         old = new.cairn.get(f"former {role}", Keyed(keyids=()))
         former = Keyed(keyids=tuple(dict.fromkeys((*old.keyids, key_id))), threshold=0)
-        new = msgspec.structs.replace(new, cairn={**new.cairn, f"former {role}": former})
+        new = structs.replace(new, cairn={**new.cairn, f"former {role}": former})
     used = {key_id for keyed in (*new.roles.values(), *new.cairn.values()) for key_id in keyed.keyids}
-    return msgspec.structs.replace(new, keys={i: key for i, key in new.keys.items() if i in used})
+    return structs.replace(new, keys={i: key for i, key in new.keys.items() if i in used})
 
 
 def with_threshold(root: Root, threshold: int) -> Root:
@@ -200,8 +197,8 @@ def with_threshold(root: Root, threshold: int) -> Root:
         raise UsageError(
             f"{threshold} of {len(root_role.keyids)} offline keys cannot sign", tip="name more of them"
         )
-    return msgspec.structs.replace(
-        root, roles={**root.roles, "root": msgspec.structs.replace(root_role, threshold=threshold)}
+    return structs.replace(
+        root, roles={**root.roles, "root": structs.replace(root_role, threshold=threshold)}
     )
 
 
@@ -282,7 +279,7 @@ def require_ready(store: Store, trusted: Anchor, new: Root, named: Mapping[str, 
         UsageError: a key is not here, the machine has not seen the store, or something is not named.
     """
     changed = [key_ids(trusted.root, role) != key_ids(new, role) for role in ("promoter", "timestamp")]
-    promoter = Promoter(store, dataclasses.replace(trusted, root=new), former=True)
+    promoter = Promoter(store, structs.replace(trusted, root=new), former=True)
     promoter.current(late=True)
     if any(changed):
         promoter.require_key("targets" if changed[0] else "timestamp")
@@ -324,9 +321,9 @@ def sign_late(
 def _changed(root: Root, role: str, change: _Change) -> Root:
     if role in root.cairn:
         keyed = root.cairn[role]
-        new = msgspec.structs.replace(keyed, keyids=change(keyed.keyids))
-        return msgspec.structs.replace(root, cairn={**root.cairn, role: new})
+        new = structs.replace(keyed, keyids=change(keyed.keyids))
+        return structs.replace(root, cairn={**root.cairn, role: new})
     roles = dict(root.roles)
     for name in _TUF[role]:
-        roles[name] = msgspec.structs.replace(roles[name], keyids=change(roles[name].keyids))
-    return msgspec.structs.replace(root, roles=roles)
+        roles[name] = structs.replace(roles[name], keyids=change(roles[name].keyids))
+    return structs.replace(root, roles=roles)

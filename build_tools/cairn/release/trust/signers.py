@@ -13,10 +13,11 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from cairn import datafile, platforms
 from cairn.errors import UsageError
@@ -214,8 +215,7 @@ def public_keys(paths: Sequence[Path]) -> PublicKeys:
     return {key.key_id: key for key in keys}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Workflow:
+class Workflow(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow of GitHub Actions; PyPI's trusted publishers are named the same way, without the ref.
 
     Attributes:
@@ -233,8 +233,7 @@ class Workflow:
         return f"github:{self.repository}/{self.file}" + (f"@{self.ref}" if self.ref else "")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Trust:
+class Trust(msgspec.Struct, frozen=True, kw_only=True):
     """The keys and workflows that a user trusts.
 
     Attributes:
@@ -247,9 +246,9 @@ class Trust:
             digest, they go on vouching for (`with_former`).
     """
 
-    keys: Mapping[str, PublicKey] = field(default_factory=dict)
+    keys: Mapping[str, PublicKey] = msgspec.field(default_factory=dict)
     workflows: tuple[Workflow, ...] = ()
-    testers: Mapping[str, PublicKey] = field(default_factory=dict)
+    testers: Mapping[str, PublicKey] = msgspec.field(default_factory=dict)
     builders: Mapping[str, PublicKey] | None = None
     former: Trust | None = None
 

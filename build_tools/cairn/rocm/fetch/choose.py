@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn import targets as gpu
 from cairn.errors import UsageError
@@ -38,8 +39,7 @@ _ENDINGS = (".tar.zst", ".tar.xz")
 _SHOWN = 12
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
+class Run(msgspec.Struct, frozen=True, kw_only=True):
     """A run of a workflow, whose artifacts are wanted.
 
     Attributes:
@@ -79,8 +79,7 @@ class Run:
         return (elsewhere,)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Artifact:
+class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     """An archive in a store.
 
     Attributes:
@@ -101,8 +100,7 @@ class Artifact:
         return self.target.partition(":")[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArtifactFilters:
+class ArtifactFilters(msgspec.Struct, frozen=True, kw_only=True):
     """The selection of a run's artifacts; artifacts for every target are always included.
 
     Attributes:

@@ -13,10 +13,11 @@ import secrets
 import shutil
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISDIR
 from typing import Literal, TypeAlias, cast
+
+import msgspec
 
 from cairn import datafile, files
 from cairn.concurrency import go_on, side_by_side
@@ -58,8 +59,7 @@ class FetchedNote(datafile.Value, tag_field="schema", tag="cairn.fetched/1"):
     files: Mapping[str, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FetchRequest:
+class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to fetch, and how.
 
     Attributes:
@@ -81,8 +81,7 @@ class FetchRequest:
     unpack_jobs: int = 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class FetchedArtifact:
+class FetchedArtifact(msgspec.Struct, frozen=True, kw_only=True):
     """One artifact that was, or would be, fetched.
 
     Attributes:

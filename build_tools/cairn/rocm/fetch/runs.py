@@ -14,10 +14,10 @@ import re
 import time
 import urllib.parse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypedDict, TypeVar
 
+import msgspec
 from msgspec import DecodeError
 
 from cairn import datafile, web
@@ -42,8 +42,7 @@ _TOKENS = ("GITHUB_TOKEN", "GH_TOKEN")
 _TIP = "check the network, or name the run: --run-id ID"
 
 
-@dataclass(frozen=True, kw_only=True)
-class FoundRun:
+class FoundRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run as GitHub lists it.
 
     Attributes:

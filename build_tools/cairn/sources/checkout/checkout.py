@@ -14,7 +14,7 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
@@ -82,7 +82,7 @@ def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
         elif before is not None and before != after:
             # Nothing moves, but it was asked for by different names this time.
             names = {"origin": after.origin, "hashtag": after.hashtag, "project": after.project}
-            journal.write(root.git_dir, msgspec.structs.replace(before, **names))
+            journal.write(root.git_dir, structs.replace(before, **names))
         notes = [*lfs_notes(root)]
         if resolved.other is not None:
             where = url.without_credentials(request.origin)
@@ -91,7 +91,7 @@ def checkout(request: CheckoutRequest, *, say: Progress = silent) -> Checkout:
                 f"{resolved.name} is a tag and a branch of {where}: the tag was taken, as git does; "
                 f"the branch is {resolved.other}",
             )
-        return dataclasses.replace(describe(request.project, request.checkout_dir), notes=tuple(notes))
+        return structs.replace(describe(request.project, request.checkout_dir), notes=tuple(notes))
 
 
 def hipify_checkout(
@@ -117,10 +117,10 @@ def hipify_checkout(
         if hipify_step.is_done(root, before, project.hipify):
             say(f"{path} is hipified already")
             if before.phase != "ready":  # by hand, after our own hipify had failed
-                journal.write(root.git_dir, msgspec.structs.replace(before, phase="ready", hipify=True))
+                journal.write(root.git_dir, structs.replace(before, phase="ready", hipify=True))
         else:
             local_work.refuse_edits(root, why="hipify would mix its edits with them")
-            before = msgspec.structs.replace(before, hipify=True, hipify_committed=commit)
+            before = structs.replace(before, hipify=True, hipify_committed=commit)
             hipify_step.hipify_tree(root, before, kind=project.hipify, python=python, force=False, say=say)
         return describe(project, path)
 
@@ -235,7 +235,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
         for part, head in zip(parts, heads, strict=True)
     }
     # From here on the checkout is unfinished until the journal says `ready`.
-    journal.write(root.git_dir, msgspec.structs.replace(after, phase="moving", moves=moves))
+    journal.write(root.git_dir, structs.replace(after, phase="moving", moves=moves))
     say(f"checking out {short_id(resolved.commit)} in {request.checkout_dir}")
     repository.create(root, origin=after.origin)
     repository.borrow_objects(root, mirror_path)
@@ -245,7 +245,7 @@ def _move(  # noqa: PLR0913 - where from, where to, and by what
     repository.move_refs(root, _refs(root, resolved, before, say))
     submodules.place_all(root, plan, moves=moves, how=how)
     if request.hipify:
-        placed = msgspec.structs.replace(after, phase="placed")
+        placed = structs.replace(after, phase="placed")
         journal.write(root.git_dir, placed)
         kind, python = request.project.hipify, request.python
         hipify_step.hipify_tree(root, placed, kind=kind, python=python, force=request.force, say=say)

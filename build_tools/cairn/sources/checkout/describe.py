@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.version import InvalidVersion, Version
 
 from cairn.concurrency import side_by_side
@@ -27,8 +27,7 @@ _LFS_HEAD = b"version https://git-lfs.github.com/spec/v1\n"
 _LFS_FILTER = b"filter=lfs"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Submodule:
+class Submodule(msgspec.Struct, frozen=True, kw_only=True):
     """A submodule of a checkout.
 
     Attributes:
@@ -46,8 +45,7 @@ class Submodule:
     tree: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Checkout:
+class Checkout(msgspec.Struct, frozen=True, kw_only=True):
     """A project's sources, ready to be built.
 
     Attributes:

@@ -10,10 +10,9 @@ run that is killed then finds in the journal what each repository was going to.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
@@ -43,7 +42,7 @@ def hipify_tree(
     Raises:
         SourceError: hipify failed, or files of the user are where it makes its own, and no `force`.
     """
-    modules = [replace(module, commit=module.head or "") for module in walk_submodules(root)]
+    modules = [structs.replace(module, commit=module.head or "") for module in walk_submodules(root)]
     parts = [CommittedPart(path="", repository=root, commit=root.head() or ""), *modules]
     commits = tuple(part.commit for part in parts)
     report: HipifyReport | None = None
@@ -61,7 +60,7 @@ def hipify_tree(
             journal.key(root, part.repository): Move(before=part.commit, after=commit)
             for part, commit in arriving
         }
-        journal.write(root.git_dir, msgspec.structs.replace(before, phase="hipifying", moves=moves))
+        journal.write(root.git_dir, structs.replace(before, phase="hipifying", moves=moves))
     # The root first: it must not see that its submodules have moved.
     _fast_forward(parts[0], commits[0], committed=before.hipify_committed)
     rest = list(zip(parts[1:], commits[1:], strict=True))
@@ -70,11 +69,9 @@ def hipify_tree(
     if report is not None:
         if not before.hipify_committed:
             content_ids = hipify_report.ids(root, sorted({*report.changed, *report.generated}))
-            report = msgspec.structs.replace(report, contents=content_ids)
+            report = structs.replace(report, contents=content_ids)
         hipify_report.write(root.git_dir, report)
-    journal.write(
-        root.git_dir, msgspec.structs.replace(before, phase="ready", moves={}, files_digest=files_digest)
-    )
+    journal.write(root.git_dir, structs.replace(before, phase="ready", moves={}, files_digest=files_digest))
 
 
 def _refuse_overwriting(
@@ -137,7 +134,7 @@ def undo_partial_hipify(root: Repository, before: Journal) -> Journal:
     remove_partly_written(root, before)
     for repo, old, _ in begun:
         repo.run("reset", "--quiet", "--hard", old)
-    placed = msgspec.structs.replace(before, phase="placed", moves={})
+    placed = structs.replace(before, phase="placed", moves={})
     journal.write(root.git_dir, placed)
     return placed
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from cairn.sources.git.repository import HIPIFY_SUBJECT, HIPIFY_TAG, UPSTREAM_TAG, Repository
 
@@ -15,8 +16,7 @@ _INDEX = re.compile(rb"^index [0-9a-f]+\.\.[0-9a-f]+(?= |$)", re.MULTILINE)
 _FORMAT = "%H%x00%P%x00%an%x00%ae%x00%at%x00%s"
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalCommit:
+class LocalCommit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit above a diff base.
 
     Attributes:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
+
+import msgspec
+from msgspec import structs
 
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
@@ -30,8 +32,7 @@ from cairn.sources.worktree.submodules import Plan
 _DROPPED = "refs/cairn/dropped"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Losses:
+class Losses(msgspec.Struct, frozen=True, kw_only=True):
     """Work that exists in this checkout only.
 
     Attributes:
@@ -61,8 +62,7 @@ class Losses:
         return " and ".join(parts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Survey:
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """The changes and the user's work in one part, by paths relative to it.
 
     Attributes:
@@ -96,7 +96,7 @@ def parts_to_move(
     parts = [MovingPart(path="", repository=root, is_moving=True, commit=commit, mirror=mirror)]
     for module, its_mirror in itertools.chain.from_iterable(plan):
         part = MovingPart(path=module.path, repository=module.repository, is_moving=True)
-        parts.append(replace(part, commit=module.commit, mirror=its_mirror))
+        parts.append(structs.replace(part, commit=module.commit, mirror=its_mirror))
     repositories = {part.repository for part in parts}
     modules = walk_submodules(root, initialized=True) if root.has_commit() else ()
     removed = [module for module in modules if module.repository not in repositories]
@@ -126,7 +126,7 @@ def secure(
                 *_staged(state),
             )
         }
-        lost = replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
+        lost = structs.replace(lost, edits=tuple(name for name in lost.edits if name in theirs))
     if lost and not force:
         if before is not None and before.is_of_earlier_version:
             raise SourceError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cairn.sources.git.lock import is_temporary
@@ -14,8 +13,7 @@ from cairn.sources.worktree import contents
 from cairn.sources.worktree.parts import Part
 
 
-@dataclass(frozen=True, kw_only=True)
-class MovingPart(Part):
+class MovingPart(Part, frozen=True, kw_only=True):
     """A part of the checkout, and the commit that it is moved to.
 
     Attributes:

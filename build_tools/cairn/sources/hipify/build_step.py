@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-import msgspec
+from msgspec import structs
 
 from cairn.concurrency import side_by_side
 from cairn.errors import SourceError
@@ -77,7 +77,7 @@ def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
         hipified=[*tracked, *generated],
         unsupported={},
     )
-    return msgspec.structs.replace(
+    return structs.replace(
         earlier,
         changed=tuple(changed),
         generated=tuple(generated),

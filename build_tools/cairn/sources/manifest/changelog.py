@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec import structs
 
 from cairn import datafile, files, templates
 from cairn.concurrency import side_by_side
@@ -303,8 +303,8 @@ def _with_commits(
         source.find(after.commit, say=say)
         source.find(before.commit, say=say)
     except SourceError as error:
-        return msgspec.structs.replace(change, note=f"no commits to show: {error}")
-    return msgspec.structs.replace(
+        return structs.replace(change, note=f"no commits to show: {error}")
+    return structs.replace(
         change,
         commits=commits_between(source.path, before.commit, after.commit),
         dropped=commits_between(source.path, after.commit, before.commit),

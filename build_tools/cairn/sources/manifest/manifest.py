@@ -14,10 +14,10 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.errors import CairnError, SourceError, UsageError
@@ -135,8 +135,8 @@ class Manifest(datafile.Value, tag_field="schema", tag="cairn.manifest/1"):
 
     def numbered(self, numbers: Mapping[str, int]) -> Manifest:
         """Return this manifest with other numbers (`ProjectSource.again`), by project; 0 for the rest."""
-        projects = (msgspec.structs.replace(p, again=numbers.get(p.name, 0)) for p in self.projects)
-        return msgspec.structs.replace(self, projects=tuple(projects))
+        projects = (structs.replace(p, again=numbers.get(p.name, 0)) for p in self.projects)
+        return structs.replace(self, projects=tuple(projects))
 
     def digest(self) -> str:
         """The sha256, in hex, of the manifest in its canonical spelling."""
@@ -308,8 +308,7 @@ _FIELDS = ("repo", "commit", "branch", "version")
 _OWN = "therock"
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpstreamSource:
+class UpstreamSource(msgspec.Struct, frozen=True, kw_only=True):
     """One project of a TheRock manifest.
 
     Source: ROCm/TheRock 89553ce, build_tools/github_actions/manifest_utils.py.

@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import structs
 
 from cairn.concurrency import side_by_side
 from cairn.output import Progress
@@ -47,7 +48,7 @@ def reproduce(
         NetworkError: an origin could not be reached.
     """
     frozen = [
-        replace(
+        dataclasses.replace(
             requests[source.name],
             project=project_of(source),
             origin=requests[source.name].origin or source.origin,
@@ -72,7 +73,9 @@ def reproduce_upstreams(
         NetworkError: an origin could not be reached.
     """
     frozen = [
-        replace(request, origin=source.repo, hashtag=source.branch or source.commit, commit=source.commit)
+        dataclasses.replace(
+            request, origin=source.repo, hashtag=source.branch or source.commit, commit=source.commit
+        )
         for request, source in sources
     ]
     return _side_by_side(frozen, say=say)
@@ -163,6 +166,6 @@ def _has(origin: str, commit: str, *, retry: RetryPolicy, say: Progress) -> bool
                 return False
             # This server gives out branches and tags only, no commit by its id (git's
             # uploadpack.allowReachableSHA1InWant): look through the history of all of them.
-            everything = dataclasses.replace(ask, depth=None)
+            everything = structs.replace(ask, depth=None)
             mirror.fetch(everything, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", say=say)
         return command.succeeds(path, "cat-file", "-e", commit)

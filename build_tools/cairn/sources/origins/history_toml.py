@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
@@ -27,8 +26,7 @@ GITLINK = "160000"
 _SERVED_LIKE_A_HOST = ("uploadpack.allowAnySHA1InWant", "uploadpack.allowFilter")
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewEntry:
+class NewEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One path of a commit.
 
     Attributes:
@@ -40,8 +38,7 @@ class NewEntry:
     data: bytes
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewCommit:
+class NewCommit(msgspec.Struct, frozen=True, kw_only=True):
     """One commit.
 
     Attributes:
@@ -57,8 +54,7 @@ class NewCommit:
     files: Mapping[str, NewEntry]
 
 
-@dataclass(frozen=True, kw_only=True)
-class NewRepository:
+class NewRepository(msgspec.Struct, frozen=True, kw_only=True):
     """A repository to be written.
 
     Attributes:

@@ -12,9 +12,10 @@ import hashlib
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from cairn import extras, files, process, requirements, venv
 from cairn.errors import NetworkError, ProcessError, SourceError, UsageError
@@ -163,8 +164,7 @@ _FORMAT = "1"
 _DIGEST_FILE = "cairn-origin"
 
 
-@dataclass(frozen=True, kw_only=True)
-class TreeOrigin:
+class TreeOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """A repository described by a folder.
 
     Attributes:
@@ -177,8 +177,7 @@ class TreeOrigin:
     path: Path
 
 
-@dataclass(frozen=True, kw_only=True)
-class SdistOrigin:
+class SdistOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """A repository imported from an sdist.
 
     Attributes:
@@ -212,8 +211,7 @@ def materialize(origins: Iterable[TreeOrigin | SdistOrigin], cache_dir: Path) ->
         return {origin.name: writer.repository_of(origin).folder for origin in origins}
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Written:
+class _Written(msgspec.Struct, frozen=True, kw_only=True):
     folder: Path
     digest: str
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 import msgspec
+from msgspec import structs
 
 from cairn import files, owned
 from cairn.errors import SourceError, UsageError
@@ -42,8 +42,7 @@ _UNCONFIGURED = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExportedPatch:
+class ExportedPatch(msgspec.Struct, frozen=True, kw_only=True):
     """A patch file that was written.
 
     Attributes:
@@ -179,8 +178,7 @@ def _write(
 _UPSTREAMS_NAMES = {"torch": "pytorch", "audio": "pytorch_audio", "vision": "pytorch_vision"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True, kw_only=True):
     """The result of applying one patch file.
 
     Attributes:
@@ -198,8 +196,7 @@ class Applied:
     beneath: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class ApplyRequest:
+class ApplyRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to apply, and to what.
 
     Attributes:
@@ -219,8 +216,7 @@ class ApplyRequest:
     dry_run: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class _PartPatches:
+class _PartPatches(msgspec.Struct, frozen=True, kw_only=True):
     """The patches for one repository."""
 
     part: CommittedPart
@@ -336,8 +332,7 @@ def _applied(patched: _PartPatches, put: Put, folder: Path) -> Applied:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Rebuilt:
+class _Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
     """One repository as it will be: `hipified` is for the tag, `head` has the patches above it too."""
 
     part: CommittedPart
@@ -359,7 +354,7 @@ def _with_new_hipify(
     for part in parts:
         _refuse_others(part, above.get(part.path, ()))
     bases = [
-        replace(part, commit=beneath[part.path][0] if part.path in beneath else _hipified_from(part))
+        structs.replace(part, commit=beneath[part.path][0] if part.path in beneath else _hipified_from(part))
         for part in parts
     ]
     places: list[_Rebuilt] = []
@@ -407,7 +402,7 @@ def _move(root: Repository, places: Sequence[_Rebuilt], report: HipifyReport | N
             )
             for place in places
         }
-        journal.write(root.git_dir, msgspec.structs.replace(note, phase="hipifying", moves=moves))
+        journal.write(root.git_dir, structs.replace(note, phase="hipifying", moves=moves))
     for place in places:
         repo = place.part.repository
         # The branch moves too, if there is one: all that it changed is in the new commits, under the

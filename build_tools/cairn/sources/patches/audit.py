@@ -11,9 +11,11 @@ import functools
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
+from msgspec import structs
 
 from cairn import datafile
 from cairn.concurrency import side_by_side
@@ -50,8 +52,7 @@ _SHAPES: Mapping[str, tuple[re.Pattern[str], str]] = {
 _REQUIRED = ("project", "commit", "why", "upstream", "owner", "expires")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Allowed:
+class Allowed(msgspec.Struct, frozen=True, kw_only=True):
     """One entry of the allowlist.
 
     Attributes:
@@ -166,8 +167,7 @@ def _line_of(error: tomllib.TOMLDecodeError, text: str) -> int:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unexplained:
+class Unexplained(msgspec.Struct, frozen=True, kw_only=True):
     """A difference that neither hipify nor the allowlist explains.
 
     Attributes:
@@ -187,8 +187,7 @@ class Unexplained:
     patch: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Explained:
+class Explained(msgspec.Struct, frozen=True, kw_only=True):
     """A commit above the second tag or beneath hipify's own, and the entry that allows it."""
 
     path: str
@@ -196,8 +195,7 @@ class Explained:
     entry: Allowed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Audit:
+class Audit(msgspec.Struct, frozen=True, kw_only=True):
     """The result of an audit.
 
     Attributes:
@@ -213,8 +211,7 @@ class Audit:
     explained: tuple[Explained, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditRequest:
+class AuditRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What to audit.
 
     Attributes:
@@ -251,7 +248,8 @@ def audit(request: AuditRequest, *, say: Progress) -> Audit:
             say(f"explaining what is between the tags of {len(parts)} repositories")
             # Patches that hipify was run on are looked up in the allowlist below, with those on top of it.
             bases = side_by_side(
-                lambda p: replace(p, commit=local_commits.hipified_from(p.repository) or p.commit), parts
+                lambda p: structs.replace(p, commit=local_commits.hipified_from(p.repository) or p.commit),
+                parts,
             )
             differing = run.differences(bases, request.kind, python=request.python, say=say)
             for part, files in differing:

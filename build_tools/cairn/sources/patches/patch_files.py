@@ -12,9 +12,10 @@ import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from cairn.errors import SourceError, UsageError
 from cairn.output.wording import short_id
@@ -40,8 +41,7 @@ _QUOTED = re.compile(rb"\\([0-7]{3}|.)")
 _ESCAPES = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Hunk:
+class Hunk(msgspec.Struct, frozen=True, kw_only=True):
     """One hunk.
 
     Attributes:
@@ -55,8 +55,7 @@ class Hunk:
     before: tuple[bytes, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FileDiff:
+class FileDiff(msgspec.Struct, frozen=True, kw_only=True):
     """What a patch does to one file.
 
     Attributes:
@@ -70,8 +69,7 @@ class FileDiff:
     hunks: tuple[Hunk, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class PatchFile:
+class PatchFile(msgspec.Struct, frozen=True, kw_only=True):
     """A patch file.
 
     Attributes:
@@ -265,8 +263,7 @@ _EXACT = ("--keep-non-patch", "--keep-cr", "--no-scissors", "--empty=keep", "--c
 _SHOWN = 4  # reasons
 
 
-@dataclass(frozen=True, kw_only=True)
-class Put:
+class Put(msgspec.Struct, frozen=True, kw_only=True):
     """The result of applying a patch; `commit` is the one that was made of it, or None."""
 
     patch: PatchFile
@@ -274,8 +271,7 @@ class Put:
     commit: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ground:
+class Ground(msgspec.Struct, frozen=True, kw_only=True):
     """The commits that patches are applied to.
 
     Attributes:

@@ -11,8 +11,10 @@ the mirror that a new one comes from.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+
+import msgspec
+from msgspec import structs
 
 from cairn.errors import SourceError
 from cairn.sources.git import url as git_url
@@ -20,8 +22,7 @@ from cairn.sources.git.command import COMMIT_ID
 from cairn.sources.git.repository import GITLINK, Repository
 
 
-@dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(msgspec.Struct, frozen=True, kw_only=True):
     """The root or a submodule of a checkout.
 
     Attributes:
@@ -37,8 +38,7 @@ class Part:
         return f"{self.path}/{name}" if self.path else name
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommittedPart(Part):
+class CommittedPart(Part, frozen=True, kw_only=True):
     """A part at one of its commits.
 
     Attributes:
@@ -48,8 +48,7 @@ class CommittedPart(Part):
     commit: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Module(CommittedPart):
+class Module(CommittedPart, frozen=True, kw_only=True):
     """A submodule and the repository that names it.
 
     Attributes:
@@ -90,7 +89,7 @@ def walk_submodules(root: Repository, *, origin: str = "", initialized: bool = F
             head = module.repository.head()
             if head or (initialized and module.repository.is_initialized()):
                 parents.append((module, module.origin))
-                yield replace(module, head=head)
+                yield structs.replace(module, head=head)
 
 
 def of_commit(
@@ -128,8 +127,7 @@ def of_commit(
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Declared:
+class _Declared(msgspec.Struct, frozen=True, kw_only=True):
     """The declaration of a submodule in `.gitmodules`."""
 
     name: str

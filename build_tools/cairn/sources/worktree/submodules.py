@@ -7,9 +7,10 @@ import itertools
 import os
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+import msgspec
 
 from cairn.concurrency import side_by_side
 from cairn.errors import NetworkError, SourceError
@@ -28,8 +29,7 @@ Plan: TypeAlias = tuple[tuple[Coming, ...], ...]
 """Submodules by their depth, the root's own first."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fetching:
+class Fetching(msgspec.Struct, frozen=True, kw_only=True):
     """The settings for fetching submodules, from `checkout.CheckoutRequest`."""
 
     depth: int | None

@@ -21,8 +21,9 @@ import secrets
 import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
+
+from msgspec import structs
 
 from cairn import files
 from cairn.concurrency import side_by_side
@@ -246,7 +247,10 @@ def copy(parts: Sequence[CommittedPart]) -> Iterator[tuple[CommittedPart, ...]]:
     """
     with _folder() as folder:
         tree = folder / "tree"
-        copies = {part.path: replace(part, repository=repository.root_at(tree / part.path)) for part in parts}
+        copies = {
+            part.path: structs.replace(part, repository=repository.root_at(tree / part.path))
+            for part in parts
+        }
 
         def depth(part: CommittedPart) -> int:
             return bool(part.path) + sum(part.path.startswith(f"{above.path}/") for above in parts)

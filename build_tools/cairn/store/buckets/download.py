@@ -15,10 +15,10 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 from obstore.exceptions import BaseError
 
 from cairn import files
@@ -42,8 +42,7 @@ _LOCK_WAIT = 4 * 3600.0  # seconds
 _KEPT = 7 * 24 * 3600.0  # seconds that nobody has gone on with a download
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """The parts in which big files are transferred.
 
     Attributes:
@@ -163,8 +162,7 @@ def _stream(bucket: Bucket, info: ObjectInfo, path: Path, on_bytes: OnBytes) -> 
         raise DamagedObjectError.of(f"{bucket.url}/{info.key}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Download:
+class Download(msgspec.Struct, frozen=True, kw_only=True):
     """A download of a big object to a file, in parts.
 
     Attributes:

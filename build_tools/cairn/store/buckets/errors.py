@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, StoreError
 from cairn.output import safe_text
@@ -35,8 +36,7 @@ class PastEndError(StoreError):
     """The part that was asked for begins after the end."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, kw_only=True):
     """The object of a request, and its server.
 
     Attributes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import Distribution
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name, parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
 
@@ -64,7 +64,7 @@ def write_junit(path: Path, report: CompatReport, *, baseline: CompatReport | No
         for table, row in report.rows
     )
     if report.translated:
-        tests = (msgspec.structs.replace(test, device="") for test in tests)
+        tests = (structs.replace(test, device="") for test in tests)
     junit_writer.write(path, tests, name="compat")
 
 
@@ -140,7 +140,7 @@ def write_record(
         compat_sha256=files.sha256_of(folder / REPORT),
         # Probes of the report, not files of tests.
         policy=installed.policy
-        and msgspec.structs.replace(
+        and structs.replace(
             installed.policy,
             floor=Floor(tests=1, device_tests=0),
             tests_sha256=None,

@@ -9,11 +9,11 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile, isolation, owned, process
 from cairn.errors import ProcessError, UsageError
@@ -50,8 +50,7 @@ _CACHES = (
 _Probe = tuple[str, tuple[tuple[str, str], ...]]  # what to run, and the variables that it has
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompatRequest:
+class CompatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Rows to measure, and the environment to measure them in.
 
     Attributes:
@@ -258,12 +257,12 @@ def _checks(lines: Sequence[_Line], *, ended: str, clean: bool) -> list[Check]:
     for line in lines:
         if begun is not None and (line.begin is not None or line.complete):
             # Its end was cut off, by a full disk perhaps: nobody knows that it has passed.
-            checks.append(msgspec.structs.replace(begun, reason="it left no outcome"))
+            checks.append(structs.replace(begun, reason="it left no outcome"))
             begun = None
         if line.begin is not None:
             begun = Check(what=line.begin, outcome="failed", essential=line.essential)
         elif line.end is not None and begun is not None:
-            checks.append(msgspec.structs.replace(begun, outcome=line.end, reason=line.reason))
+            checks.append(structs.replace(begun, outcome=line.end, reason=line.reason))
             begun = None
     if not any(line.complete for line in lines):
         # It crashed, or was ended: in the check that it had begun, or before or between checks.

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 
 from cairn import targets
 from cairn.testing.gpus import kernel, sources
@@ -23,8 +23,7 @@ from cairn.testing.gpus.visible import GPU_VARIABLES, OF_HIP, visible_gpus
 _MORE = 1.1  # memory: how much of it torch may see beyond what the kernel gives, by rounding
 
 
-@dataclass(frozen=True, kw_only=True)
-class Attestation:
+class Attestation(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs that tests could use.
 
     Attributes:
@@ -72,7 +71,7 @@ def attest(
         runtime = sources.ask_rocminfo(everything, log)
         management = sources.ask_amd_smi(everything, log)
     if not machine and kernel.is_wsl(nodes):
-        machine = tuple(msgspec.structs.replace(gpu, seen_by=("rocminfo",)) for gpu in runtime.gpus)
+        machine = tuple(structs.replace(gpu, seen_by=("rocminfo",)) for gpu in runtime.gpus)
     disagreements = [
         *_runtime_disagreements(machine, runtime.gpus),
         *_management_disagreements(machine, management.gpus, kernel.own_version(sysfs)),
@@ -161,7 +160,7 @@ def _completed(machine: Sequence[Gpu], runtime: Sequence[Gpu], management: Seque
         if not gpu.memory_bytes and agent is not None:
             values_by_field["memory_bytes"] = agent.memory_bytes
         seen_by = tuple(dict.fromkeys((*gpu.seen_by, *agreeing)))
-        completed.append(msgspec.structs.replace(gpu, **values_by_field, seen_by=seen_by))
+        completed.append(structs.replace(gpu, **values_by_field, seen_by=seen_by))
     return tuple(completed)
 
 
@@ -187,7 +186,7 @@ def _seen_by_torch(usable: tuple[Gpu, ...], tested: Sequence[Gpu]) -> tuple[Gpu,
     if [gpu.target for gpu in usable] != [gpu.target for gpu in tested]:
         return usable
     return tuple(
-        msgspec.structs.replace(
+        structs.replace(
             gpu,
             name=gpu.name or seen.name,
             memory_bytes=gpu.memory_bytes or seen.memory_bytes,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from cairn import process
 from cairn.errors import PrerequisiteError
@@ -49,8 +50,7 @@ os._exit(0)
 """  # noqa: E501 - a program, not ours to read in columns
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answering:
+class Answering(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs that are left for tests.
 
     Attributes:

@@ -7,9 +7,10 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from cairn import process
 from cairn.errors import CairnError
@@ -45,8 +46,7 @@ print({_MARK!r} + json.dumps({{"hip": bool(version and getattr(version, "hip", N
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of one source of GPUs.
 
     Attributes:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeVar
+
+import msgspec
 
 from cairn.errors import UsageError
 from cairn.testing.gpus import kernel
@@ -30,8 +31,7 @@ GPU_VARIABLES = (_RUNTIME, *OF_HIP)
 """The variables that hide GPUs."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class VisibleGpus:
+class VisibleGpus(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs that the tests will see.
 
     Attributes:
@@ -42,7 +42,7 @@ class VisibleGpus:
     """
 
     hardware: tuple[str, ...]
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = msgspec.field(default_factory=dict)
     unset: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.errors import TestsFailedError, UsageError
@@ -24,8 +26,7 @@ from cairn.testing.testing_options import Floors
 from cairn.testing.verdict import judge
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestRun:
+class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     """A test run with all its tests.
 
     Attributes:
@@ -73,7 +74,7 @@ def read(path: Path, floors: Floors | None = None) -> TestRun:
     """
     run = _read(path, floors or Floors())
     overruled = [f"{test.test}: {test.reason}" for test in run.tests if test.overruled]
-    return replace(run, remarks=(*run.remarks, *overruled))
+    return structs.replace(run, remarks=(*run.remarks, *overruled))
 
 
 def _read(path: Path, floors: Floors) -> TestRun:
@@ -111,7 +112,7 @@ def _with_record(path: Path) -> TestRun:
     if record.junit_sha256 is None:
         return run
     if not (folder / records.JUNIT).is_file():
-        return replace(
+        return structs.replace(
             run,
             remarks=(
                 *run.remarks,
@@ -121,15 +122,17 @@ def _with_record(path: Path) -> TestRun:
     beside = {records.JUNIT: record.junit_sha256, compat_reports.FILE: record.compat_sha256}
     for name, sha256 in beside.items():
         if sha256 and (folder / name).is_file() and files.sha256_of(folder / name) != sha256:
-            return replace(run, verdict="invalid", reason=f"{name} is not what the record was made of")
+            return structs.replace(
+                run, verdict="invalid", reason=f"{name} is not what the record was made of"
+            )
     outcome = junit.read(folder / records.JUNIT)
     if outcome.counts != record.counts:
-        return replace(
+        return structs.replace(
             run, verdict="invalid", reason=f"{records.JUNIT} has other tests than the record counts"
         )
-    run = replace(run, tests=outcome.cases)
+    run = structs.replace(run, tests=outcome.cases)
     if record.compat_sha256 and (folder / compat_reports.FILE).is_file():
-        run = replace(run, compat=compat_reports.read(folder))
+        run = structs.replace(run, compat=compat_reports.read(folder))
     return _with_suite(run, folder) if record.kind == "suite" else run
 
 
@@ -144,9 +147,9 @@ def _with_suite(run: TestRun, folder: Path) -> TestRun:
         return run
     if JUnit.of(tests).counts != run.counts:
         reason = f"{suite_results.OUTCOMES} has other tests than the record counts"
-        return replace(run, verdict="invalid", reason=reason)
+        return structs.replace(run, verdict="invalid", reason=reason)
     remarks = (*run.remarks, *result.problems, *result.outdated)
-    return replace(run, tests=tests, excluded=result.excluded, remarks=remarks)
+    return structs.replace(run, tests=tests, excluded=result.excluded, remarks=remarks)
 
 
 def _shard(folder: Path) -> TestRun:

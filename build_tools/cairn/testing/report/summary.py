@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn import datafile, templates
 from cairn.output import console, safe_text, wording
@@ -20,8 +21,7 @@ _ADDRESS = re.compile(r"https?://\S+")
 _SLOWEST = 25  # tests that are listed
 
 
-@dataclass(frozen=True, kw_only=True)
-class EarlierRun:
+class EarlierRun(msgspec.Struct, frozen=True, kw_only=True):
     """A record of an earlier set of the same line, family, Python and platform.
 
     Attributes:
@@ -272,8 +272,7 @@ _MINUTE = len("2026-01-31T23:59")
 _SIGNS = {"passed": "✅", "failed": "❌", "invalid": "❌", "untested": "⚠️"}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Limits:
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits on the lists of a page, so that a browser opens it quickly; the rest is only counted.
 
     43,000 tests that all fail would make a page of 170 MB.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
@@ -39,8 +39,7 @@ class When(datafile.Value):
     python: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunFacts:
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The facts of a run; conditions on an unknown fact (None) may hold.
 
     Attributes:

@@ -10,11 +10,12 @@ Source: pytorch/pytorch cf30153, torch/testing/_internal/common_utils.py
 from __future__ import annotations
 
 import ast
-import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+
+import msgspec
+from msgspec import structs
 
 DEVICE = "cuda"
 """What torch calls AMD's GPUs."""
@@ -35,8 +36,7 @@ class ComputedError(Exception):
     """The sources compute a value, which is not done here."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True, kw_only=True):
     """The names of a module that decorators use.
 
     Attributes:
@@ -52,8 +52,7 @@ class Scope:
     parametrizing: Collection[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Names:
+class Names(msgspec.Struct, frozen=True, kw_only=True):
     """The names of a test function.
 
     Attributes:
@@ -153,13 +152,11 @@ def callee(call: ast.Call, scope: Scope | None = None) -> str:
     return ""
 
 
-@dataclass(frozen=True)
-class _Dtype:
+class _Dtype(msgspec.Struct, frozen=True):
     name: str
 
 
-@dataclass(frozen=True)
-class _Subtest:
+class _Subtest(msgspec.Struct, frozen=True):
     values: object
     name: object
 
@@ -249,7 +246,7 @@ def _name(node: ast.Name, scope: Scope) -> object:
         # A name may be assigned a value that has the name's earlier one in it.
         constants = {**scope.constants}
         value = constants.pop(node.id)
-        return evaluate(value, dataclasses.replace(scope, constants=constants))
+        return evaluate(value, structs.replace(scope, constants=constants))
     if node.id in scope.objects:
         return _COUNTED
     raise ComputedError

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+import msgspec
 
 from cairn.errors import UsageError
 from cairn.output import wording
@@ -37,8 +38,7 @@ Collected: TypeAlias = Mapping[str, tuple[str, ...]]
 """The ids of the tests that there are, by their file."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TestId:
+class TestId(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a test id or pattern.
 
     Attributes:
@@ -56,8 +56,7 @@ class TestId:
     arguments: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Pattern:
+class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """A compiled pattern.
 
     Attributes:

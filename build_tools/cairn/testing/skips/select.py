@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from packaging.version import Version
 
 from cairn import datafile, files
@@ -25,8 +25,7 @@ VARIABLE = "CAIRN_SKIPS"
 """The environment variable that names the plan to the plugin (its own `VARIABLE`)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """The entries that apply to a run.
 
     Attributes:

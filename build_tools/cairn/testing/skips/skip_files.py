@@ -27,10 +27,11 @@ import difflib
 import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from cairn import datafile
 from cairn.errors import CairnError, ProblemsError, UsageError
@@ -92,8 +93,7 @@ class SkipFile(datafile.Value, tag_field="schema", tag="cairn.skips/1"):
     skips: tuple[Entry, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class Listed:
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """An entry, and its location.
 
     Attributes:
@@ -195,8 +195,7 @@ def _hidden(entries: Sequence[Listed]) -> Iterable[CairnError]:
                     yield UsageError(f"{skip} names {name}, and {whole} its whole file", tip=_KEEP_ONE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the owner of an entry should look at.
 
     Attributes:
@@ -290,8 +289,7 @@ _HEADER = re.compile(r"\s*\[\[\s*skips\s*\]\]\s*(?:#.*)?")
 _QUIET = re.compile(r"\s*(?:#.*)?")  # an empty line or a comment
 
 
-@dataclass(frozen=True, kw_only=True)
-class Solved:
+class Solved(msgspec.Struct, frozen=True, kw_only=True):
     """The names of an entry that may be removed.
 
     Attributes:

@@ -16,11 +16,11 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile, files, process
 from cairn.errors import CairnError
@@ -181,7 +181,7 @@ class Journal:
 def _worse(first: TestOutcome, second: TestOutcome) -> TestOutcome:
     """Return the worse of two outcomes of a test that a plugin ran twice."""
     bad = second if second.failed and not first.failed else first
-    return msgspec.structs.replace(
+    return structs.replace(
         bad, seconds=first.seconds + second.seconds, attempts=first.attempts + second.attempts
     )
 
@@ -205,8 +205,7 @@ def _outcome(event: _Event, outcome: Outcome) -> TestOutcome:
     return junit.failed_before(test) if event.runs > 1 and outcome == "skipped" else test
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setup:
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """Settings that all processes of a suite have in common.
 
     Attributes:
@@ -236,10 +235,10 @@ class Setup:
     plugin_names: tuple[str, ...]
     variables: Mapping[str, str]
     arguments: tuple[str, ...] = ()
-    off: Mapping[str, str] = field(default_factory=dict)
+    off: Mapping[str, str] = msgspec.field(default_factory=dict)
     uncollected: tuple[str, ...] = ()
     network: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = msgspec.field(default_factory=Limits)
     deadline: float | None = None
     log: Path
     on_line: Progress = silent
@@ -256,8 +255,7 @@ class Setup:
         return self.deadline is not None and time.monotonic() >= self.deadline
 
 
-@dataclass(frozen=True, kw_only=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """A pytest process that has ended, or was abandoned.
 
     Attributes:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from cairn import datafile, files, owned
 from cairn.errors import TestsFailedError, UsageError
@@ -30,8 +30,7 @@ _SHOWN = 3  # of the shards, tests or problems that a sentence is about
 _Shard: TypeAlias = tuple[ShardResult, tuple[TestOutcome, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Merged:
+class Merged(msgspec.Struct, frozen=True, kw_only=True):
     """A suite as a whole.
 
     Attributes:
@@ -183,12 +182,12 @@ def _deselected(results: Sequence[ShardResult]) -> tuple[Deselected, ...]:
     for result in results:
         for count in result.modules:
             for part in count.gone:
-                key = (count.module, msgspec.structs.replace(part, tests=0))
+                key = (count.module, structs.replace(part, tests=0))
                 most[key] = max(most.get(key, 0), part.tests)
     totals: dict[Deselected, int] = defaultdict(int)
     for (_, who), tests in most.items():
         totals[who] += tests
-    return tuple(msgspec.structs.replace(who, tests=tests) for who, tests in totals.items())
+    return tuple(structs.replace(who, tests=tests) for who, tests in totals.items())
 
 
 def _hooks(results: Sequence[ShardResult]) -> tuple[str, ...]:
@@ -310,7 +309,7 @@ def _record(
         pytest_args=first.pytest_args,
         config=first.config,
         deselected=_deselected(results),
-        policy=first.policy and msgspec.structs.replace(first.policy, floor=floor),
+        policy=first.policy and structs.replace(first.policy, floor=floor),
         hanging=tuple(dict.fromkeys(gpu for result in results for gpu in result.hanging)),
         pytest=tuple(dict.fromkeys(name for result in results for name in result.pytest)),
         hooks=_hooks(results),

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
+from msgspec import structs
 
 from cairn.errors import TestsFailedError
 from cairn.testing import junit, record
@@ -105,7 +105,7 @@ def _together(first: TestOutcome, second: TestOutcome) -> TestOutcome:
     """Combine the outcomes of two attempts."""
     seconds, attempts = first.seconds + second.seconds, first.attempts + second.attempts
     if second.outcome == "passed":
-        return msgspec.structs.replace(
+        return structs.replace(
             first,
             outcome="passed",
             flaky=True,
@@ -114,7 +114,7 @@ def _together(first: TestOutcome, second: TestOutcome) -> TestOutcome:
             attempts=attempts,
         )
     last = second if second.failed else first  # a test that skips itself the second time has failed
-    return msgspec.structs.replace(last, seconds=seconds, attempts=attempts)
+    return structs.replace(last, seconds=seconds, attempts=attempts)
 
 
 def _go_through(setup: Setup, piece: Piece, *, only: Collection[str] | None) -> ModuleRun:

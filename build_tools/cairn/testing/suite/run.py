@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import datafile, files, isolation, owned, platforms
@@ -221,8 +222,7 @@ def _count(piece: Piece, run: ModuleRun) -> ModuleCount:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Prepared:
+class _Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """The prepared run, before its first test.
 
     Attributes:
@@ -269,7 +269,7 @@ def _prepare(
     left = _answering(request, Answering(variables=tested.variables)).require()
     if left.hanging:
         visible = _choose(request, left.variables)
-        tested = dataclasses.replace(tested, variables=left.variables)
+        tested = structs.replace(tested, variables=left.variables)
         request = dataclasses.replace(request, tested=tested)
     tests, pytest_ini = _bring_tests(request, wheel, edited=bool(unlike))
     not_begun = () if request.only_skipped else selection.modules
@@ -306,7 +306,7 @@ def _prepare(
         selection=selection,
         wheel=" ".join(filter(None, (wheel.version, wheel.commit))),
         unlike=unlike,
-        policy=msgspec.structs.replace(policy, tests_sha256=tests_sha256, lists=digests),
+        policy=structs.replace(policy, tests_sha256=tests_sha256, lists=digests),
     )
 
 
@@ -432,7 +432,7 @@ def _run_pieces(
             runs.append((piece, ModuleRun(problems=[f"{piece.module} did not run: {why}"])))
             continue
         variables = {**setup.variables, **prepared.environments[piece.module]}
-        run = modules.run(dataclasses.replace(setup, variables=variables), piece, retries=request.retries)
+        run = modules.run(structs.replace(setup, variables=variables), piece, retries=request.retries)
         request.work_dir.mkdir(parents=True, exist_ok=True)  # a test may have removed it
         suite_results.append_outcomes(request.work_dir / suite_results.OUTCOMES, run.outcomes.values())
         stuck = run.stuck
@@ -445,7 +445,7 @@ def _run_pieces(
                     name: setup.variables[name] for name in setup.variables if name not in GPU_VARIABLES
                 }
                 chosen = {name: now.variables[name] for name in GPU_VARIABLES if name in now.variables}
-                setup = dataclasses.replace(setup, variables=visible.applied_to(environ | chosen))
+                setup = structs.replace(setup, variables=visible.applied_to(environ | chosen))
             left = now
     return runs, left.hanging
 
@@ -459,7 +459,7 @@ def _answering(request: SuiteRequest, before: Answering) -> Answering:
         nodes=request.nodes,
         hanging_nodes=request.hanging,
     )
-    return dataclasses.replace(now, hanging=(*before.hanging, *now.hanging))
+    return structs.replace(now, hanging=(*before.hanging, *now.hanging))
 
 
 def _choose(request: SuiteRequest, variables: Mapping[str, str]) -> VisibleGpus:

@@ -21,9 +21,10 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from cairn import datafile
 from cairn.errors import UsageError
@@ -126,8 +127,7 @@ def _chosen(plain: Any, key: str, path: Path) -> dict[str, Any]:  # noqa: ANN401
     return below
 
 
-@dataclass(frozen=True, kw_only=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, kw_only=True):
     """A module, or a part of one, that a shard runs.
 
     Attributes:
@@ -161,8 +161,7 @@ class Piece:
         return {**selection, "low": self.low, "high": self.high}
 
 
-@dataclass(frozen=True, kw_only=True)
-class ShardPlan:
+class ShardPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The modules of each shard.
 
     Attributes:
@@ -185,8 +184,7 @@ class ShardPlan:
         return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Module:
+class _Module(msgspec.Struct, frozen=True, kw_only=True):
     """A module to assign to shards; its tests, longest first, if their times are known."""
 
     name: str

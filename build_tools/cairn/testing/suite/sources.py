@@ -10,9 +10,9 @@ import contextlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -62,8 +62,7 @@ print(json.dumps({**said, "beside": beside, "entries": entries, "requires": requ
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class WheelVersion:
+class WheelVersion(msgspec.Struct, frozen=True, kw_only=True):
     """An installed wheel, and what the interpreter that has it has beside.
 
     Attributes:
@@ -81,9 +80,9 @@ class WheelVersion:
     commit: str
     python: str
     platform: str
-    beside: Mapping[str, tuple[str, Sequence[str]]] = field(default_factory=dict)
-    entries: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    requires: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    beside: Mapping[str, tuple[str, Sequence[str]]] = msgspec.field(default_factory=dict)
+    entries: Mapping[str, tuple[str, str]] = msgspec.field(default_factory=dict)
+    requires: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
 
 def installed(tested: Tested, suite: Suite) -> WheelVersion:

@@ -8,12 +8,13 @@ it, and nothing is repaired.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import posixpath
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -191,7 +192,7 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
     """
     if kind == "pe":
         image = pe.read_view(view, python=python, symbols=symbols)
-        image = replace(image, is_program=path.lower().endswith(".exe"))
+        image = dataclasses.replace(image, is_program=path.lower().endswith(".exe"))
     else:
         # The section table, which says where device code is, stands at the end of the file.
         image = elf.read_view(
@@ -211,7 +212,7 @@ def read_view(  # noqa: PLR0913 - what to look for is one keyword each
     # What stands in place of device code in a library of a host wheel.
     section = image.section(kpack.REFERENCE_SECTION) if image.format == "elf" else None
     data = view.read(section.offset, min(section.size, kpack.LARGEST_REFERENCE + 1)) if section else b""
-    return replace(
+    return dataclasses.replace(
         binary,
         code_objects=code_object.of_view(view, image, checker),
         reference=kpack.load_reference(data) if section else None,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn.formats import kpack
 from cairn.formats.offload import code_object
@@ -17,8 +18,7 @@ from cairn.targets import in_order, known_targets
 _OF_CODE = (kpack.SUFFIX, ".co", ".hsaco")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CodeArchive:
+class CodeArchive(msgspec.Struct, frozen=True, kw_only=True):
     """A kpack archive.
 
     Attributes:

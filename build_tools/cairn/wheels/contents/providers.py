@@ -7,9 +7,9 @@ unpacked; ROCm's packages store each library under its SONAME.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion
@@ -21,8 +21,7 @@ from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.wheel_info import FileName
 
 
-@dataclass(frozen=True, kw_only=True)
-class Supply:
+class Supply(msgspec.Struct, frozen=True, kw_only=True):
     """The libraries and versions that other wheels supply to a wheel.
 
     Attributes:
@@ -35,13 +34,12 @@ class Supply:
 
     libraries: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]]
-    extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    in_wheels: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    extras: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    in_wheels: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     wheels: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Supplier:
+class _Supplier(msgspec.Struct, frozen=True, kw_only=True):
     """A wheel that others may require.
 
     Attributes:

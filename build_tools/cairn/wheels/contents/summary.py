@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
+
+from msgspec import structs
 
 from cairn.formats import kpack
 from cairn.formats.offload import SPLIT_RECORD
@@ -98,7 +99,7 @@ class Summary(WheelInfo):
             }
             for binary in self.binaries
         ]
-        plain["archives"] = [dataclasses.asdict(archive) for archive in self.archives]
+        plain["archives"] = [structs.asdict(archive) for archive in self.archives]
         return plain
 
 

@@ -14,11 +14,13 @@ import importlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec import structs
 
 from cairn import extras
 from cairn.errors import PrerequisiteError
@@ -68,8 +70,7 @@ _LATER = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """One manylinux or musllinux tag.
 
     Attributes:
@@ -157,7 +158,7 @@ def _newer(newest: Policy) -> Iterator[Policy]:
             machine: {**prefixes, "GLIBC": prefixes.get("GLIBC", frozenset()) | later}
             for machine, prefixes in newest.versions.items()
         }
-        yield replace(newest, name=f"manylinux_2_{number}", aliases=(), versions=versions)
+        yield structs.replace(newest, name=f"manylinux_2_{number}", aliases=(), versions=versions)
 
 
 def policy_of(platform: str) -> Policy | None:
@@ -180,7 +181,7 @@ def _android(platform: str) -> Policy | None:
         for policy in _policies("android-policy.json")
         if level.isdecimal() and int(policy.name.rpartition("_")[2]) <= int(level)
     ]
-    return replace(fitting[-1], name=f"android_{level}") if fitting else None
+    return structs.replace(fitting[-1], name=f"android_{level}") if fitting else None
 
 
 def _named(platform: str, known: Iterable[Policy]) -> Policy | None:

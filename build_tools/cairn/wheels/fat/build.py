@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import files
@@ -45,8 +46,7 @@ from cairn.wheels.verify.written import judge_source, require_no_worse
 __all__ = ["FatReport", "FatRequest", "make"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FatRequest:
+class FatRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters for making a fat wheel.
 
     Attributes:
@@ -70,8 +70,7 @@ class FatRequest:
     strict: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class CarriedPart:
+class CarriedPart(msgspec.Struct, frozen=True, kw_only=True):
     """A library, or the data of one.
 
     Attributes:
@@ -87,8 +86,7 @@ class CarriedPart:
     files: int = 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class FatReport:
+class FatReport(msgspec.Struct, frozen=True, kw_only=True):
     """The fat wheel, and what it carries.
 
     Attributes:
@@ -173,7 +171,7 @@ class _Work:
             )
         # Only marked here: the libraries are changed when they are written.
         marked = tuple(mark_trimmed(library, self._targets) for library in bundle.libraries)
-        self._bundle = replace(bundle, libraries=marked)
+        self._bundle = structs.replace(bundle, libraries=marked)
         self._folders, missing = data_files.collect(self._bundle, self._tree, self._recipe, self._targets)
         self._left_out = (*bundle.left_out, *missing)
 

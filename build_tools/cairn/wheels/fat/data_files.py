@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from cairn.errors import WheelError
 from cairn.targets import TargetId
@@ -15,8 +16,7 @@ from cairn.wheels.fat.recipe import Data, Recipe, serves, targets_named
 from cairn.wheels.fat.rocm_tree import RocmTree
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataFolder:
+class DataFolder(msgspec.Struct, frozen=True, kw_only=True):
     """The files of one library.
 
     Attributes:

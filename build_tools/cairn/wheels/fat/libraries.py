@@ -18,9 +18,11 @@ import mmap
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+
+import msgspec
+from msgspec import structs
 
 from cairn import files
 from cairn.errors import WheelError
@@ -43,16 +45,14 @@ _SDK_FOLDER = "_rocm_sdk_"
 _MOST_ZEROS = 40  # times what is left of a library
 
 
-@dataclass(frozen=True, kw_only=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """Something that the wheel does not carry, and why."""
 
     name: str
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class BundledLibrary:
+class BundledLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """A library of the ROCm tree that the wheel gets.
 
     Attributes:
@@ -71,8 +71,7 @@ class BundledLibrary:
         return sizes(code for code in self.binary.code_objects if code not in self.trimmed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class LibraryBundle:
+class LibraryBundle(msgspec.Struct, frozen=True, kw_only=True):
     """The libraries of a fat wheel.
 
     Attributes:
@@ -330,7 +329,7 @@ def mark_trimmed(library: BundledLibrary, targets: Sequence[TargetId]) -> Bundle
     codes = library.binary.code_objects
     removed = tuple(c for c in codes if not (c.compressed or serves((c.target,), targets)))
     size = library.binary.size - sum(code.size for code in removed)
-    return library if size * _MOST_ZEROS < library.binary.size else replace(library, trimmed=removed)
+    return library if size * _MOST_ZEROS < library.binary.size else structs.replace(library, trimmed=removed)
 
 
 def _trim(path: Path, targets: Sequence[TargetId]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
@@ -20,8 +21,7 @@ _WINDOWS = re.compile(r"win(?:32|_amd64|_arm64)")
 _RUNTIME = re.compile(r"(?:concrt|msvcp|vccorlib|vcomp|vcruntime)140[0-9a-z_]*\.dll", re.IGNORECASE)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WheelPlatform:
+class WheelPlatform(msgspec.Struct, frozen=True, kw_only=True):
     """The platform of a wheel.
 
     Attributes:

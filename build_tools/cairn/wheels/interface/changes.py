@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn.formats.offload.kernels import Kernel
 from cairn.targets import in_order
 from cairn.wheels.interface.python_api import Parameter, PythonApi, PythonName
 
 
-@dataclass(frozen=True, kw_only=True)
-class Delta:
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
     """The items removed and the items added between two wheels.
 
     Attributes:
@@ -41,8 +41,7 @@ _OF_FILE = re.compile(r"\.(?:static|intern|anon)\.[0-9a-f]+$|__(?:static|intern)
 _MEASURES = ("vgprs", "agprs", "sgprs", "vgpr_spills", "sgpr_spills", "lds", "scratch")
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelChange:
+class KernelChange(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel that takes other resources.
 
     Attributes:
@@ -56,8 +55,7 @@ class KernelChange:
     size: tuple[int, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TargetChange:
+class TargetChange(msgspec.Struct, frozen=True, kw_only=True):
     """The kernels of one target.
 
     Attributes:
@@ -135,8 +133,7 @@ _BY_KEYWORD = ("positional or keyword", "keyword-only")
 _VARIADIC = ("variadic positional", "variadic keyword")
 
 
-@dataclass(frozen=True, kw_only=True)
-class PythonChange:
+class PythonChange(msgspec.Struct, frozen=True, kw_only=True):
     """The changes of the public Python names.
 
     Attributes:

@@ -6,9 +6,10 @@ import contextlib
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn.formats import kpack
@@ -39,8 +40,7 @@ _OF_BUILD = re.compile(
 _OF_STANDARD_LIBRARY = re.compile(r"_Z(?:GTt|GV|GR)?N?K?(?:St|S[abdios]|9__gnu_cxx)|_ZT[ISV]N?S")
 
 
-@dataclass(frozen=True, kw_only=True)
-class LibraryChange:
+class LibraryChange(msgspec.Struct, frozen=True, kw_only=True):
     """The differences between the two versions of a binary that both wheels contain.
 
     Attributes:
@@ -73,8 +73,7 @@ class LibraryChange:
     soname: Delta = Delta()
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArchiveChange:
+class ArchiveChange(msgspec.Struct, frozen=True, kw_only=True):
     """The differences in a kpack archive that both wheels contain, by `library#wrapper` and target.
 
     Attributes:
@@ -92,8 +91,7 @@ class ArchiveChange:
     same: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """What differs between two wheels; the version in folder names does not count.
 
     Attributes:
@@ -313,7 +311,8 @@ def _library_changes(
             compilers=change(a.compilers, b.compilers),
             soname=change(_soname(a), _soname(b)),
         )
-        if key != match or any(value for value in vars(library_change).values() if isinstance(value, Delta)):
+        differs = any(value for value in structs.astuple(library_change) if isinstance(value, Delta))
+        if differs or key != match:
             yield library_change
 
 

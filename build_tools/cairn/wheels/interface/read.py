@@ -5,9 +5,9 @@ Sources: the ELF specification's `.comment`, and what `formats` and the modules 
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import PrerequisiteError, WheelError
@@ -65,7 +65,7 @@ def read_archive(archive: Archive, *, python: bool = True) -> Interface:
             unread += [f"module {problem}" for problem in api.unread]
         except PrerequisiteError as error:
             unread.append(f"Python names: {error} ({error.tip})")
-    return replace(
+    return dataclasses.replace(
         read_listing(archive),
         libraries=tuple(
             sorted(

@@ -6,8 +6,9 @@ import ctypes
 import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from cairn.output.console import size
 from cairn.wheels.interface.changes import Delta, KernelChange, TargetChange
@@ -19,8 +20,7 @@ _LONGEST_NAME = 1 << 14
 _SMALL_SIZE = 1 << 16  # bytes that a wheel may grow by before that is worth a line; or 1%
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
+class Line(msgspec.Struct, frozen=True, kw_only=True):
     """One change.
 
     Attributes:
@@ -32,8 +32,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Section:
+class Section(msgspec.Struct, frozen=True, kw_only=True):
     """The changes of one kind.
 
     Attributes:

@@ -5,9 +5,10 @@ Source: https://packaging.python.org/en/latest/specifications/core-metadata/ (em
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cairn.errors import WheelError
@@ -91,7 +92,7 @@ class Headers:
         return text.encode("utf-8", "surrogateescape") + self.body
 
     def _with(self, lines: Iterable[str]) -> Headers:
-        return replace(self, lines=tuple(lines))
+        return dataclasses.replace(self, lines=tuple(lines))
 
 
 def parse_headers(data: bytes, *, name: str) -> Headers:

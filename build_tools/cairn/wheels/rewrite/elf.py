@@ -22,8 +22,9 @@ import os
 import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from cairn import process
 from cairn.errors import ProcessError, WheelError
@@ -57,8 +58,7 @@ _SMALLEST_PAGE, _LARGEST_MAPPED_PAGE = 1 << 12, 1 << 16
 _TIMEOUT = 600.0  # seconds; patchelf loads and writes the whole file
 
 
-@dataclass(frozen=True, kw_only=True)
-class BinaryEdit:
+class BinaryEdit(msgspec.Struct, frozen=True, kw_only=True):
     """The changes to make in an ELF file.
 
     Attributes:
@@ -69,7 +69,7 @@ class BinaryEdit:
     """
 
     run_path: tuple[str, ...] | None = None
-    replace_needed: Mapping[str, str] = field(default_factory=dict)
+    replace_needed: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def changes(self, parsed: Image) -> bool:
         """Whether it would change a file that was read as `parsed`."""

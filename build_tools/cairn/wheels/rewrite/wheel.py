@@ -6,12 +6,13 @@ that they always agree (PEP 427, "The .dist-info directory"). METADATA and WHEEL
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,7 +157,7 @@ def _with_binaries(archive: Archive, edit: Edit, folder: Path) -> Edit:
         except WheelError as error:
             raise WheelError(f"{path}: {error}", tip=error.tip) from error
         changed[path] = copy
-    return replace(edit, replace_files=changed)
+    return dataclasses.replace(edit, replace_files=changed)
 
 
 def _entries(archive: Archive, info: WheelInfo, edit: Edit) -> list[CopiedMember | New]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn.errors import WheelError
@@ -35,8 +35,7 @@ _ABOUT = ("METADATA", "WHEEL", "RECORD")
 _ABOUT_FOLDERS = ("licenses/", "sboms/")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Host:
+class Host(msgspec.Struct, frozen=True, kw_only=True):
     """A host wheel, and what it says was split from it.
 
     Attributes:

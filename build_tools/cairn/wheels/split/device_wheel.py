@@ -14,9 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import combinations as pairs
 from pathlib import Path
+
+import msgspec
 
 from cairn.errors import WheelError
 from cairn.formats.kpack import PLACEHOLDER, SUFFIX, Reference, Writer, kernel_name_of, writing
@@ -160,8 +161,7 @@ class Archives:
                 archive.name(kernel_name, ordinal, str(target), self._ordinals[place])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """The choices of whoever splits a wheel.
 
     Attributes:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.utils import canonicalize_name
 
 from cairn import datafile, files
@@ -41,8 +41,7 @@ PROVIDER = Provider(
 """ROCm's own: it names the processors of the GPUs that it finds."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class JoinedWheel:
+class JoinedWheel(msgspec.Struct, frozen=True, kw_only=True):
     """The wheel that `join` made.
 
     Attributes:

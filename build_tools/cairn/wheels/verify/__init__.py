@@ -7,8 +7,8 @@ docs/reference/findings.md.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from cairn.errors import WheelError
@@ -87,7 +87,7 @@ def judge_together(
         of_code, without = archives.check_with_host(verdict.archived, programs[key].binaries)
         if without and not any(verdicts[wheel].split for wheel in key):  # a record tells
             unknown += (f"whether the {without} wrappers without code in its archives ever had any",)
-        judged[path] = replace(
+        judged[path] = dataclasses.replace(
             verdict,
             findings=_sorted((*verdict.findings, *findings, *of_code, *lost)),
             not_checked=(*verdict.not_checked, *unknown),

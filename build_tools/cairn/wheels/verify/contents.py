@@ -10,8 +10,9 @@ import hashlib
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from cairn.errors import WheelError
 from cairn.formats import kpack, macho
@@ -77,8 +78,7 @@ class MemberContents(NamedTuple):
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Contents:
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one pass over all members.
 
     Attributes:

@@ -17,9 +17,10 @@ import importlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
+
+import msgspec
 
 from cairn.errors import PrerequisiteError
 from cairn.formats.zip.reader import Archive
@@ -63,8 +64,7 @@ _DEBUG = "_d"  # what a debug build of Python for Windows adds to the names of m
 _OPENS = re.compile(rb"CDLL|WinDLL|PyDLL|dlopen|LoadLibrary|load_library|ExtensionFileLoader")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExtensionModule:
+class ExtensionModule(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of the name of an extension module; None where it has none such.
 
     Attributes:

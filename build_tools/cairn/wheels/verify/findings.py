@@ -113,8 +113,7 @@ NOTES = frozenset((FindingCode.OPTIONAL_PLUGIN, FindingCode.FILES_DIFFER, Findin
 """What is only said: it does not keep a wheel from being published."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that a published wheel must not have, or a note (see `NOTES`).
 
     Attributes:
@@ -151,8 +150,7 @@ class Verdict:
     archived: Mapping[str, Mapping[str, frozenset[str]]] = field(default_factory=dict, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expectation:
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
     """The properties that a wheel was asked to have.
 
     Attributes:
@@ -177,10 +175,10 @@ class Expectation:
     targets: tuple[str, ...] | None = None
     split_targets: tuple[str, ...] = ()
     require_device_code: bool = False
-    siblings: Mapping[str, str] = field(default_factory=dict)
-    beside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    extras: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    in_wheels: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    siblings: Mapping[str, str] = msgspec.field(default_factory=dict)
+    beside: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    extras: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
+    in_wheels: Mapping[str, frozenset[str]] = msgspec.field(default_factory=dict)
     provided_libraries: tuple[str, ...] = ()
     members: tuple[str, ...] = ()
     python: str | None = None
@@ -223,8 +221,7 @@ class _File(datafile.Value, tag_field="schema", tag="cairn.allow/1"):
     finding: tuple[AllowedFinding, ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True)
-class JudgedFindings:
+class JudgedFindings(msgspec.Struct, frozen=True, kw_only=True):
     """The findings on some wheels, sorted by whether they are allowed.
 
     Attributes:

@@ -13,8 +13,8 @@ import posixpath
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import requirements
@@ -192,7 +192,7 @@ def _if_of_extra(
         return finding
     reason = f"{finding.reason}; {', '.join(dict.fromkeys(sources))}"
     fix = "give that wheel to the same command; require it always, if anything is loaded without it"
-    return replace(finding, code=FindingCode.OPTIONAL_PLUGIN, reason=reason, fix=fix)
+    return structs.replace(finding, code=FindingCode.OPTIONAL_PLUGIN, reason=reason, fix=fix)
 
 
 def _how_to_bring(missing: Sequence[str], binary: Binary) -> str:

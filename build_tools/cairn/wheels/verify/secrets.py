@@ -16,7 +16,8 @@ import ast
 import re
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
+
+import msgspec
 
 from cairn.wheels.metadata import wheel_info
 
@@ -26,8 +27,7 @@ _HEAD = 8000  # bytes that are searched for a zero byte: git's FIRST_FEW_BYTES
 _TEST = re.compile(r"(?:test_.*|.*_tests?)\.py")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kind:
+class _Kind(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of secret.
 
     Attributes:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,9 @@ def test_export_and_apply_keep_authors_dates_and_messages(bench: Bench, tmp_path
     patches.export(bench.path, folder)
     assert {p: p.read_bytes() for p in folder.rglob("*.patch")} == first
 
-    other = replace(bench, request=replace(bench.request, checkout_dir=tmp_path / "other"))
+    other = dataclasses.replace(
+        bench, request=dataclasses.replace(bench.request, checkout_dir=tmp_path / "other")
+    )
     other()
     done = apply(other, folder)
     assert all(applied.commit for applied in done)

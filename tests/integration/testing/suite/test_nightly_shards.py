@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 from hashlib import sha256
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import interpreters
 from cairn.formats import cyclonedx
@@ -80,9 +80,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
         name="torch", distribution="torch", origin=(tmp_path / "upstream").as_uri(), hashtag="main",
         commit=commit, tree=tree, checkout_dir="torch",
     )  # fmt: skip
-    frozen = msgspec.structs.replace(
-        FROZEN, projects=(source,), pythons=(PYTHON.version,), platform=PYTHON.platform
-    )
+    frozen = structs.replace(FROZEN, projects=(source,), pythons=(PYTHON.version,), platform=PYTHON.platform)
     folder = tmp_path / "artifacts" / staging.artifact_name(leg.id, 1)
     folder.mkdir(parents=True)
     members = {
@@ -93,14 +91,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
     built_of = cyclonedx.Source(name="torch", commit=commit)
     wheel = sbom.add(plain, folder, sources=[built_of], rocm_version=None)
     made = make_set([wheel], family=leg.family, targets=("gfx942",))
-    made = msgspec.structs.replace(
+    made = structs.replace(
         made, manifest_sha256=frozen.digest(), python=PYTHON.version, platform=PYTHON.platform
     )
     wheelset.write(folder / "set.json", made)
     statement = statement_of(made, [wheel], frozen.canonical())
     (folder / wheelset.BUILDER_FILE).write_bytes(statement)
     stack = stack_of(made)
-    project = msgspec.structs.replace(stack.projects[0], origin=Origin(url=source.origin))
+    project = structs.replace(stack.projects[0], origin=Origin(url=source.origin))
     (tmp_path / "stack").mkdir()
     (tmp_path / "list.json").write_bytes(LIST)
     url = (tmp_path / "list.json").as_uri()
@@ -108,11 +106,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NightRun:
         f'{SUITE}lists.DISABLED = {{ format = "condensed", url = "{url}" }}\n'
         'lists.SLOW = { format = "times", path = "slow.json" }\n'
     )
-    stack = msgspec.structs.replace(
+    stack = structs.replace(
         stack, projects=(project,), folder=str(tmp_path / "stack"), sdk=Sdk(devices=False)
     )
     digest = sha256(LIST).hexdigest()
-    night = msgspec.structs.replace(plan_of(leg), manifest_sha256=frozen.digest(), lists={url: digest})
+    night = structs.replace(plan_of(leg), manifest_sha256=frozen.digest(), lists={url: digest})
     found = NightRun(store=MemoryStore(), plan=night, stack=stack)
     plan.create(found.store, night, frozen, {url: LIST})
     mirror.mirror(found.store, f"staging/{leg.family}", dists=[wheel])
@@ -132,7 +130,7 @@ def test_each_shard_runs_the_tests_of_the_frozen_commit_and_both_are_one_record(
     assert shards.due(run, leg) == (second,)
     # As a step without credentials does it, between two that have them.
     handover.fetch(run, tmp_path / "fetched", leg, second)
-    apart = replace(run, store=LocalStore(tmp_path / "fetched"))
+    apart = dataclasses.replace(run, store=LocalStore(tmp_path / "fetched"))
     run_shard(ShardTest(run=apart, shard=second, work_dir=tmp_path / "second"))
     assert shards.due(run, leg) == (second,)
     assert handover.keep_shard(run, second, second.results_in(tmp_path / "second"))

@@ -1,9 +1,9 @@
-import dataclasses
 import os
 import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn import isolation, venv
 from cairn.build.compiler_cache import launchers, session
@@ -144,7 +144,7 @@ def test_device_code_of_a_script_that_names_no_clang_is_not_kept(made: launchers
     script = made.folder.parent / "clang++"
     script.write_text('#!/bin/sh\necho "by itself: $*"\n')
     script.chmod(0o755)
-    strange = dataclasses.replace(made, compilers={"g++": script})
+    strange = structs.replace(made, compilers={"g++": script})
     assert called(strange, "-x", "hip", "a.cu") == ["by itself: -x hip a.cu"]
     assert called(strange, "-c", "a.cpp")[0].startswith("string:"), "host code is kept all the same"
 
@@ -189,7 +189,7 @@ def test_cmake_sees_the_compilers_as_they_are(made: launchers.Launchers, tmp_pat
     (tools / "cmake").write_text('#!/bin/sh\nprintf "%s\\n" "$PATH" "${CC-none}" "$CXX" "$@"\n')
     (tools / "cmake").chmod(0o755)
     path = f"{tools}{os.pathsep}{os.environ['PATH']}"
-    wanted = dataclasses.replace(made, path=path, chosen={"CXX": "/opt/clang++ -m64"})
+    wanted = structs.replace(made, path=path, chosen={"CXX": "/opt/clang++ -m64"})
     launchers.write(wanted)
     seen = {"PATH": f"{wanted.bin}{os.pathsep}{path}", "CC": "ours", "CXX": "ours"}
     said = subprocess.check_output([wanted.bin / "cmake", "-B", "a b"], env=seen, text=True)

@@ -1,5 +1,4 @@
 import contextlib
-import dataclasses
 import gzip
 import hashlib
 import http.server
@@ -9,8 +8,8 @@ import threading
 import zipfile
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import web
 from cairn.build.inputs import downloads, variables
@@ -91,19 +90,19 @@ def test_a_damaged_copy_is_fetched_again_and_what_upstream_exchanges_is_refused(
     with pytest.raises(SourceError, match="was expected"):
         ready(pinned)
     with pytest.raises(SourceError, match="0000"):
-        ready(dataclasses.replace(pinned, sha256="0" * 64))
+        ready(structs.replace(pinned, sha256="0" * 64))
 
 
 def test_nothing_is_fetched_for_what_is_off_or_given_by_the_user_or_not_pinned(
     request_of: BuildRequest,
 ) -> None:
     (download,) = request_of.stack.project("torch").downloads
-    featured = msgspec.structs.replace(download, feature="flash_attention")
+    featured = structs.replace(download, feature="flash_attention")
     off = with_project(request_of, downloads=(featured,))
     assert of(off) == []
-    assert len(of(dataclasses.replace(off, features=frozenset({"flash_attention"})))) == 1
+    assert len(of(structs.replace(off, features=frozenset({"flash_attention"})))) == 1
     given = variables.parse_build_env(["torch:KERNELS_PREFIX=/opt/kernels"], request_of.stack)
-    assert of(dataclasses.replace(request_of, build_env=given)) == []
+    assert of(structs.replace(request_of, build_env=given)) == []
     (request_of.checkouts["torch"] / "pins.cmake").write_text("")
     assert of(request_of) == []
 
@@ -172,7 +171,7 @@ def test_two_addresses_of_the_same_bytes_do_not_disturb_each_other(
     path = archive(tmp_path, "2")
     (tmp_path / "mirror").mkdir()
     (tmp_path / "mirror" / path.name).write_bytes(path.read_bytes())
-    other = dataclasses.replace(pinned, url=f"{(tmp_path / 'mirror').as_uri()}/{path.name}")
+    other = structs.replace(pinned, url=f"{(tmp_path / 'mirror').as_uri()}/{path.name}")
     first = ready(pinned)
     inode = first.stat().st_ino
     assert ready(other) == first
@@ -213,7 +212,7 @@ def test_what_a_server_compresses_on_the_way_is_what_the_pin_says(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/kernels-2.tar.gz"
         sha256 = hashlib.sha256(data).hexdigest()
-        folder = ready(dataclasses.replace(pinned, url=url, sha256=sha256))
+        folder = ready(structs.replace(pinned, url=url, sha256=sha256))
         server.shutdown()
     assert (folder / "include" / "kernels.h").read_text() == "2"
 
@@ -242,7 +241,7 @@ def test_a_file_that_never_ends_fills_no_disk(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}/kernels-2.tar.gz"
         with pytest.raises(SourceError, match="is larger than 1 MiB"):
-            ready(dataclasses.replace(pinned, url=url, sha256="0" * 64))
+            ready(structs.replace(pinned, url=url, sha256="0" * 64))
         server.shutdown()
     assert requests == ["/kernels-2.tar.gz"]
     assert not [path for path in build_cache.rglob("*") if path.is_file() and path.stat().st_size]

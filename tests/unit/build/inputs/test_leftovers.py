@@ -1,14 +1,13 @@
 """What a build leaves in a tree, and what lies there that the cache key does not cover."""
 
-import dataclasses
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import venv
 from cairn.build import execution, plan
@@ -72,11 +71,11 @@ def demo(request_for: MakeRequest, sdk: InstalledSdk) -> Demo:
 
     def make(*, rocm: bool = False, fail: bool = False, **changes: object) -> BuildRequest:
         variables = {"FLAVOUR": "rocm" if rocm else "cpu"} | ({"FAIL": "1"} if fail else {})
-        given = msgspec.structs.replace(only.environment, always=variables)
+        given = structs.replace(only.environment, always=variables)
         made = with_project(request, rocm_init=INIT, environment=given)
         if rocm:
-            made = dataclasses.replace(with_stack(made, sdk=StackSdk()), targets=("gfx942",), sdk=sdk)
-        return dataclasses.replace(made, **changes)  # type: ignore[arg-type]
+            made = structs.replace(with_stack(made, sdk=StackSdk()), targets=("gfx942",), sdk=sdk)
+        return structs.replace(made, **changes)  # type: ignore[arg-type]
 
     return make
 
@@ -118,7 +117,7 @@ def members(wheel: BuiltWheel) -> dict[str, str]:
 
 def clone(request: BuildRequest, folder: Path) -> BuildRequest:
     git(folder.parent, "clone", "-q", str(request.checkouts["demo"]), str(folder))
-    return dataclasses.replace(request, checkouts={"demo": folder})
+    return structs.replace(request, checkouts={"demo": folder})
 
 
 def test_the_module_that_loads_rocm_is_in_the_wheel_and_never_left_in_the_tree(

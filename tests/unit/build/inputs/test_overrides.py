@@ -1,9 +1,8 @@
-import dataclasses
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import stack as stacks
 from cairn.build import execution, job, plan
@@ -28,7 +27,7 @@ def build_wheel(folder, settings=None, metadata=None):
 
 
 def with_env(request: BuildRequest, *texts: str) -> BuildRequest:
-    return dataclasses.replace(request, build_env=variables.parse_build_env(texts, request.stack))
+    return structs.replace(request, build_env=variables.parse_build_env(texts, request.stack))
 
 
 def keys(request: BuildRequest) -> dict[str, str]:
@@ -126,7 +125,7 @@ def test_it_is_in_the_manifest_whose_digest_is_that_of_old_without_any() -> None
     without = manifest.create(
         [], stack="s", line="l", targets=("cpu",), pythons=("3.11",), platform="p", build_env={}
     )
-    given = msgspec.structs.replace(without, build_env={"torch:USE_FBGEMM": "0"})
+    given = structs.replace(without, build_env={"torch:USE_FBGEMM": "0"})
     assert without.digest() != given.digest()
     (change,) = changelog.between(without, given, commits=False, say=lambda _line: None).values
     assert (change.name, change.before, change.after) == ("--build-env torch:USE_FBGEMM", None, "0")

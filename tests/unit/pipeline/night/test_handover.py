@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import datafile
 from cairn.errors import StoreError, UsageError
@@ -37,9 +37,9 @@ def set_id(night: Night, run: NightRun) -> str:
 
 
 def test_the_staged_set_and_its_files_are_fetched(run: NightRun, set_id: str, tmp_path: Path) -> None:
-    leg, without_gpus = run.plan.legs[0], msgspec.structs.replace(run.stack, sdk=Sdk(devices=False))
-    handover.fetch(replace(run, stack=without_gpus), tmp_path / "fetched", leg)
-    apart = replace(run, store=LocalStore(tmp_path / "fetched"))
+    leg, without_gpus = run.plan.legs[0], structs.replace(run.stack, sdk=Sdk(devices=False))
+    handover.fetch(dataclasses.replace(run, stack=without_gpus), tmp_path / "fetched", leg)
+    apart = dataclasses.replace(run, store=LocalStore(tmp_path / "fetched"))
     assert smoke.staged_set(apart, leg) == set_id
     there = {found.key for found in apart.store.list("")}
     assert {found.key for found in run.store.list("files/")} & there == {
@@ -54,7 +54,7 @@ def test_the_staged_set_and_its_files_are_fetched(run: NightRun, set_id: str, tm
 def test_no_files_are_fetched_for_a_machine_that_cannot_test_them(
     run: NightRun, set_id: str, tmp_path: Path
 ) -> None:
-    reaching = replace(run, stack=msgspec.structs.replace(run.stack, sdk=Sdk()))
+    reaching = dataclasses.replace(run, stack=structs.replace(run.stack, sdk=Sdk()))
     handover.fetch(reaching, tmp_path / "fetched", run.plan.legs[0])
     there = LocalStore(tmp_path / "fetched")
     assert there.exists(f"sets/{set_id}/set.json")
@@ -66,7 +66,7 @@ def test_a_record_of_the_staged_set_is_kept_and_of_another_is_refused(
 ) -> None:
     leg, good = run.plan.legs[0], record_of(staged(run, set_id))
     assert not handover.keep_tests(run, leg, tmp_path, None)
-    record.write(tmp_path / record.FILE, msgspec.structs.replace(good, set_id="5e" * 32))
+    record.write(tmp_path / record.FILE, structs.replace(good, set_id="5e" * 32))
     with pytest.raises(UsageError, match="is of the set 5e5e"):
         handover.keep_tests(run, leg, tmp_path, None)
     record.write(tmp_path / record.FILE, good)
@@ -83,7 +83,7 @@ def test_the_note_of_another_job_is_not_taken_for_that_of_these_tests(
     assert set_id
     leg, before = run.plan.legs[0], {item.key for item in run.store.list("nights/")}
     note = plan.step_note(run, leg, "test", now(), good=True, reason="done")
-    datafile.write(tmp_path / "step.json", msgspec.structs.replace(note, **change))
+    datafile.write(tmp_path / "step.json", structs.replace(note, **change))
     handover.keep_tests(run, leg, tmp_path, None)
     assert {item.key for item in run.store.list("nights/")} == before
     datafile.write(tmp_path / "step.json", note)
@@ -123,13 +123,13 @@ def test_what_a_build_left_is_staged_from_the_store_and_then_removed(
     assert handover.built(run) == {leg.id}
     assert f"{leg.id}/0.1/rocm-sdk/rocm-7.tar.gz" in left(run)
     assert all(keys.is_own(item.key) for item in run.store.list(""))  # foreign to no `index check`
-    (first,) = handover.stage_built(replace(run, only=(leg.id,)))
+    (first,) = handover.stage_built(dataclasses.replace(run, only=(leg.id,)))
     assert first.reason == ""
     assert {w.sha256 for w in staged(run, str(first.set_id)).wheels} == {w.sha256 for w in made.wheels}
     assert left(run) == []
-    (again,) = handover.stage_built(replace(run, only=(leg.id,)))
+    (again,) = handover.stage_built(dataclasses.replace(run, only=(leg.id,)))
     assert (again.set_id, again.kept) == (first.set_id, True)
-    (nothing,) = handover.stage_built(replace(run, only=(other.id,)))
+    (nothing,) = handover.stage_built(dataclasses.replace(run, only=(other.id,)))
     assert nothing.reason == "no wheels were built"
 
 
@@ -160,7 +160,7 @@ def test_in_a_store_with_a_root_what_a_builder_signed_is_staged_and_nothing_else
 ) -> None:
     leg, store = run.plan.legs[0], run.store
     assert isinstance(store, MemoryStore)
-    run = replace(run, trust=trust_of_roles(), only=(leg.id,))
+    run = dataclasses.replace(run, trust=trust_of_roles(), only=(leg.id,))
     night.build(folder=output)
     end_build(run, output)
     if does == _is_good:
@@ -191,9 +191,9 @@ def test_what_two_legs_share_stays_until_both_are_staged(night_of: MakeNight, ou
     note = plan.step_note(run, run.plan.build("both"), "build", now(), good=True, reason="done")
     datafile.write(output / "step.json", note)
     assert handover.keep_built(run, "both", output)
-    handover.stage_built(replace(run, only=(first.id,)))
+    handover.stage_built(dataclasses.replace(run, only=(first.id,)))
     assert left(run) != []
-    both = handover.stage_built(replace(run, only=(first.id, second.id)))
+    both = handover.stage_built(dataclasses.replace(run, only=(first.id, second.id)))
     assert [one.reason for one in both] == ["", ""]
     assert left(run) == []
 
@@ -204,14 +204,14 @@ def test_an_upload_that_was_cut_short_is_none(night: Night, run: NightRun, outpu
     end_build(run, output)
     assert isinstance(run.store, MemoryStore)
     whole = Breaking(run.store, left=99)
-    handover.keep_built(replace(run, store=whole), leg.id, output)
-    assert handover.built(replace(run, store=whole)) == {leg.id}
+    handover.keep_built(dataclasses.replace(run, store=whole), leg.id, output)
+    assert handover.built(dataclasses.replace(run, store=whole)) == {leg.id}
     for left in range(len(whole.written)):
-        cut = replace(run, store=Breaking(run.store, left=left))
+        cut = dataclasses.replace(run, store=Breaking(run.store, left=left))
         with pytest.raises(Broken):
             handover.keep_built(cut, leg.id, output)
         assert handover.built(cut) == frozenset()
-    assert handover.stage_built(replace(cut, only=(leg.id,)))[0].set_id is None
+    assert handover.stage_built(dataclasses.replace(cut, only=(leg.id,)))[0].set_id is None
 
 
 def test_of_a_build_that_failed_its_reason_is_kept_and_a_good_attempt_counts(
@@ -223,7 +223,7 @@ def test_of_a_build_that_failed_its_reason_is_kept_and_a_good_attempt_counts(
     handover.keep_built(run, leg.id, output)
     assert left(run) == [f"{leg.id}/0.1/step.json"]
     assert handover.built(run) == frozenset()
-    handover.stage_built(replace(run, only=(leg.id,)))
+    handover.stage_built(dataclasses.replace(run, only=(leg.id,)))
     assert (
         plan.by_stage(plan.notes_of_parts(run.store, run.plan).values())[leg.id, "build"].reason
         == "no compiler"
@@ -234,7 +234,7 @@ def test_of_a_build_that_failed_its_reason_is_kept_and_a_good_attempt_counts(
     end_build(run, output, good=False)
     monkeypatch.setenv("GITHUB_RUN_ID", "6")
     handover.keep_built(run, leg.id, output)
-    assert handover.stage_built(replace(run, only=(leg.id,)))[0].set_id is not None
+    assert handover.stage_built(dataclasses.replace(run, only=(leg.id,)))[0].set_id is not None
     assert left(run) == []
 
 
@@ -266,7 +266,7 @@ def test_what_a_later_attempt_of_a_run_built_is_staged_by_the_first_of_the_next(
     monkeypatch.setenv("GITHUB_RUN_ID", "6")
     monkeypatch.setenv("GITHUB_RUN_ATTEMPT", "1")
     assert handover.built(run) == {leg.id}  # so that it is not built again
-    assert handover.stage_built(replace(run, only=(leg.id,)))[0].reason == ""
+    assert handover.stage_built(dataclasses.replace(run, only=(leg.id,)))[0].reason == ""
     assert (leg.id, "build", "") in plan.notes_of_parts(run.store, run.plan)
 
 
@@ -276,7 +276,7 @@ def test_a_note_of_a_gpu_that_cannot_be_read_holds_up_no_test(
     run.store.write(keys.night_key("7", f"steps/hanging.{hanging._boot()}.1.json"), b"{")
     assert hanging.nodes_here(run.store, "7") == ()
     assert hanging.sentences(run.store, "7") == ()
-    reaching = replace(run, stack=msgspec.structs.replace(run.stack, sdk=Sdk()))
+    reaching = dataclasses.replace(run, stack=structs.replace(run.stack, sdk=Sdk()))
     handover.fetch(reaching, tmp_path, run.plan.legs[0])
     assert LocalStore(tmp_path).exists(f"sets/{set_id}/set.json")
 

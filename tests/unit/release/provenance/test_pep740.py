@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from pypi_attestations import Provenance
 from sigstore.sign import Signer
 from sigstore.verify import Verifier
@@ -246,7 +247,7 @@ def test_a_wheel_of_two_sets_is_attested_for_each(made: Released, sigstore: OwnS
     data, file_name, sha256 = provenance(made)
     (one,) = attest.vouched(data, TRUSTED, kind="pep740", file_name=file_name, sha256=sha256)
     signer = attester(sigstore.signer("ROCm/TheRock", "release.yml"))
-    other = signer.add(data, type(one.claims)(**{**vars(one.claims), "set_id": "0" * 64}))
+    other = signer.add(data, structs.replace(one.claims, set_id="0" * 64))
     again = signer.add(other, one.claims)
     found = attest.vouched(again, TRUSTED, kind="pep740", file_name=file_name, sha256=sha256)
     assert [vouched.claims.set_id for vouched in found] == ["0" * 64, made.made.id]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec import structs
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 
@@ -215,7 +215,7 @@ def test_one_file_that_says_nonsense_about_python_does_not_spoil_every_set(
 ) -> None:
     good, junk = map(distribution.read, make_wheels(tmp_path, {"a 1.0": [], "a 2.0": []}))
     # As it was published before such a thing was refused.
-    publish_dists(Index(store, "staging"), [good, replace(junk, requires_python="junk")], "publish")
+    publish_dists(Index(store, "staging"), [good, structs.replace(junk, requires_python="junk")], "publish")
     assert names(resolved(store, [], "a")) == ["a-1.0"]
 
 
@@ -253,7 +253,7 @@ def test_a_yanked_version_does_for_an_exact_requirement_only(store: MemoryStore,
 
     def plan(now: Snapshot) -> Change:
         project = now.project("a")
-        bad = tuple(msgspec.structs.replace(f, yanked="bad") for f in project.files if f.version == "2.0")
+        bad = tuple(structs.replace(f, yanked="bad") for f in project.files if f.version == "2.0")
         return Change(projects={"a": project.with_files(bad)})
 
     commit(Index(store, "staging"), "yank", plan)

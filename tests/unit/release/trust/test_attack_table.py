@@ -20,8 +20,8 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import datafile
 from cairn.build.cache import WheelCache
@@ -318,7 +318,7 @@ def _(scene: Scene) -> None:
     late = scene.store.read(TIMESTAMP).data
     scene.put_back()
     old = metadata.opened(late, metadata.Timestamp, {}, name="it", threshold=0)
-    scene.store.write(TIMESTAMP, sealed(msgspec.structs.replace(old, version=1), TIMEKEEPER))
+    scene.store.write(TIMESTAMP, sealed(structs.replace(old, version=1), TIMEKEEPER))
 
 
 @attack(BUCKET, "puts pages and generations back, not the metadata", old=SIGNED)
@@ -356,7 +356,7 @@ def _(scene: Scene) -> None:
 @attack(BUCKET, "raises the version of the timestamp, unsigned", old="error: ")
 def _(scene: Scene) -> None:
     old = _timestamp(scene)
-    scene.store.write(TIMESTAMP, sealed(msgspec.structs.replace(old, version=10**9), MALLORY))
+    scene.store.write(TIMESTAMP, sealed(structs.replace(old, version=10**9), MALLORY))
 
 
 @attack(BUCKET, "makes the timestamp endless", old="error: cannot be read")
@@ -373,7 +373,7 @@ def _(scene: Scene) -> None:
 @attack(BUCKET, "has state.json name a generation of his own", old=SIGNED)
 def _(scene: Scene) -> None:
     current = Index(scene.store, "release").load()
-    forged = msgspec.structs.replace(current.generation, number=9, parent=current.digest, who="mallory")
+    forged = structs.replace(current.generation, number=9, parent=current.digest, who="mallory")
     digest = digest_of(encode(forged))
     scene.store.write(keys.generation_key("release", 9, digest), encode(forged))
     pointer = Pointer(generation=9, digest=digest, rendered=9, rendered_digest=digest)
@@ -430,7 +430,7 @@ def _(scene: Scene) -> None:
 @attack(BUCKET, "exchanges a test record for one of another set", old="error: was changed")
 def _(scene: Scene) -> None:
     key = keys.set_key(scene.victim.id, f"records/{scene.made.listed.records[0]}.json")
-    scene.store.write(key, data_of(msgspec.structs.replace(record_of(scene.victim), set_id="0" * 64)))
+    scene.store.write(key, data_of(structs.replace(record_of(scene.victim), set_id="0" * 64)))
 
 
 @attack(BUCKET, "gives the builder's signature of something else", old="error: is not what its signature is")
@@ -483,17 +483,17 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     for name in ("torch", "Torch", "t\N{CYRILLIC SMALL LETTER O}rch"):
         wheels = [
-            msgspec.structs.replace(one, file_name=one.file_name.replace("torch", name))
+            structs.replace(one, file_name=one.file_name.replace("torch", name))
             for one in scene.made.made.wheels
         ]
-        scene.victim = msgspec.structs.replace(scene.made.made, wheels=tuple(wheels))
+        scene.victim = structs.replace(scene.made.made, wheels=tuple(wheels))
         assert scene.sees("new").startswith("error: ") == (name != "torch")
 
 
 @attack(BUCKET, "gives the timestamp two bodies, his own behind what was signed", old="error: ")
 def _(scene: Scene) -> None:
     data = scene.store.read(TIMESTAMP).data
-    his = metadata.canonical(msgspec.structs.replace(_timestamp(scene), version=10**9))
+    his = metadata.canonical(structs.replace(_timestamp(scene), version=10**9))
     scene.store.write(TIMESTAMP, data[:-1] + b',"signed":' + his + b"}")
 
 
@@ -587,7 +587,7 @@ def _(scene: Scene) -> None:
 )
 def _(scene: Scene) -> None:
     with Next(scene, "rocm-sdk-core", planted=True, locked=False) as new:
-        new.stack = msgspec.structs.replace(new.stack, sdk=Sdk())  # it comes from an index
+        new.stack = structs.replace(new.stack, sdk=Sdk())  # it comes from an index
         sha256 = hashlib.sha256(new.needed.read_bytes()).hexdigest()
         new.built_with = {new.needed.name: sha256}
         new.is_refused("which it was built with, is not in the lock's [sdk]: cairn index mirror lock")
@@ -654,8 +654,8 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     night = plan_of(leg_of("gfx94X-dcgpu"))
     plan.create(scene.store, night, FROZEN)
-    his = msgspec.structs.replace(FROZEN, line="his")
-    forged = msgspec.structs.replace(night, manifest_sha256=his.digest())
+    his = structs.replace(FROZEN, line="his")
+    forged = structs.replace(night, manifest_sha256=his.digest())
     scene.store.write("nights/7/manifest.json", his.canonical())
     assert (
         plan.find(scene.store, night.sealed_id) == night
@@ -670,10 +670,10 @@ def _(scene: Scene) -> None:
 @attack(BUCKET, "freezes a night of his commits before the honest one, under its name", old=SIGNED)
 def _(scene: Scene) -> None:
     legs = (leg_of("gfx94X-dcgpu"),)
-    honest = msgspec.structs.replace(plan_of(*legs), night="6")
+    honest = structs.replace(plan_of(*legs), night="6")
     plan.create(scene.store, honest, FROZEN)
-    his = msgspec.structs.replace(FROZEN, toolchain={"image": "his"})
-    of_his = msgspec.structs.replace(plan_of(*legs), manifest_sha256=his.digest())
+    his = structs.replace(FROZEN, toolchain={"image": "his"})
+    of_his = structs.replace(plan_of(*legs), manifest_sha256=his.digest())
     plan.create(scene.store, of_his, his)
     stack = stack_of(make_set([make_wheel(scene.folder / "night", "torch", "2.9.0")]))
     # By its id alone, a night counts that is the very one to freeze, and no other.
@@ -787,7 +787,7 @@ def _(scene: Scene) -> None:
 
 @attack(TIME, "raises its version to where none can follow; the next release goes on from there", old=SIGNED)
 def _(scene: Scene) -> None:
-    new = msgspec.structs.replace(_timestamp(scene), version=2**40)
+    new = structs.replace(_timestamp(scene), version=2**40)
     scene.store.write(TIMESTAMP, sealed(new, TIMEKEEPER))
     assert scene.sees("old") == SIGNED
     _refreshed(scene, "writer")
@@ -817,12 +817,12 @@ def _(scene: Scene) -> None:
     role = metadata.Delegated(keyids=(BUILDER.key_id,), name="release", paths=("*",))
     public = metadata.Key(keytype="ed25519", scheme="ed25519", keyval={"public": BUILDER.public.raw})
     wider = metadata.Delegations(keys={BUILDER.key_id: public}, roles=(role,))
-    new = msgspec.structs.replace(top, version=version + 1, delegations=wider)
+    new = structs.replace(top, version=version + 1, delegations=wider)
     scene.store.write(key_of("targets", version + 1), sealed(new, BUILDER))
     meta = {**shot.meta, "targets.json": metadata.Version(version=version + 1)}
     scene.store.write(
         key_of("snapshot", shot.version + 1),
-        sealed(msgspec.structs.replace(_after(shot), meta=meta), BUILDER),
+        sealed(structs.replace(_after(shot), meta=meta), BUILDER),
     )
     stamp(scene.store, [BUILDER], snapshot=shot.version + 1)
 
@@ -851,7 +851,7 @@ def _(scene: Scene) -> None:
 def _(scene: Scene) -> None:
     when = "2026-11-30T00:00:00Z"
     lifted = Event(kind="lift", set_id=scene.victim.id, who="the promoter", when=when, why="fine")
-    answered = msgspec.structs.replace(lifted, kind="answer", record=scene.made.listed.records[0])
+    answered = structs.replace(lifted, kind="answer", record=scene.made.listed.records[0])
     Ledger(scene.store).add(events=[lifted, answered])
     assert Ledger(scene.store).ban_of_set(scene.victim) is not None
 
@@ -941,7 +941,7 @@ class Next(contextlib.AbstractContextManager["Next"]):
         self.wheel = make_wheel(folder, "torch", "2.9.8", requires=[project])
         self.open = make_set([self.wheel], **AWAY)
         made = Sdk(build=("make",))  # by its builder, whose word counts where nothing is locked
-        self.stack = msgspec.structs.replace(stack_of(self.open), folder=str(folder), sdk=made)
+        self.stack = structs.replace(stack_of(self.open), folder=str(folder), sdk=made)
         sha256 = hashlib.sha256(theirs.read_bytes()).hexdigest()
         of_sdk = mirror_lock.is_of_sdk(project)
         sdk = {theirs.name: sha256} if of_sdk else {}
@@ -1020,7 +1020,7 @@ class Next(contextlib.AbstractContextManager["Next"]):
             files=() if of_sdk else (one,),
             sdk=sdk,
         )
-        stack = msgspec.structs.replace(self.stack, folder=str(folder))
+        stack = structs.replace(self.stack, folder=str(folder))
         mirror_lock.write(mirror_lock.path_of(stack), lock)
         return stack
 
@@ -1051,7 +1051,7 @@ def _snapshot(scene: Scene) -> metadata.Snapshot:
 
 
 def _after(shot: metadata.Snapshot) -> metadata.Snapshot:
-    return msgspec.structs.replace(shot, version=shot.version + 1)
+    return structs.replace(shot, version=shot.version + 1)
 
 
 def _with_wheels_of(scene: Scene, one: Signer) -> None:
@@ -1102,10 +1102,10 @@ def _sign_state(scene: Scene, by: Signer) -> None:
     name = "release.json"
     version = shot.meta[name].version + 1
     role = metadata.opened(scene.before[key_of("release", 1)], metadata.Targets, {}, name="it", threshold=0)
-    state = msgspec.structs.replace(role, version=version)
+    state = structs.replace(role, version=version)
     scene.store.write(key_of("release", version), sealed(state, by))
     meta = {**shot.meta, name: metadata.Version(version=version)}
-    new = msgspec.structs.replace(_after(shot), meta=meta)
+    new = structs.replace(_after(shot), meta=meta)
     scene.store.write(key_of("snapshot", new.version), sealed(new, by))
     stamp(scene.store, [by], snapshot=new.version)
 
@@ -1151,7 +1151,7 @@ def _looked_at(scene: Scene) -> dict[str, str]:
     with anchor.acting(root=scene.root):
         trusted = anchor.anchor(scene.store)
     assert trusted is not None
-    return looked_at(scene.store, dataclasses.replace(trusted, root=_next(scene)))
+    return looked_at(scene.store, structs.replace(trusted, root=_next(scene)))
 
 
 @pytest.mark.parametrize("one", ATTACKS, ids=lambda one: f"{one.holder}: {one.tries}")

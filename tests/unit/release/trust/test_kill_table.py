@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import shutil
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.cli import common_options
 from cairn.cli.main import main
@@ -161,7 +161,7 @@ def change_words(world: World) -> list[str]:
     public.write_bytes(NEW.public.pem())
     changed = root.with_key(world.trusted.root, "promoter", NEW.public)
     changed = root.without_key(changed, "promoter", PROMOTER.key_id)
-    named = looked_at(world.store, dataclasses.replace(world.trusted, root=changed))
+    named = looked_at(world.store, structs.replace(world.trusted, root=changed))
     keys = [word for one in OFFLINE[:2] for word in ("--root-key", str(key_file(world.folder, one)))]
     adopted = [word for name, label in named.items() for word in ("--adopt", f"{name}={label}")]
     replaced = ["--remove", f"promoter={PROMOTER.key_id[:12]}", "--add", f"promoter={public}"]

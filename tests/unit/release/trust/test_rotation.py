@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import re
 import shlex
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 from tuf.api.exceptions import DownloadHTTPError
 from tuf.ngclient import Updater, UpdaterConfig
 from tuf.ngclient.fetcher import FetcherInterface
@@ -244,7 +244,7 @@ def test_what_a_former_promoter_decided_is_not_signed_anew_unless_it_is_named(
     changed = root.without_key(
         root.with_key(trusted.root, "promoter", new.public), "promoter", PROMOTER.key_id
     )
-    named = looked_at(store, dataclasses.replace(trusted, root=changed))
+    named = looked_at(store, structs.replace(trusted, root=changed))
     before = dict(store.objects)
     for short in ({}, {"release": named["release"]}, {**named, "ledger": f"{len(honest)}-{'0' * 12}"}):
         with (
@@ -278,7 +278,7 @@ def test_a_change_of_the_promoter_that_dies_is_finished_by_adopting(
     )
     data = root.following(changed, OFFLINE[:2])
 
-    named = looked_at(store, dataclasses.replace(trusted, root=changed))
+    named = looked_at(store, structs.replace(trusted, root=changed))
     assert named.keys() == {"release"}
 
     machines = itertools.count()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -182,7 +182,7 @@ def test_many_files_of_one_content_that_moved_cost_as_much_as_they_are(
     one = read_interface(make_wheel(), python=False)
     content = FileState(size=9, crc=1, executable=False, stamp=0)
     old, new = (
-        replace(one, files={f"demo/{place}/{n}/{name.format(n)}": content for n in range(20_000)})
+        dataclasses.replace(one, files={f"demo/{place}/{n}/{name.format(n)}": content for n in range(20_000)})
         for place in ("a", "b")
     )
     began = time.process_time()
