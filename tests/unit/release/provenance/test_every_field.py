@@ -30,10 +30,11 @@ FREE = {
     },
     "bin of projects": {"projects.triton"},
     "pointer": {"rendered", "rendered_digest"},
-    # That something is yanked or in quarantine is told, if the state says so.
+    # A writer takes lines from the page of that digest, in a signed generation. A status is written and told
+    # where it is not the usual one.
     "project": {
-        "serial", "status", "status_reason", "files.upload_time", "files.needs", "files.metadata_sha256",
-        "files.sets", "files.unpacked",
+        "serial", "page", "files.upload_time", "files.needs", "files.metadata_sha256", "files.sets",
+        "files.unpacked",
     },
     # Both sizes are for people, as is `rebuilds`: the sizes of files, and the verdicts, are signed. What it
     # is, its place in a bin says; and what it comes from, `set.json`, with which the audit compares it.
