@@ -335,10 +335,10 @@ def places_in(text: str) -> Iterator[Path]:
 def _of_programs(path: str) -> tuple[Path, ...]:
     """What programs on a PATH need: their installations, also those that a folder of links leads to."""
     places: list[Path] = []
-    for folder in map(Path, filter(None, path.split(os.pathsep))):
+    for folder in map(Path, dict.fromkeys(filter(None, path.split(os.pathsep)))):
         places += _around(folder / "program")
         with contextlib.suppress(OSError):
-            if not folder.is_relative_to("/usr"):
+            if not folder.resolve().is_relative_to("/usr"):  # as /bin is, with thousands of links
                 places += [place for link in folder.iterdir() if link.is_symlink() for place in _around(link)]
     return tuple(place for place in dict.fromkeys(places) if not _is_wide(place))
 

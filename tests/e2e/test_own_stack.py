@@ -193,7 +193,7 @@ def test_its_first_night_is_good(user: NewUser) -> None:
 
 
 def test_each_command_writes_what_the_role_of_its_job_may(user: NewUser) -> None:
-    place = aws.Place.of("s3://wheels/torch")
+    place = aws.place_of("s3://wheels/torch")
     refused, writers = [], set()
     for command in user.commands:
         words = command["words"]
