@@ -132,11 +132,8 @@ def _find(current: Snapshot, to: str) -> Snapshot:
     index = current.index
     if not current.exists:
         raise missing(index.store, index.name)
-    is_number = _NUMBER.fullmatch(to) and int(to) <= current.generation.number
-    # A number is hardly ever the beginning of an id too: then nobody need read every generation.
-    ids = (*current.set_ids, *index.store.folders("sets/")) if is_number else ()
-    may_be_id = not is_number or any(set_id.startswith(to) for set_id in ids)
-    brought = _bringing(current, to.lower()) if _SET.fullmatch(to) and may_be_id else {}
+    is_number = _NUMBER.fullmatch(to) is not None and int(to) <= current.generation.number
+    brought = _bringing(current, to.lower()) if _may_be_id(current, to, is_number=is_number) else {}
     if is_number or (_NUMBER.fullmatch(to) and not brought):
         return _numbered(current, to, brought)
     if len(brought) > 1:
@@ -153,6 +150,15 @@ def _find(current: Snapshot, to: str) -> Snapshot:
         if datetime.fromisoformat(generation.when) < before:
             return index.at(generation, digest)
     raise StoreError(f"{index.name} had nothing yet before {before.isoformat()}", tip=_HOW_TO_NAME)
+
+
+def _may_be_id(current: Snapshot, to: str, *, is_number: bool) -> bool:
+    """Whether a set's id may begin with `to`."""
+    if not (_SET.fullmatch(to) and is_number):
+        return _SET.fullmatch(to) is not None
+    # A number is hardly ever the beginning of an id too: then nobody need read every generation.
+    ids = (*current.set_ids, *current.index.store.folders("sets/"))
+    return any(set_id.startswith(to) for set_id in ids)
 
 
 def _numbered(current: Snapshot, to: str, brought: Iterable[str]) -> Snapshot:

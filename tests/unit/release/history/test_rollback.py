@@ -109,6 +109,18 @@ def test_digits_may_begin_the_id_of_a_set(released: MemoryStore, sets: Sets) -> 
         rollback(released, "release", "4321")
 
 
+def test_a_number_too_short_for_an_id_lists_no_sets(
+    released: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+    folders = released.folders
+    monkeypatch.setattr(released, "folders", lambda prefix: listed.append(prefix) or folders(prefix))
+    assert rollback(released, "release", "2", dry_run=True).to == 2
+    assert listed == []
+    assert rollback(released, "release", "0002", dry_run=True).to == 2
+    assert listed == ["sets/"]
+
+
 NOTHING = "names no generation"
 
 
