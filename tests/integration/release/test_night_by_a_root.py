@@ -562,7 +562,7 @@ def test_a_set_of_another_night_that_staging_lists_as_one_of_this_is_not_promote
     (own,) = Index(store, "staging").load().sets()
     listed = msgspec.structs.replace(own, manifest_sha256=frozen.digest())
     commit(Index(store, "staging"), "stage", lambda _: Change(sets={own.set_id: listed}))
-    jobs.named = later.named
+    jobs.named = later.sealed_id
     (leg,) = jobs.promote().answer["legs"]
     assert not leg["promoted"]
     assert "it is of another manifest" in leg["reason"]

@@ -131,9 +131,9 @@ def test_the_manifest_of_a_build_names_the_line_of_the_checkouts(command: str, t
         words = ["build", "--pytorch-rocm-arch", "cpu", *given]
         options = build_prod_wheels.make_parser(stack / command).parse_args(words)
         wanted = build_prod_wheels._job(build_prod_wheels._request(options))
-    planned = job.plans_of((wanted,))[0]
-    assert planned.request.checkouts == {"torch": torch}
-    assert planned.request.stack.line == "release/2.9"
+    request = job.plans_of((wanted,))[0][0].request
+    assert request.checkouts == {"torch": torch}
+    assert request.stack.line == "release/2.9"
 
 
 def test_manifest_create_names_the_line_of_the_checkouts(tmp_path: Path) -> None:

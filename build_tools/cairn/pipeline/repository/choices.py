@@ -45,7 +45,7 @@ class Choices(datafile.Value):
         branch: the default branch.
         account: the number of the AWS account that has the roles.
         runs_on: labels of the runner of jobs that no matrix places.
-        credentials: how jobs come to them; None for what suits the store.
+        credentials: how jobs reach the store; what suits it.
         reviewers: accounts that say yes before a release is promoted.
     """
 
@@ -91,7 +91,7 @@ def chosen(root: Path, requirement: str | None = None, **given: object) -> Choic
     earlier = read_lock(root)
     values = datafile.to_plain(earlier.choices) if earlier else {}
     if given.get("store") not in (None, values.get("store")):
-        for of_store in ("endpoint_url", "region", "credentials"):
+        for of_store in ("endpoint_url", "region"):
             values.pop(of_store, None)
     values |= {name: value for name, value in given.items() if value}
     if "stack" not in values and (root / STACK / "stack.toml").is_file():
@@ -103,8 +103,7 @@ def chosen(root: Path, requirement: str | None = None, **given: object) -> Choic
     values.setdefault("branch", checkout.run("symbolic-ref", "--short", "HEAD").strip())
     if not values.get("repository"):
         values["repository"] = github.name_in(origin) if origin else None
-    if not values.get("credentials"):
-        values["credentials"] = _credentials(values.get("store"), values.get("endpoint_url"))
+    values["credentials"] = _credentials(values.get("store"), values.get("endpoint_url"))
     choices = datafile.from_plain(values, Choices, name=LOCK)
     _refuse_contradictions(root, choices)
     return choices

@@ -43,7 +43,12 @@ def on_disk(repo: Repository, names: Iterable[str]) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     plain: list[tuple[str, str]] = []
     root = os.path.realpath(repo.work_tree)
-    is_linked = functools.cache(lambda folder: os.path.realpath(f"{root}/{folder}") != f"{root}/{folder}")
+
+    @functools.cache
+    def is_linked(folder: str) -> bool:
+        place = os.path.normpath(os.path.join(root, folder))  # noqa: PTH118 - of thousands, as below
+        return os.path.normcase(os.path.realpath(place)) != os.path.normcase(place)
+
     for name in names:
         if (folder := os.path.dirname(name.rstrip("/"))) and is_linked(folder):  # noqa: PTH120 - of thousands
             continue

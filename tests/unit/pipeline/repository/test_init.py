@@ -160,6 +160,12 @@ def test_a_bucket_elsewhere_has_keys_and_no_roles(init: Init, repository: Path) 
     )
 
 
+def test_a_bucket_that_turns_out_to_be_elsewhere_gets_keys(init: Init, repository: Path) -> None:
+    init("--cairn", COMMIT, *BUCKET)
+    init(*BUCKET, "--endpoint-url", "https://minio.example")
+    assert "CAIRN_S3_SECRET_ACCESS_KEY" in (repository / ".github" / "cairn" / "README.md").read_text()
+
+
 def test_another_store_has_nothing_of_the_one_before(init: Init, repository: Path) -> None:
     init("--cairn", COMMIT, *BUCKET, "--endpoint-url", "https://minio.example", "--region", "nowhere")
     shown = init("--store", "s3://elsewhere/torch", "--dry-run")
