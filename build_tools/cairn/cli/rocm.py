@@ -141,7 +141,7 @@ class Fetch(Artifacts):
 
 def _fetch(request: Fetch) -> Answer:
     from cairn import targets
-    from cairn.rocm.fetch.fetch import FetchRequest
+    from cairn.rocm.fetch.fetch import JOBS, FetchRequest
 
     names = targets.parse_targets(request.targets, unbuilt=True) if request.targets else ()
     fetch_request = fill(
@@ -151,7 +151,7 @@ def _fetch(request: Fetch) -> Answer:
             groups=tuple(n for each in request.families for n in converters.words(each)), targets=names
         ),
         verified_only=not request.allow_unverified,
-        jobs=request.jobs or FetchRequest.jobs,
+        jobs=request.jobs or JOBS,
     )
     if request.release is not None:
         return _fetch_release(request, fetch_request, request.release)

@@ -28,6 +28,9 @@ from cairn.rocm.fetch.releases import TarballFolder
 from cairn.store.protocol import MissingKeyError, OnBytes, Store
 from cairn.store.transfer import Count, OnProgress
 
+JOBS = 10
+"""Downloads at once."""
+
 _BLOCK = 1 << 20
 _LOCK_WAIT = 4 * 3600.0  # seconds
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
@@ -77,7 +80,7 @@ class FetchRequest(msgspec.Struct, frozen=True, kw_only=True):
     layout: Layout = "extract"
     keep_archives: bool = False
     verified_only: bool = True
-    jobs: int = 10
+    jobs: int = JOBS
     unpack_jobs: int = 4
 
 
