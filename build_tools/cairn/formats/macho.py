@@ -43,6 +43,7 @@ _STAB, _PRIVATE, _DEFINED_ELSEWHERE, _EXTERNAL, _TYPE = 0xE0, 0x10, 0, 0x01, 0x0
 _WEAK_REFERENCE = 0x40  # of n_desc: the loader goes on without it
 _WEAK_DEFINITION = 0x80
 # Limits, as those of `elf`.
+_MOST_BLOBS = 16  # of a signature; there are five kinds of directories of hashes, and as many of other parts
 _MOST_SLICES = 32  # a class file of Java begins as a fat file does, and has its version here: 45 and above
 _MOST_COMMANDS = 16 << 20  # bytes
 _MOST_SYMBOLS = 1 << 22
@@ -183,13 +184,18 @@ def _refusal(kind: int, cpu: int, commands: set[int], systems: frozenset[str]) -
 
 def _changed(view: View, begin: int, commands: list[tuple[int, bytes]], order: str) -> str:
     """Why the kernel of Apple silicon ends the process that runs it; empty where nothing is known."""
-    for data in (data for command, data in commands if command == _SIGNATURE and len(data) >= _AT_SIGNATURE):
+    signatures = [data for command, data in commands if command == _SIGNATURE and len(data) >= _AT_SIGNATURE]
+    if len(signatures) > 1:
+        return f"it has {len(signatures)} signatures, where one is allowed"
+    for data in signatures:
         at, size = struct.unpack_from(f"{order}II", data, 8)
         blob = view.read(begin + at, size)
         count = int.from_bytes(blob[8:12], "big") if blob.startswith(_BLOBS) else 0
+        if count > _MOST_BLOBS:
+            return f"its signature has {count} parts, where no tool writes more than {_MOST_BLOBS}"
         rows = struct.iter_unpack(">II", blob[12 : 12 + 8 * min(count, (len(blob) - 12) // 8)])
-        if any(_differs(view, begin, blob[place:]) for _, place in rows):
-            return "it was changed after it was signed: sign it again (codesign --force --sign -)"
+        if any(_differs(view, begin, blob[place:]) for place in dict.fromkeys(place for _, place in rows)):
+            return "it was changed after it was signed"
     return ""
 
 
@@ -198,7 +204,10 @@ def _differs(view: View, begin: int, directory: bytes) -> bool:
     if not directory.startswith(_CODE_DIRECTORY) or len(directory) < _DIRECTORY.size:
         return False
     hashes, _, _, slots, end, length, kind, _, page = _DIRECTORY.unpack_from(directory)
-    for number in range(slots if kind in _HASHES and page in _PAGES else 0):
+    if kind not in _HASHES or page not in _PAGES or not length:
+        return False
+    # Hashes behind the last page are of nothing.
+    for number in range(min(slots, -(-end >> page))):
         start = number << page
         code = view.read(begin + start, max(min(1 << page, end - start), 0))
         digest = hashlib.new(_HASHES[kind], code).digest()[:length]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import struct
 
 import pytest
@@ -13,7 +14,7 @@ from cairn.errors import WheelError
 from cairn.formats import macho
 from cairn.formats.image import Image
 from cairn.formats.view import BytesView
-from helpers.formats import make_macho, make_universal
+from helpers.formats import make_macho, make_universal, signed
 
 X86_64 = 0x01000007
 FILE = make_macho(
@@ -100,3 +101,38 @@ def test_a_second_symbol_table_is_refused() -> None:
     struct.pack_into("<II", two, 16, count + 1, length + 24)
     with pytest.raises(WheelError, match="or several"):
         macho.read_view(BytesView(bytes(two)), symbols=True)
+
+
+@pytest.mark.parametrize(("count", "refusal"), [(16, ""), (17, "17 parts"), (100_000, "100000 parts")])
+def test_hashes_of_a_signature_are_compared_once(count: int, refusal: str) -> None:
+    data = signed(make_macho((), code=bytes(range(256)) * 3000))
+    place = data.index(struct.pack("<II", 0x1D, 24)) + 8
+    at, size = struct.unpack_from("<II", data, place)
+    # The hash of the first page has to be right, since the page has the size of the signature.
+    index = struct.pack(">I", count) + struct.pack(">II", 0, 12 + 8 * count) * count
+    data = bytearray(data[: at + 8] + index + data[at + 20 :])
+    struct.pack_into("<I", data, place + 4, size + 8 * (count - 1))
+    directory = at + 12 + 8 * count
+    data[directory + 44 : directory + 76] = hashlib.sha256(data[:4096]).digest()
+    (image,) = macho.read_view(BytesView(bytes(data)))
+    assert refusal in image.refusal
+    assert bool(image.refusal) == bool(refusal)
+
+
+def test_hashes_of_nothing_are_not_compared() -> None:
+    data = bytearray(signed(make_macho((), code=b"x")))
+    at = data.index(b"\xfa\xde\x0c\x02")
+    struct.pack_into(">I", data, at + 28, 1 << 32 - 1)  # nCodeSlots
+    data[at + 36] = 0  # hashSize
+    (image,) = macho.read_view(BytesView(bytes(data)))
+    assert image.refusal == ""
+
+
+def test_a_second_signature_is_refused() -> None:
+    data = signed(make_macho(()))
+    at = data.index(struct.pack("<II", 0x1D, 24))
+    count, length = struct.unpack_from("<II", data, 16)
+    two = bytearray(data[:32] + data[at : at + 24] + data[32:])
+    struct.pack_into("<II", two, 16, count + 1, length + 24)
+    (image,) = macho.read_view(BytesView(bytes(two)))
+    assert "2 signatures" in image.refusal

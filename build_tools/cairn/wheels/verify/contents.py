@@ -285,7 +285,10 @@ class _MemberReader:
     def _judge_loading(self, view: View, binary: Binary) -> None:
         if binary.refusal and self._library:
             reason = f"no loader takes it: {binary.refusal}"
-            self._find(FindingCode.BINARY_MALFORMED, reason, "build it again, and change it by patchelf last")
+            fix = "build it again, and change it by patchelf last"
+            if binary.format == "macho":
+                fix = "build it again, and sign it last (codesign --force --sign -)"
+            self._find(FindingCode.BINARY_MALFORMED, reason, fix)
         code = binary.section("__text" if binary.format == "macho" else ".text")
         if code is None or not code.size or code.offset > HELD or binary.is_device_code or not self._library:
             return
