@@ -51,6 +51,7 @@ _TAKEN_BY = {
     "cairn.test-times": ("a list of test times", "`cairn test shards`"),
 }
 _CORRECT = "correct the file"
+_NEWER = "a newer Cairn may have written it: update Cairn"
 _SHOWN = 300  # characters of what is wrong
 
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
@@ -154,8 +155,16 @@ def from_plain(data: object, cls: type[V], *, name: str) -> V:
         if unknown := _UNKNOWN_FIELD.fullmatch(reason):
             fields = [field.encode_name for field in structs.fields(kind)]
             tip = wording.did_you_mean(unknown[1], fields, what="the fields are")
+            if expected is not None and not name.endswith(".toml"):
+                tip = f"{_NEWER}; otherwise: {tip}"
         where = safe_text.visible(place.removeprefix("."))[:_SHOWN] or "the top"  # a key may be any text
         raise UsageError(f"{name}, at {where}: {safe_text.visible(reason)[:_SHOWN]}", tip=tip) from None
+
+
+def tip_of_stored(error: UsageError, restore: str) -> str:
+    """The tip for a file of a store that `loads` refused: `restore`, after an update if Cairn is too old."""
+    is_newer = isinstance(error, OtherVersionError) or (error.tip or "").startswith(_NEWER)
+    return f"{_NEWER}; otherwise: {restore}" if is_newer else restore
 
 
 def _other_schema(schema: object, expected: str, name: str) -> UsageError:

@@ -147,6 +147,17 @@ def test_a_mistyped_field_is_answered_with_the_one_that_was_meant() -> None:
     assert "did you mean items?" in caught.value.tip
 
 
+def test_an_unknown_field_of_a_known_schema_may_be_of_a_newer_cairn(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        datafile.loads(json.dumps(GOOD | {"novel": []}), Outer, name="some.json")
+    assert (caught.value.tip or "").startswith("a newer Cairn may have written it: update Cairn; otherwise: ")
+    path = tmp_path / "some.toml"  # which people write
+    path.write_text('schema = "cairn.test/1"\nkind = "a"\nnovel = []\nitems = []\n')
+    with pytest.raises(UsageError) as caught:
+        datafile.read(path, Outer)
+    assert "newer Cairn" not in (caught.value.tip or "")
+
+
 def test_a_value_is_frozen_and_made_by_keywords() -> None:
     with pytest.raises(TypeError):
         Inner("a")  # type: ignore[call-arg]

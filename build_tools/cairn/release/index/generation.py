@@ -496,4 +496,5 @@ def decode_pointer(data: bytes, *, name: str) -> Pointer:
     try:
         return datafile.loads(data, Pointer, name=name)
     except UsageError as error:
-        raise DamagedIndexError(str(error), tip="see which may be current: cairn index repair") from error
+        tip = datafile.tip_of_stored(error, "see which may be current: cairn index repair")
+        raise DamagedIndexError(str(error), tip=tip) from error

@@ -386,7 +386,7 @@ class Index:
             kind = next((cls for cls in kinds if cls.__struct_config__.tag == schema), kinds[0])
             return datafile.from_plain(plain, kind, name=name)
         except UsageError as error:
-            raise DamagedIndexError(str(error), tip=_RESTORE) from error
+            raise DamagedIndexError(str(error), tip=datafile.tip_of_stored(error, _RESTORE)) from error
 
 
 def empty(index: str) -> Generation:

@@ -15,7 +15,7 @@ from cairn.release.history.rollback import rollback
 from cairn.release.history.yank import manifest_of, yank
 from cairn.release.index import keys, people
 from cairn.release.index.commit import render_all
-from cairn.release.index.generation import digest_of
+from cairn.release.index.generation import DamagedIndexError, digest_of
 from cairn.release.index.snapshot import SET_FILE, Index, existing
 from cairn.release.publish.files import publish
 from cairn.store.memory import MemoryStore
@@ -218,3 +218,34 @@ def test_a_wheel_that_comes_back_is_not_collected_after_it_was_read(tmp_path: Pa
     rollback(store, "staging", number, reason="it is needed after all")
     assert moments
     assert audit(store, "staging", hashes=True) == ()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize(
+    ("data", "is_newer"),
+    [
+        (b'{"schema":"cairn.project/2","name":"torch","files":[],"novel":1}', True),
+        (b'{"schema":"cairn.project/3","name":"torch","files":[]}', True),
+        (b'{"schema":"cairn.project/2","name":"torch"}', False),
+    ],
+    ids=["a field", "a schema", "a lost field"],
+)
+def test_a_part_of_a_newer_cairn_asks_for_an_update(data: bytes, *, is_newer: bool, strict: bool) -> None:
+    store = MemoryStore()
+    store.write(keys.part_key("release", digest_of(data)), data)
+    with pytest.raises(DamagedIndexError) as caught:
+        Index(store, "release", strict=strict).project(digest_of(data), "torch")
+    assert ("update Cairn" in (caught.value.tip or "")) == is_newer
+    assert "restore it from a copy" in (caught.value.tip or "")
+
+
+@pytest.mark.parametrize("change", [(b"{", b'{"novel":1,'), (b"cairn.pointer/1", b"cairn.pointer/2")])
+def test_a_pointer_of_a_newer_cairn_asks_for_an_update(
+    two_nights: tuple[MemoryStore, Sets], change: tuple[bytes, bytes]
+) -> None:
+    store, _ = two_nights
+    key = keys.state_key("release")
+    store.write(key, store.read(key).data.replace(*change))
+    with pytest.raises(DamagedIndexError) as caught:
+        Index(store, "release").load()
+    assert "update Cairn" in (caught.value.tip or "")
