@@ -28,7 +28,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-import cairn
 from cairn.output import safe_text
 from cairn.output.console import size as readable_size
 from cairn.release.index import keys
@@ -49,6 +48,7 @@ from cairn.wheels.wheelset import WheelSet
 L = TypeVar("L")
 API_VERSION = "1.4"  # of the simple API: the first with project status (PEP 792)
 _PLAIN = re.compile("[A-Za-z0-9 .,:;+_=/!-]*").fullmatch  # neither escaped in HTML nor unseen
+_RENDERING = 1  # raised with every change of a page's bytes: lines are copied within one rendering alone
 _OPEN = 3  # versions that are unfolded from the beginning
 _LINES = b"<\0>"  # where the lines of a page stand in its frame: neither HTML nor JSON of ours has it
 JSON_TYPE = "application/vnd.pypi.simple.v1+json"
@@ -69,11 +69,11 @@ class Page:
 
 
 def digest_of(html_sha256: str, json_sha256: str) -> str:
-    """The digest of a page in both formats as this version of Cairn renders it, by the sha256 of each.
+    """The digest of a page in both formats in this rendering (`_RENDERING`), by the sha256 of each.
 
     Every part of a project has one, so it is written as short as in a wheel's RECORD.
     """
-    digest = hashlib.sha256(f"{cairn.__version__} {html_sha256} {json_sha256}".encode()).digest()
+    digest = hashlib.sha256(f"rendering {_RENDERING} {html_sha256} {json_sha256}".encode()).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
@@ -85,7 +85,7 @@ def project_page(
     Args:
         project: what is offered.
         prefix: of the index.
-        over: an earlier state and its page, as this version of Cairn renders it: the lines at the beginning
+        over: an earlier state and its page in this rendering (`_RENDERING`): the lines at the beginning
             and the end that both states have are copied. The page has the same bytes with it and without.
     """
     old, page = over or (None, None)

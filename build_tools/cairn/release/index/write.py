@@ -8,6 +8,7 @@ away, it is the other way round. The root, which only lists names, comes last.
 from __future__ import annotations
 
 import graphlib
+import hashlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -28,6 +29,8 @@ Stored = tuple[StoredObject | None, StoredObject | None]
 """The two pages of `_PAGES` as they lie in a store."""
 
 _AT_ONCE = 4  # pages side by side
+_KEPT = 64 << 20  # bytes of rendered pages that a change keeps until they are written
+_WHOLE = 16  # of so many changes of a project, one renders its page whole
 _SERIAL = re.compile(rb'(?:"_last-serial":|<!--SERIAL )([0-9]{1,9})')
 
 
@@ -52,8 +55,12 @@ def put_page(shown: Snapshot, key: str, data: bytes, old: StoredObject | None) -
 
 
 def with_pages(before: Snapshot, change: Change) -> Change:
-    """Render the pages of a change of a state, to be written later; return the change that names them."""
+    """Render the pages of a change of a state, to be written later; return the change that names them.
+
+    Pages beyond `_KEPT` bytes are named alone, and rendered again when they are written.
+    """
     pages: dict[str, tuple[tuple[bytes, StoredObject | None], ...]] = {}
+    left = _KEPT
 
     def rendered(project: ProjectState | None) -> ProjectState | None:
         if project is None:
@@ -64,7 +71,10 @@ def with_pages(before: Snapshot, change: Change) -> Change:
         # Of what it is written over, the name is enough: an index may have many megabytes of pages.
         old = (kind and StoredObject(data=b"", bucket_etag=kind.etag) for kind in stored)
         new = structs.replace(new, page=page.digest)
-        pages[new.page] = tuple(zip((page.json, page.html), old, strict=True))
+        nonlocal left
+        left -= len(page.json) + len(page.html)  # two threads may keep one page too many
+        if left >= 0:
+            pages[new.page] = tuple(zip((page.json, page.html), old, strict=True))
         return new
 
     projects = side_by_side(rendered, change.projects.values(), jobs=_AT_ONCE)
@@ -76,16 +86,28 @@ def page_after(before: Snapshot, project: ProjectState) -> Page:
     """Render the page that a project is to have after a state, over its page of that state if it is there.
 
     The state says by a digest which page that is (`ProjectState.page`), so that nothing is copied from a page
-    that was changed in the store, that is of another state, or that another version of Cairn has rendered.
+    that was changed in the store, that is of another state, or that is of another rendering.
+
+    The state of an unsigned store is believed, whoever wrote it: it can name a forged page, whose lines are
+    copied until the page is next rendered whole (`_is_rendered_whole`).
     """
     return _page_over(before, project, _stored(before, project.name))
 
 
 def _page_over(before: Snapshot, project: ProjectState, stored: Stored) -> Page:
     old, (plain, page), over = before.project(project.name), stored, None
-    if old.page and page and plain and render.digest_of(page.sha256, plain.sha256) == old.page:
+    is_named = page and plain and render.digest_of(page.sha256, plain.sha256) == old.page
+    if page and plain and is_named and not _is_rendered_whole(project):
         over = old, Page(html=page.data, json=plain.data)
     return render.project_page(project, prefix=keys.simple_prefix(before.index.name), over=over)
+
+
+def _is_rendered_whole(project: ProjectState) -> bool:
+    """Whether the page of a state is rendered whole: on average, that of every `_WHOLE`th change.
+
+    A digest of the serial decides: a project may change in every second generation, and never in the others.
+    """
+    return hashlib.sha256(f"{project.name} {project.serial}".encode()).digest()[0] % _WHOLE == 0
 
 
 def _stored(shown: Snapshot, name: str) -> Stored:

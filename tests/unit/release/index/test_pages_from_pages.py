@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import cairn
 from cairn.release.history.rollback import rollback
 from cairn.release.index import keys, render, write
-from cairn.release.index.generation import FileEntry, ProjectState, VariantsFile
+from cairn.release.index.generation import (
+    FileEntry,
+    Pointer,
+    ProjectState,
+    VariantsFile,
+    digest_of,
+    encode,
+)
+from cairn.release.index.names import Bin
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.store.memory import MemoryStore
 from helpers.release import commit
@@ -179,9 +186,98 @@ def test_nothing_is_copied_from_a_page_that_is_lost(store: MemoryStore, kind: st
     require_whole(store)
 
 
-def test_nothing_is_copied_from_a_page_of_another_cairn(
+def test_nothing_is_copied_from_a_page_of_another_rendering(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert stored(store, "torch").digest == Index(store, "release").load().project("torch").page
-    monkeypatch.setattr(cairn, "__version__", "0.0.9")
+    monkeypatch.setattr(render, "_RENDERING", 0)
     assert stored(store, "torch").digest != Index(store, "release").load().project("torch").page
+
+
+RENDERED = (1, "ab2cdbf99f2ee655cff7b35dcbb6d798ac4a0c2e9b8edd04b769032828a2ec7c")
+"""`render._RENDERING`, and the sha256 of the pages below in that rendering."""
+
+
+def test_the_rendering_has_its_number() -> None:
+    digest = hashlib.sha256(b"a").hexdigest()
+    entries = tuple(
+        FileEntry(
+            filename=f"torch-{version}-cp311-cp311-linux_x86_64.whl",
+            sha256=digest,
+            size=434_000_000,
+            version=version,
+            build="published",
+            upload_time="2026-01-02T03:04:05.678901Z",
+            requires_python=">=3.10,<4",
+            metadata_sha256=digest,
+            provenance=digest,
+            provenance_kind="pep740" if version == "1.0" else "local-key",
+            yanked=marks[0],
+            untested=marks[1],
+            failed=marks[2],
+            variants=VariantsFile(filename=f"torch-{version}-variants.json", sha256=digest, size=7)
+            if version == "2.0"
+            else None,
+        )
+        for version, marks in {
+            "1.0": (None, None, None),
+            "2.0": ("bad", "untested on <gfx942>", None),
+            "3.0": ("", None, "a test has failed"),
+            "10.0": (None, "untested", None),
+        }.items()
+    )
+    state = ProjectState(name="torch", files=entries, status="archived", status_reason="moved", serial=7)
+    pages = [
+        render.project_page(project, prefix=PREFIX)
+        for project in (
+            state,
+            ProjectState(name="torch", files=entries[:1]),
+            ProjectState(name="x", files=()),
+        )
+    ]
+    rendered = hashlib.sha256(b"".join(page.html + page.json for page in pages)).hexdigest()
+    assert (render._RENDERING, rendered) == RENDERED, (
+        "pages have other bytes: raise render._RENDERING, and note it here with the new sha256"
+    )
+
+
+def test_a_forged_page_that_the_state_names_ends_by_itself(store: MemoryStore) -> None:
+    forged, index = stored(store, "torch"), Index(store, "release")
+    forged = render.Page(
+        html=forged.html.replace(b"torch-2.0-py3", b"torch-6.6-py3"),
+        json=forged.json.replace(b"torch-2.0-py3", b"torch-6.6-py3"),
+    )
+    for kind in ("html", "json"):
+        store.write(f"{PREFIX}torch/index.{kind}", getattr(forged, kind))
+    now = index.load()
+    part = index.put_part(msgspec.structs.replace(now.project("torch"), page=forged.digest))
+    names = index.put_part(Bin(projects={**now.project_parts.whole(), "torch": part}))
+    data = encode(msgspec.structs.replace(now.generation, projects=(names,)))
+    number, digest = now.generation.number, digest_of(data)
+    store.write(keys.generation_key("release", number, digest), data)
+    pointer = Pointer(generation=number, digest=digest, rendered=number, rendered_digest=digest)
+    store.write(keys.state_key("release"), encode(pointer))
+    shown = []
+    for version in range(9, 73, 2):  # triton changes too
+        act(store, "publish", version)
+        shown.append(b"torch-6.6-py3" in store.read(f"{PREFIX}torch/index.html").data)
+    assert (shown[0], shown[-1]) == (True, False)
+    require_whole(store)
+
+
+@pytest.mark.parametrize(("most", "kept"), [(1, 0), (1 << 20, 2)])
+def test_pages_beyond_what_is_kept_are_rendered_when_they_are_written(
+    monkeypatch: pytest.MonkeyPatch, most: int, kept: int
+) -> None:
+    monkeypatch.setattr(write, "_KEPT", most)
+    store, counts = MemoryStore(), list[int]()
+    put = write.put_project_page
+
+    def counted(shown: Snapshot, name: str) -> bool:
+        counts.append(len(shown.index.pages))
+        return put(shown, name)
+
+    monkeypatch.setattr(write, "put_project_page", counted)
+    act(store, "publish", 1)  # torch and triton
+    require_whole(store)
+    assert counts[0] == kept
