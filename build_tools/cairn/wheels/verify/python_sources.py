@@ -8,10 +8,11 @@ and the markers of a conflict (git-merge(1), "How conflicts are presented") wher
 from __future__ import annotations
 
 import ast
+import codecs
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from cairn import requirements
 from cairn.formats.zip.reader import Archive
@@ -46,6 +47,20 @@ _BINDS_UNSEEN = (
     b"__dict__",
     b"vars",
     b"locals",
+)
+_MOST_LINES = 1000  # of all `.pth` files
+_PYTHON_3 = re.compile(r"(?:py|cp|pp|graalpy)3(\d*)")
+_MOVES = re.compile(
+    rb"sys\.path|addsitedir|from\s+sys\s"
+)  # a line that may add folders to where Python looks
+# The standard library of this Python, and what those of Python 3.9 and later have beside it ("What's New").
+_STANDARD = sys.stdlib_module_names | frozenset(
+    re.findall(
+        r"\w+",
+        "aifc annotationlib asynchat asyncore audioop binhex cgi cgitb chunk compression crypt distutils"
+        " formatter imghdr imp lib2to3 mailcap msilib nis nntplib ossaudiodev parser pathlib pipes smtpd"
+        " sndhdr spwd sunau symbol telnetlib tomllib uu xdrlib",
+    )
 )
 _MOST_FIRST = 1 << 17  # bytes of the files that a package imports first
 _HERE = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -112,37 +127,85 @@ def check_imports(
     """Breaches by file that imports what the wheel lacks, at once or in `every` one; what is unknown."""
     left: list[str] = []
     of_files = _absent_modules(own, info, left) if every else _first_imports(own, info, name, left)
-    findings = (*_check_start(own, info, left), *of_files)
+    findings = (*_check_start(own, info, name, left), *of_files)
     return findings, (f"the imports of {wording.some(left)}, and of what these import",) if left else ()
 
 
-def _check_start(own: Modules, info: WheelInfo, left: list[str]) -> Iterator[Finding]:
-    """Lines of `.pth` files that are run at each start of Python (docs.python.org, `site`) do not fail."""
-    for path, member in own.files.items():
-        if not path.endswith(".pth") or "/" in path:
-            continue
-        text = own.read(member)
-        left += [path] if text is None else []
-        folders: list[str] = []  # where Python looks for modules from there on
-        for number, line in enumerate((text or b"").splitlines(), 1):
-            if line.startswith((b"import ", b"import\t")):
-                for code, problem in _problems_at_start(own, info, line, folders):
-                    reason = f"line {number}, which is run at each start of Python, {problem}"
-                    yield Finding(code=code, member=member, reason=reason, fix=_AGAIN)
-            elif line.strip() and not line.startswith(b"#"):
-                folders.append(line.decode(errors="replace").strip().replace("\\", "/").rstrip("/"))
+def _check_start(own: Modules, info: WheelInfo, name: FileName, left: list[str]) -> Iterator[Finding]:
+    """Lines of `.pth` files that are run at each start of Python (docs.python.org, `site`) do not fail.
+
+    Files with lines that cannot be judged are added to `left`.
+    """
+    most, elsewhere = _MOST_LINES, _Elsewhere(own)
+    for path in sorted(path for path in own.files if path.endswith(".pth") and "/" not in path):
+        text = own.read(own.files[path])
+        lines = _lines(text or b"")
+        judged = not any(map(_is_run, lines)) or _is_for_known_grammar(info, name)
+        if text is None or len(lines) > most or not judged:
+            left.append(path)
+        for number, line in enumerate(lines[: most if judged else 0], 1):
+            for code, problem in _problems_at_start(own, info, line, elsewhere):
+                reason = f"line {number}, which is run at each start of Python, {problem}"
+                yield Finding(code=code, member=own.files[path], reason=reason, fix=_AGAIN)
+        if elsewhere.is_open and any(map(_is_run, lines)) and path not in left:
+            left.append(path)
+        most = max(most - len(lines), 0)
+
+
+def _lines(text: bytes) -> list[bytes]:
+    """The lines of a `.pth` file as UTF-8; `site` reads others in the encoding of the locale."""
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        text = text.decode("latin-1").encode()
+    return text.removeprefix(codecs.BOM_UTF8).splitlines()
+
+
+def _is_run(line: bytes) -> bool:
+    return line.startswith((b"import ", b"import\t"))
+
+
+class _Elsewhere:
+    """The modules that are in folders which `.pth` files have named so far.
+
+    Attributes:
+        names: the modules.
+        is_open: whether any module may be in one of the folders.
+    """
+
+    def __init__(self, own: Modules) -> None:
+        self._own = own
+        self._folders: set[str] = set()
+        self.names: set[str] = set()
+        self.is_open = False
+
+    def add(self, line: bytes) -> None:
+        """Look in the folder that a line names, unless it is empty or a comment."""
+        folder = line.decode(errors="replace").strip().replace("\\", "/").rstrip("/")
+        if folder and not line.startswith(b"#") and folder not in self._folders:
+            self._folders.add(folder)
+            self.is_open |= folder not in self._own
+            self.names.update(self._own.inside(folder))
 
 
 def _problems_at_start(
-    own: Modules, info: WheelInfo, line: bytes, folders: Sequence[str]
+    own: Modules, info: WheelInfo, line: bytes, elsewhere: _Elsewhere
 ) -> Iterator[tuple[FindingCode, str]]:
+    if not _is_run(line):
+        elsewhere.add(line)
+        return
+    elsewhere.is_open |= bool(_MOVES.search(line))
     if error := _error(line):
         yield FindingCode.PYTHON_SOURCE, f"cannot be read: {error.msg}"
-    for module, attribute in _unguarded(_parsed(line), ()):
-        top = module.partition(".")[0]
-        elsewhere = any(folder not in own or f"{folder}/{top}" in own for folder in folders)
-        if not elsewhere and module_problem(own, info, module, attribute):
-            yield FindingCode.MEMBER_MISSING, f"imports {module}, which the wheel lacks"
+    if elsewhere.is_open:
+        return
+    absent = [
+        module
+        for module, attribute in dict.fromkeys(_unguarded(_parsed(line), ()))
+        if module.partition(".")[0] not in elsewhere.names and module_problem(own, info, module, attribute)
+    ]
+    if absent:
+        yield FindingCode.MEMBER_MISSING, f"imports {wording.some(absent)}, which the wheel lacks"
 
 
 def _absent_modules(own: Modules, info: WheelInfo, left: list[str]) -> Iterator[Finding]:
@@ -201,14 +264,23 @@ def _unguarded(tree: ast.Module | None, package: Sequence[str]) -> Iterator[tupl
             yield from _imports(node, package)
 
 
+def _is_for_known_grammar(info: WheelInfo, name: FileName) -> bool:
+    """Whether the wheel is for a Python 3 that is no newer than this one, or for any."""
+    minors = [int(match[1] or 0) for tag in name.tags if (match := _PYTHON_3.match(tag))]
+    return bool(minors) and min(minors) <= sys.version_info[1] and _allows_this_python(info)
+
+
+def _allows_this_python(info: WheelInfo) -> bool:
+    try:
+        return requirements.specifiers(info.requires_python or "").contains(_HERE)
+    except ValueError:
+        return False
+
+
 def _is_for_this_python(info: WheelInfo, name: FileName) -> bool:
     """Whether the Python that Cairn runs on may import the wheel, on some platform."""
     pythons = {tag.split("-")[0] for tag in name.tags}
-    try:
-        allowed = requirements.specifiers(info.requires_python or "").contains(_HERE)
-    except ValueError:
-        return False
-    return allowed and not pythons.isdisjoint(("py3", f"cp{_HERE.replace('.', '')}"))
+    return _allows_this_python(info) and not pythons.isdisjoint(("py3", f"cp{_HERE.replace('.', '')}"))
 
 
 def _imports(tree: ast.AST, package: Sequence[str]) -> Iterator[tuple[str, str | None]]:
@@ -249,11 +321,20 @@ class Modules:
                 self._folders.add(above)
                 above = above.rpartition("/")[0]
         ends = [path.rpartition("/") for path in files if path.endswith(MODULE_FILES)]
+        self._inside: dict[str, set[str]] = {}
         self._modules = {f"{folder}{slash}{file.split('.')[0]}" for folder, slash, file in ends}
 
     def __contains__(self, path: str) -> bool:
         """Whether there is a module or a folder at a path."""
         return path in self._folders or path in self._modules
+
+    def inside(self, folder: str) -> Collection[str]:
+        """The names of the modules and folders that are in a folder."""
+        if not self._inside:
+            for path in (*self._folders, *self._modules):
+                above, _, file = path.rpartition("/")
+                self._inside.setdefault(above, set()).add(file)
+        return self._inside.get(folder, ())
 
     def read(self, member: str, most: int = LARGEST_MODULE) -> bytes | None:
         """A file of Python code; None where it has more bytes than `most`, or all that were read have."""
@@ -276,7 +357,7 @@ class Modules:
 def module_problem(own: Modules, info: WheelInfo, module: str, attribute: str | None) -> str | None:
     """The problem; None where none is known, an empty text where a requirement may bring the module."""
     parts = module.split(".")
-    if parts[0] in sys.stdlib_module_names:
+    if parts[0] in _STANDARD:
         return None
     for count in range(1, len(parts) + 1):
         if "/".join(parts[:count]) in own:

@@ -559,6 +559,30 @@ def test_where_imports_were_followed_no_further_is_said(make_wheel: MakeWheel) -
     assert "the imports of demo/a.py, and of what these import" in verdict.not_checked
 
 
+@pytest.mark.parametrize(
+    ("tags", "files", "left"),
+    [
+        # One list of folders for all files, by name.
+        ((), {"b.pth": b"import demo_start\n", "a.pth": b"demo\n", "demo/demo_start.py": b""}, ""),
+        (("py2-none-any",), {"demo.pth": b"import demo_start\nimport new; print 'a'\n"}, "demo.pth"),
+        (("cp399-cp399-win_amd64",), {"demo.pth": b"import os; os later\n"}, "demo.pth"),
+        ((), {"demo.pth": b"import sys; sys.path.insert(0, 'x'); import hook\nimport a\n"}, "demo.pth"),
+        ((), {"demo.pth": "import os; os.name == 'é'\n".encode("latin-1")}, ""),
+        ((), {"demo.pth": b"\xef\xbb\xbfimport os\nimport imp, asyncore, distutils\n"}, ""),
+        ((), {"demo.pth": b"# x\n" * 1000 + b"import demo_start\n"}, "demo.pth"),
+        ((), {"a.pth": b"demo\n" * 1000, "b.pth": b"import demo_start\n"}, "b.pth"),
+    ],
+)
+def test_lines_at_the_start_of_python_that_are_not_judged_are_named(
+    make_wheel: MakeWheel, tags: tuple[str, ...], files: dict[str, bytes], left: str
+) -> None:
+    verdict = judge(wheel_of(make_wheel, tags, files), Expectation())
+    assert [finding.reason for finding in verdict.findings] == []
+    assert [text for text in verdict.not_checked if text.startswith("the imports of")] == (
+        [f"the imports of {left}, and of what these import"] if left else []
+    )
+
+
 PURELIB = "demo-1.0.data/purelib/demo/libx.so"
 
 
