@@ -88,7 +88,7 @@ class Init(common.StoreOptions):
 
     The root is signed by keys that are kept offline; it names those who build, test and promote. A role that
     is given no key has the first key of the root, so that one person with one key can play all of them. Then
-    every index that users install from is signed as it is.
+    every index that users install from is signed as it is, and its pages are rendered anew.
 
         cairn trust init --store ./store --root-key cairn-sign.key
     """
@@ -109,7 +109,8 @@ class Init(common.StoreOptions):
 
 
 def _init(request: Init) -> Answer:
-    from cairn.release.trust import root, signers
+    from cairn.release.index.commit import render_all
+    from cairn.release.trust import anchor, root, signers
 
     if not request.root_key:
         raise UsageError(
@@ -121,6 +122,9 @@ def _init(request: Init) -> Answer:
     # What an interrupted command like this has begun is finished.
     trusted = root.publish(store, root.begun(store, root.first(at_hand, keys, request.threshold)))
     states = root.sign_all(store, trusted, {})
+    with anchor.acting(root=trusted.fingerprint):
+        for state in states:  # the pages so far are of whoever could write to the store
+            render_all(state.index)
     return _answer(store, trusted, states, root.sign_late(store, trusted, states, at_hand))
 
 

@@ -89,7 +89,7 @@ def page_after(before: Snapshot, project: ProjectState) -> Page:
     that was changed in the store, that is of another state, or that is of another rendering.
 
     The state of an unsigned store is believed, whoever wrote it: it can name a forged page, whose lines are
-    copied until the page is next rendered whole (`_is_rendered_whole`).
+    copied until the page is next rendered whole (`_is_rendered_whole`), or by `trust init`.
     """
     return _page_over(before, project, _stored(before, project.name))
 

@@ -126,6 +126,14 @@ def test_a_clock_that_is_wrong_or_a_mirror_that_is_old(
             assert cairn.json(*words)[0]["good"]
 
 
+def test_a_page_that_was_planted_before_the_root_does_not_stay(cairn: Cairn, place: Path) -> None:
+    page = next((place / "store" / "release" / "simple").glob("torch/index.html"))
+    whole = page.read_bytes()
+    page.write_bytes(whole.replace(b"torch-", b"forged-"))
+    cairn("trust", "init", "--store", place / "store", "--root-key", key_file(place, RELEASER))
+    assert page.read_bytes() == whole
+
+
 def test_keys_come_and_go_by_a_draft_that_each_signs_where_it_is(cairn: Cairn, place: Path) -> None:
     first, second = key_file(place, RELEASER), key_file(place, TESTER)
     at = ("--store", place / "store")
