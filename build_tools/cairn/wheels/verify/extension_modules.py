@@ -260,7 +260,7 @@ def check_content(
     for path in alone:
         package, stem = installed_path(path).split("/")[0], _stem(path)
         # `f"_inject.{abi}.so"`, which memray gives to a debugger.
-        as_file = re.compile(rb"[\"'/]%s\.[^\"'\n]{0,80}so\b" % re.escape(stem.encode()))
+        as_file = re.compile(rb"[\"'/]%s\.[^\"'\n]{0,80}(?:so|dll|dylib)\b" % re.escape(stem.encode()))
         opened = (
             package in opening or stem.startswith("lib") or package in _opening_packages(archive, as_file)
         )
@@ -269,7 +269,10 @@ def check_content(
             fix = "name it .pyd for Windows, .so for macOS"
             findings.append(Finding(code=FindingCode.MODULE_ABI, member=path, reason=reason, fix=fix))
         elif opened:
-            unknown.append(f"whether {path}, which has no {_INIT[0]}, is opened as a library")
+            lacks = f"no {_INIT[0]}"
+            if path.lower().endswith(_MISNAMED):
+                lacks = f"{_INIT[0]} and no suffix of a module"
+            unknown.append(f"whether {path}, which has {lacks}, is opened as a library")
         else:
             reason = f"it has no {_INIT[0]}{_stem(path)}, so that no Python can import it"
             fix = "name it as the module that it defines; a library needs no suffix of a module"
