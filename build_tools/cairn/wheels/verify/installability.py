@@ -52,8 +52,10 @@ _ON_WINDOWS = ("any", "win")
 # Characters that are left of MAX_PATH and its NUL (learn.microsoft.com, "Maximum Path Length Limitation") by
 # one of the shortest folders that Python is installed into.
 _LONGEST = 259 - len("C:\\Python312\\Lib\\site-packages\\")
-# Where Python looks for modules, as a build lays it out below a prefix.
-_IN_SITE = re.compile(r"(?:\w+/){0,3}lib(?:64)?/(?:python[\d.]+t?/)?(?:site|dist)-packages/", re.IGNORECASE)
+# Where Python looks for modules, as a build lays it out below a prefix; elsewhere a Python may be bundled.
+_IN_SITE = re.compile(
+    r"(?:usr/(?:local/)?)?lib(?:64)?/(?:python[\d.]+t?/)?(?:site|dist)-packages/", re.IGNORECASE
+)
 _AGAIN = "build the wheel again with a backend that follows the specification"
 _IN_SCRIPTS = 2  # slashes in the path of a script: demo-1.0.data/scripts/tool
 _LONGEST_SCRIPT = 255 - len("-script.pyw")  # bytes of a file name, with what installers put behind it
