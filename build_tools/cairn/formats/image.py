@@ -74,6 +74,7 @@ class Image:
             system of Apple's.
         systems: the systems of Apple's that it says it is for, such as `macOS`.
         refusal: why a loader refuses it whatever the machine has; empty where nothing is known.
+        is_signature_unread: whether it has a signature for Apple silicon whose hashes were not compared.
         sections: all sections, where they were asked for.
         exports: the symbols that others can bind to, where they were asked for; none of a program for Linux.
         imports: those that it wants of others, where they were asked for.
@@ -100,6 +101,7 @@ class Image:
     minimum_macos: tuple[int, int] | None = None
     systems: frozenset[str] = frozenset()
     refusal: str = ""
+    is_signature_unread: bool = False
     sections: tuple[Section, ...] = ()
     exports: frozenset[Symbol] = field(default=frozenset(), repr=False)
     imports: frozenset[Symbol] = field(default=frozenset(), repr=False)

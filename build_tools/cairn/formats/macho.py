@@ -112,6 +112,8 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         defined: frozenset(symbol.name for symbol in listed if symbol.name.startswith(("Py", "_Py")))
         for defined, listed in by_place.items()
     }
+    is_signed = cpu == _ARM64 and any(command == _SIGNATURE for command, _ in commands)
+    is_unread = symbols or begin + size > HELD
     needed = [name for command in (_LOAD, _REEXPORT, _LAZY, _UPWARD) for name in names.get(command, ())]
     return Image(
         format="macho",
@@ -124,9 +126,8 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         minimum_macos=_minimum(commands, order),
         systems=(systems := frozenset(_systems(commands, order))),
         refusal=_refusal(kind, cpu, {number for number, _ in commands}, systems)
-        or (
-            "" if symbols or begin + size > HELD or cpu != _ARM64 else _changed(view, begin, commands, order)
-        ),
+        or (_changed(view, begin, commands, order) if is_signed and not is_unread else ""),
+        is_signature_unread=is_signed and is_unread,
         python_defined=of_python[True] if python else frozenset(),
         python_wanted=of_python[False] if python else frozenset(),
         exports=frozenset(by_place[True] if symbols else ()),

@@ -208,6 +208,7 @@ def _not_checked(
     needed = {library for binary in read.binaries for library in binary.needed}
     if drivers := sorted(name for name in needed if system_libraries.matches(name, system_libraries.DRIVERS)):
         yield f"whether the machine has {wording.some(drivers)}, of the driver of a device"
+    yield from contents.unjudged(read.binaries)
     if "macho" in formats:
         yield "who signed its code, and whether the oldest macOS of the tag has every symbol"
     if "pe" in formats:

@@ -16,9 +16,11 @@ import msgspec
 
 from cairn.errors import WheelError
 from cairn.formats import kpack, macho
+from cairn.formats.image import Section
 from cairn.formats.view import HELD, BytesView, MemberView, View, pieces, read_at_once
 from cairn.formats.zip.layout import ArchiveError, Member
 from cairn.formats.zip.reader import Archive
+from cairn.output import wording
 from cairn.wheels.contents import system_libraries
 from cairn.wheels.contents.binaries import MODULE, Binary, Format, format_of, read_macho, read_view
 from cairn.wheels.metadata.record import RecordRow, encode_digest, is_strong
@@ -33,6 +35,7 @@ _SMALL = 1 << 18  # bytes of a member that is looked at whole, as nearly all of 
 _LARGEST_SOURCE = 1 << 24  # of a Python file, which is judged as a text
 _POINTER = b"version https://git-lfs.github.com/spec/"
 _LARGEST_MODULE = 4 << 20  # bytes of a module that is parsed
+_SMALLEST_CODE = 64  # bytes of a code section; one that pads a library of data alone has 4 or 16
 _LONGEST_POINTER = 1024  # bytes (git-lfs, docs/spec.md)
 _LIBRARY = re.compile(r"\.(?:so(?:\.\d+)*|pyd|dll|dylib)$", re.IGNORECASE)
 # A script of GNU ld may stand where a linker looks for a library (ld's manual, "Implicit Linker Scripts").
@@ -289,8 +292,8 @@ class _MemberReader:
             if binary.format == "macho":
                 fix = "build it again, and sign it last (codesign --force --sign -)"
             self._find(FindingCode.BINARY_MALFORMED, reason, fix)
-        code = binary.section("__text" if binary.format == "macho" else ".text")
-        if code is None or not code.size or code.offset > HELD or binary.is_device_code or not self._library:
+        code = code_section(binary)
+        if code is None or code.offset > HELD or not self._library:
             return
         end = min(code.offset + code.size, view.size)
         if not any(piece.strip(b"\0") for piece in pieces(view, code.offset, end)):
@@ -367,6 +370,22 @@ def _check_row(
             reason = "RECORD has its hash in hexadecimal digits, not in base64: installer refuses it"
     if reason:
         yield Finding(code=FindingCode.RECORD_HASH, member=row.path, reason=reason, fix=_REWRITE)
+
+
+def code_section(binary: Binary) -> Section | None:
+    """The section of the host's code, unless it is so small that it may be padding."""
+    code = binary.section("__text" if binary.format == "macho" else ".text")
+    return code if code and code.size >= _SMALLEST_CODE and not binary.is_device_code else None
+
+
+def unjudged(binaries: Iterable[Binary]) -> Iterator[str]:
+    """What is not known of libraries since it lies behind what is held of a file."""
+    libraries = [binary for binary in binaries if _LIBRARY.search(binary.path)]
+    if paths := list(dict.fromkeys(binary.path for binary in libraries if binary.is_signature_unread)):
+        yield f"whether {wording.some(paths)} was changed after it was signed"
+    far = {binary.path: None for binary in libraries if (c := code_section(binary)) and c.offset > HELD}
+    if far:
+        yield f"whether the code of {wording.some(list(far))} is nothing but zeros"
 
 
 def _is_package(path: str) -> bool:

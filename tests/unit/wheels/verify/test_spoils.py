@@ -522,6 +522,8 @@ def test_what_a_package_imports_may_be_elsewhere(
             },
         ),
         ((), {"demo.pth": b"demo\\lib\r\nimport demo_start\r\n", "demo/lib/demo_start.py": b""}),
+        ((), {"demo_runtime/lib/python3.11/site-packages/x.py": b"", "demo/__init__.py": None, "a.txt": b""}),
+        (LINUX, {SO: ELF, "demo/libx.so": make_elf(sections={".text": bytes(16), ".data": b"x"})}),
         ((), {"cmeel.prefix/lib/python3.11/site-packages/x.py": b"", "x.pth": b"cmeel.prefix"}),
         (MACOS, {DARWIN: SIGNED}),
         (UNIVERSAL, {DARWIN: make_universal(signed(macho(machine=X86_64)), SIGNED)}),
@@ -615,6 +617,12 @@ def test_a_module_that_is_opened_as_a_library_is_said_to_be_unknown(make_wheel: 
         verdict = judge(make_wheel(tags=ABI3, files=files), Expectation())
         assert verdict.findings == ()
         assert any("is opened as a library" in text for text in verdict.not_checked)
+    for path, tags, named in (("demo/m.dll", WINDOWS, DLL), ("demo/m.dylib", MACOS, MACHO)):
+        files = {"demo/__init__.py": MAIN + f"at('{path}')".encode(), path: named}
+        verdict = judge(make_wheel(tags=tags, files=files), Expectation())
+        assert verdict.findings == ()
+        expected = f"whether {path}, which has PyInit_ and no suffix of a module, is opened as a library"
+        assert expected in verdict.not_checked
     # One that others are linked with is a library, whatever its name.
     name = SO.rpartition("/")[2]
     files = {**INIT, SO: module, "demo/libuser.so": make_elf(needed=(name,))}
@@ -913,6 +921,18 @@ def test_what_is_not_looked_at_is_said(make_wheel: MakeWheel, capsys: pytest.Cap
     assert "ios" in " ".join(judge(phone, Expectation()).not_checked)
     plain = make_wheel(files=INIT)
     assert judge(plain, Expectation()).not_checked == ()
+
+
+def test_what_lies_too_far_in_a_large_library_is_named(make_wheel: MakeWheel) -> None:
+    noise = hashlib.shake_128(b"").digest(17 << 20)
+    large = signed(macho(code=noise))
+    verdict = judge(wheel_of(make_wheel, MACOS, {DARWIN: patched(large, 5000, b"\1")}), Expectation())
+    assert verdict.findings == ()
+    assert f"whether {DARWIN} was changed after it was signed" in verdict.not_checked
+    sections = {".rodata": noise, ".text": bytes(5000)}
+    verdict = judge(wheel_of(make_wheel, LINUX, {SO: elf(sections=sections)}), Expectation())
+    assert verdict.findings == ()
+    assert f"whether the code of {SO} is nothing but zeros" in verdict.not_checked
 
 
 ROCM_DATA = "whether AOTriton, hipBLASLt, MIOpen have data for each target"
