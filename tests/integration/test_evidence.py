@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from cairn import datafile, venv
 from cairn import stack as stacks
@@ -256,7 +257,7 @@ def _night(folder: Path) -> Words:
     manifest = store.read(keys.set_key(made.id, "manifest.json")).data
     frozen = datafile.loads(manifest, Manifest, name="manifest.json")
     night = msgspec.structs.replace(
-        plan_of(leg), line=made.line, manifest_sha256=frozen.digest(), frozen=gate.at(-60 * 50)
+        plan_of(leg), line=made.line, manifest_sha256=frozen.digest(), frozen=gate.at(-60 * 20)
     )
     plan.create(store, night, frozen)
     return stack
@@ -276,8 +277,11 @@ def _release_night(folder: Path) -> Words:
 
 def _night_overdue(folder: Path) -> Words:
     *_, store = _night(folder)
+    # A night of last week, so that without the good one the leg would be overdue.
+    night, frozen = plan.read(store := LocalStore(store), "7"), plan.manifest_of(store, plan.read(store, "7"))
+    plan.create(store, structs.replace(night, night="6", frozen=gate.at(-60 * 24 * 6)), frozen)
     assert main(["ci", "night", "report", "--night", "7", *map(str, _night_words(folder))]) == 0
-    return "ci", "night", "list", "--overdue", "--store", store
+    return "ci", "night", "list", "--overdue", "--store", store.path
 
 
 def _night_words(folder: Path) -> Words:

@@ -49,14 +49,15 @@ class Export(Report):
 class ProjectRequest(common.OptionalStack, Report):
     """A checkout, and which project it is."""
 
+    project: str | None = option("name of the project (default: what the checkout was made as)")
     python: Path | None = common.python("that hipify runs in")
 
     def name(self, root: Repository) -> str | None:
-        """Return the name of the project that the checkout was made as."""
+        """Return the name of the project: `project`, else what the checkout was made as."""
         from cairn.sources.worktree import journal
 
         note = journal.read(root.git_dir)
-        return note.project if note else None
+        return self.project or (note.project if note else None)
 
     def hipify_kind(self, root: Repository, project: str | None) -> HipifyKind:
         """Return the kind of hipify, from the stack, the report, or whether the tree has torch's script."""
@@ -107,7 +108,7 @@ def _audit(request: AuditCheckout) -> Answer:
     root = apply.root_of(request.checkout, finished=False)
     project = request.name(root)
     if project is None:
-        raise UsageError(f"{request.checkout} does not say what it is", tip="make it with `cairn checkout`")
+        raise UsageError(f"{request.checkout} does not say what it is", tip="name the project with --project")
     path = request.allowlist or audit.find_allowlist(Path())
     audit_request = fill(
         audit.AuditRequest,

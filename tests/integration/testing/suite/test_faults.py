@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.testing.gpus import hangs
 from cairn.testing.testing_options import Limits
@@ -130,7 +131,7 @@ def test_bad():
     request = request_of(
         tmp_path, python=python, tests=tests, nodes=machine.nodes, limits=Limits(test=2.0, collection=30.0)
     )
-    tested = dataclasses.replace(
+    tested = structs.replace(
         request.tested, variables={**request.tested.variables, "PATH": str(machine.programs)}
     )
     merged = run_and_judge(dataclasses.replace(request, tested=tested))

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.testing import record
 from cairn.testing.report import results
@@ -124,7 +125,7 @@ def test_what_a_conftest_decides_is_named_and_needs_the_word_of_the_suite(
     (tmp_path / "checkout").mkdir()
     (tmp_path / "checkout" / "pytest.ini").write_text("[pytest]\naddopts = -p no:warnings\n")
     request = request_of(tmp_path, {"conftest.py": CONFTEST, "test_it.py": TESTS}, python=python)
-    request = dataclasses.replace(request, tested=dataclasses.replace(request.tested, wheels=(WHEEL,)))
+    request = dataclasses.replace(request, tested=structs.replace(request.tested, wheels=(WHEEL,)))
     for hooks, verdict in (((), "failed"), (HOOKS, "passed")):
         suite = suite_of(config_file="pytest.ini", hooks=hooks)
         merged = run_and_judge(dataclasses.replace(request, suite=suite))

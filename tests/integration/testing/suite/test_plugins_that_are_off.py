@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.errors import PrerequisiteError, UsageError
 from cairn.testing.suite import merge, run
@@ -54,7 +55,7 @@ def test_a_plugin_that_a_requirement_brought_is_decided(tmp_path: Path, python: 
     (folder / "METADATA").write_text("Name: bringer\nVersion: 1.0\nRequires-Dist: Pytest_Timeout\n")
     tests = {"test_it.py": "def test_it():\n    pass\n"}
     request = request_of(tmp_path, tests, python=python, suite=suite_of(requires=("pytest", "bringer")))
-    request = dataclasses.replace(request, tested=dataclasses.replace(request.tested, tools=(folder.parent,)))
+    request = dataclasses.replace(request, tested=structs.replace(request.tested, tools=(folder.parent,)))
     with pytest.raises(UsageError, match=r"brought pytest's plugin timeout of pytest-timeout") as error:
         run.run_suite(request)
     assert '`plugins = ["timeout"]`' in str(error.value.tip)

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.testing import record
 from cairn.testing.report import results
@@ -138,7 +139,7 @@ def flipped(tmp_path: Path, python: Path, conftest: str, *, hook: str = "makerep
 @pytest.mark.every_pytest
 def test_failures_that_a_conftest_calls_passes_are_named(tmp_path: Path, python: Path) -> None:
     request = flipped(tmp_path, python, FLIP)
-    request = dataclasses.replace(request, tested=dataclasses.replace(request.tested, wheels=(WHEEL,)))
+    request = dataclasses.replace(request, tested=structs.replace(request.tested, wheels=(WHEEL,)))
     merged = run_and_judge(request)
     names = ("test_it.py::test_bad", "test_it.py::TestUnit::test_unit")
     assert tuple(outcome.test for outcome in merged.outcomes if outcome.overruled) == names

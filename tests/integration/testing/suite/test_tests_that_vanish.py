@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from cairn.testing.record import Deselected
 from cairn.testing.suite import merge
@@ -53,7 +54,7 @@ SETS_THE_OPTION = "def pytest_configure(config):\n    config.option.keyword = 'o
 def with_variables(request: SuiteRequest, **variables: str) -> SuiteRequest:
     tested = request.tested
     return dataclasses.replace(
-        request, tested=dataclasses.replace(tested, variables={**tested.variables, **variables})
+        request, tested=structs.replace(tested, variables={**tested.variables, **variables})
     )
 
 
