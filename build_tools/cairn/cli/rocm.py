@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Table, Warn
@@ -306,6 +304,8 @@ class Install(common.SdkOptions):
 
 
 def _install(request: Install) -> Answer:
+    from msgspec import structs
+
     from cairn.rocm import install
 
     install_request = fill(install.InstallRequest, request, source=request.source())

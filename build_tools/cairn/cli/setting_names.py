@@ -31,7 +31,7 @@ keep-going
 layout line linux-amdgpu-families local
 matrix max-memory
 output output-dir output-path
-platform platforms pre projects pytorch-audio-dir pytorch-build-number
+platform platforms pre project projects pytorch-audio-dir pytorch-build-number
 pytorch-dir pytorch-rocm-arch pytorch-vision-dir
 quiet
 release-type repo-name rocm-extras rocm-sdk-version rocm-version root-checkout-dir

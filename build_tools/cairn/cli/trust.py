@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
@@ -213,6 +211,8 @@ def _requested(request: Change, before: Root) -> Root:
 
 def _is_made(request: Change, before: Root, newest: Root) -> bool:
     """Whether this very command made the newest root; a renewal asks for no change, and makes another."""
+    from msgspec import structs
+
     if not (request.add or request.remove or request.threshold):
         return False
     try:

@@ -190,7 +190,9 @@ def test_an_option_reaches_the_field_of_its_name_which_takes_its_type(
     Where a command says nothing else of a field (`given`), its option has the same type.
     """
     options = {field.name: field.type for field in dataclasses.fields(request_)}
-    fields = {field.name: field.type for field in dataclasses.fields(value)}
+    fields = {
+        name: hint for kind in value.__mro__ for name, hint in vars(kind).get("__annotations__", {}).items()
+    }
     assert set(names.split()) <= options.keys() & fields.keys()
     shared = (options.keys() & fields.keys()) - given
     assert {name: options[name] for name in shared} == {name: fields[name] for name in shared}

@@ -21,7 +21,7 @@ KERNELS = (("gemm", "gfx942", 3), ("gemm", "gfx1100", 0), ("roll", "gfx942", 0))
 
 
 def _code(target: str) -> CodeObject:
-    fields = dict.fromkeys(CodeObject.__dataclass_fields__, 0)
+    fields = dict.fromkeys(CodeObject.__struct_fields__, 0)
     return CodeObject(**{**fields, "target": target})
 
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from cairn import converters
 from cairn.build.build_options import CompileOptions, RunOptions
 from cairn.cli import common_options as common
@@ -103,6 +101,8 @@ def develop(request: DevelopOptions, jobs: Sequence[Job]) -> list[Piece]:
     Raises:
         UsageError: they describe several.
     """
+    from msgspec import structs
+
     from cairn import extras
 
     extras.demand("build")  # which the module takes when it is loaded

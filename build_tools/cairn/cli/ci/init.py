@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import structs
-
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli.answer import Answer, Note, Piece, Warn
@@ -179,6 +177,7 @@ class Check:
 
 
 def _check(request: Check) -> Answer:
+    from msgspec import structs
 
     from cairn.cli.doctor import text_of
     from cairn.pipeline.repository import check, choices, github

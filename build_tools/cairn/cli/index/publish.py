@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
@@ -178,6 +176,8 @@ class Sync(_LockOptions, common.StoreOptions):
 
 def _lock(request: Lock) -> Answer:
     import tempfile
+
+    from msgspec import structs
 
     from cairn import package_index, shipped
     from cairn.release.publish import distribution, mirror_lock

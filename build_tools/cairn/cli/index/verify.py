@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs
-
 from cairn import converters
 from cairn.cli import common_options as common
 from cairn.cli import signing
@@ -129,6 +127,8 @@ def _signed(watched: Recorder, index: str, memory: Path | None) -> SignedStore |
         index: the index to be read.
         memory: an empty folder, for a bundle: what this machine has seen before is not left out of it.
     """
+    from msgspec import structs
+
     from cairn.release.index import keys
     from cairn.release.trust import anchor
     from cairn.release.trust.metadata import key_of

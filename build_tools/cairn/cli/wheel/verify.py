@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import datetime as dt
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from msgspec import structs
 
 from cairn import converters
 from cairn.cli import common_options as common
@@ -99,6 +96,8 @@ def run(request: Verify) -> Answer:
 
 def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, CairnError]) -> Answer:
     """Judge files; an answer names each as the user did, with those of `unjudged`."""
+    from msgspec import structs
+
     from cairn.wheels.contents import providers
     from cairn.wheels.verify import Finding, FindingCode, judge_alone, judge_together, shape
     from cairn.wheels.verify.findings import NOTES, apply_allowed, read_allowed
@@ -133,13 +132,11 @@ def _verify(request: Verify, texts: Mapping[Path, str], unjudged: dict[str, Cair
             findings[path] = (*findings[path], finding)
     for path, finding in (*shape.differences(readable), *shape.overwritten(readable)):
         if finding.code in NOTES:
-            verdicts[path] = dataclasses.replace(verdicts[path], notes=(*verdicts[path].notes, finding))
+            verdicts[path] = replace(verdicts[path], notes=(*verdicts[path].notes, finding))
         else:
             findings[path] = (*findings[path], finding)
     judged = apply_allowed(findings, entries, today=dt.datetime.now(dt.UTC).date())
-    verdicts = {
-        path: dataclasses.replace(verdicts[path], findings=left) for path, left in judged.findings.items()
-    }
+    verdicts = {path: replace(verdicts[path], findings=left) for path, left in judged.findings.items()}
     lines = [_text(path, verdict, judged.allowed[path]) for path, verdict in verdicts.items()]
     names, errors = {text: text.rpartition("/")[2] for text in unjudged}, tuple(unjudged.values())
     lines += [iter([f"{names[text]}: not judged: {error}"]) for text, error in unjudged.items()]

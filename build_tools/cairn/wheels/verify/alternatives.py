@@ -88,6 +88,7 @@ class Needs:
     def only_for(self, roots: Collection[str], *, started: Collection[str]) -> frozenset[str]:
         """The roots, and the libraries that nothing but them needs; `started` are loaded anyway."""
         users = {name: set(paths) for name, paths in self._users.items()}  # less those that are known
+        already = frozenset(started)
         optional: set[str] = set()
         new = list(roots)
         while new:
@@ -96,10 +97,11 @@ class Needs:
                 continue
             optional.add(path)
             for name in self._needed[path]:
-                left, these = users[name], self._named.get(name, set()) - set(started)
+                left = users[name]
                 left.discard(path)
                 # The last one may need its own name; else all with the name lose their last user at once.
                 if len(left) <= 1:
+                    these = self._named.get(name, set()) - already
                     free = left & these if left else these
                     new += [path for path in free if not self._is_wanted(path, users)]
         return frozenset(optional)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from cairn import venv
 from cairn.errors import PrerequisiteError, TestsFailedError, UsageError
@@ -32,7 +33,7 @@ def test_a_request_that_cannot_be_meant_is_refused(tmp_path: Path, more: dict[st
 
 def test_a_machine_with_other_gpus_is_invalid_at_once(tmp_path: Path) -> None:
     request = request_of(tmp_path, {"test_a.py": ""}, nodes=kernel_nodes(tmp_path, 110000))
-    tested = dataclasses.replace(request.tested, targets=("gfx942",))
+    tested = structs.replace(request.tested, targets=("gfx942",))
     with pytest.raises(TestsFailedError, match=r"invalid: this machine has gfx1100, of which .* gfx942"):
         run.run_suite(dataclasses.replace(request, tested=tested))
 
