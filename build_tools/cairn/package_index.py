@@ -210,7 +210,7 @@ def index_problem(index_url: str | None, project: str) -> str | None:
 
 
 def page_problem(url: str, *, shown_as: str | None = None) -> str | None:
-    """Like `index_problem`, for a page of links (`--find-links`), or of one project of the index `named`."""
+    """Like `index_problem`, for a page of links (`--find-links`), or of a project of the index `shown_as`."""
     shown_as = shown_as or url
     if not url.startswith(("http://", "https://")):
         return None

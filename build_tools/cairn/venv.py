@@ -163,11 +163,11 @@ def describe(path: Path) -> VirtualEnvironment:
     )
 
 
-def share(environment: VirtualEnvironment, borrower: VirtualEnvironment) -> None:
-    """Let `environment` import what `other` has installed, without copying it (an SDK has many gigabytes)."""
+def share(environment: VirtualEnvironment, lender: VirtualEnvironment) -> None:
+    """Let `environment` import what `lender` has installed, without a copy (an SDK has many gigabytes)."""
     # The `site` module adds each line of a .pth file to sys.path.
-    name = f"cairn_{borrower.path.name}.pth"
-    (environment.site_packages / name).write_text(f"{borrower.site_packages}\n", encoding="utf-8")
+    name = f"cairn_{lender.path.name}.pth"
+    (environment.site_packages / name).write_text(f"{lender.site_packages}\n", encoding="utf-8")
 
 
 def pip_command(python: Path) -> tuple[str, ...]:

@@ -113,7 +113,8 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         for defined, listed in by_place.items()
     }
     is_signed = cpu == _ARM64 and any(command == _SIGNATURE for command, _ in commands)
-    is_unread = symbols or begin + size > HELD
+    is_read = is_signed and not symbols and begin + size <= HELD
+    changed = _changed(view, begin, commands, order) if is_read else None
     needed = [name for command in (_LOAD, _REEXPORT, _LAZY, _UPWARD) for name in names.get(command, ())]
     return Image(
         format="macho",
@@ -125,9 +126,8 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         rpath=tuple(names.get(_RPATH, ())),
         minimum_macos=_minimum(commands, order),
         systems=(systems := frozenset(_systems(commands, order))),
-        refusal=_refusal(kind, cpu, {number for number, _ in commands}, systems)
-        or (_changed(view, begin, commands, order) if is_signed and not is_unread else ""),
-        is_signature_unread=is_signed and is_unread,
+        refusal=_refusal(kind, cpu, {number for number, _ in commands}, systems) or (changed or ""),
+        is_signature_unread=is_signed and changed is None,
         python_defined=of_python[True] if python else frozenset(),
         python_wanted=of_python[False] if python else frozenset(),
         exports=frozenset(by_place[True] if symbols else ()),
@@ -183,8 +183,8 @@ def _refusal(kind: int, cpu: int, commands: set[int], systems: frozenset[str]) -
     return "it has no signature, without which Apple silicon runs no code" if unsigned else ""
 
 
-def _changed(view: View, begin: int, commands: list[tuple[int, bytes]], order: str) -> str:
-    """Why the kernel of Apple silicon ends the process that runs it; empty where nothing is known."""
+def _changed(view: View, begin: int, commands: list[tuple[int, bytes]], order: str) -> str | None:
+    """Why the kernel of Apple silicon ends the process that runs it; None where no page was compared."""
     signatures = [data for command, data in commands if command == _SIGNATURE and len(data) >= _AT_SIGNATURE]
     if len(signatures) > 1:
         return f"it has {len(signatures)} signatures, where one is allowed"
@@ -195,26 +195,29 @@ def _changed(view: View, begin: int, commands: list[tuple[int, bytes]], order: s
         if count > _MOST_BLOBS:
             return f"its signature has {count} parts, where no tool writes more than {_MOST_BLOBS}"
         rows = struct.iter_unpack(">II", blob[12 : 12 + 8 * min(count, (len(blob) - 12) // 8)])
-        if any(_differs(view, begin, blob[place:]) for place in dict.fromkeys(place for _, place in rows)):
+        places = dict.fromkeys(place for _, place in rows)
+        answers = {_differs(view, begin, blob[place:]) for place in places}
+        if True in answers:
             return "it was changed after it was signed"
-    return ""
+        return "" if False in answers else None
+    return None
 
 
-def _differs(view: View, begin: int, directory: bytes) -> bool:
-    """Whether a page is not what a directory of the hashes of pages says."""
+def _differs(view: View, begin: int, directory: bytes) -> bool | None:
+    """Whether a page is not what a directory of the hashes of pages says; None where it says nothing."""
     if not directory.startswith(_CODE_DIRECTORY) or len(directory) < _DIRECTORY.size:
-        return False
+        return None
     hashes, _, _, slots, end, length, kind, _, page = _DIRECTORY.unpack_from(directory)
     if kind not in _HASHES or page not in _PAGES or not length:
-        return False
+        return None
     # Hashes behind the last page are of nothing.
-    for number in range(min(slots, -(-end >> page))):
+    for number in (pages := range(min(slots, -(-end >> page)))):
         start = number << page
         code = view.read(begin + start, max(min(1 << page, end - start), 0))
         digest = hashlib.new(_HASHES[kind], code).digest()[:length]
         if not directory.startswith(digest, hashes + number * length):
             return True
-    return False
+    return False if pages else None
 
 
 def _minimum(commands: list[tuple[int, bytes]], order: str) -> tuple[int, int] | None:

@@ -107,6 +107,15 @@ def test_a_checkout_loads_nothing_that_builds_or_knows_wheels(tmp_path: Path) ->
     assert not names.intersection(("requests", "git", "asyncio", "jinja2"))
 
 
+def test_changing_a_version_loads_neither_msgspec_nor_what_judges(tmp_path: Path) -> None:
+    wheel = build_wheel(tmp_path, files={"demo.py": b""})
+    names = cairn(
+        tmp_path, "wheel", "set-version", wheel, "--version", "2.0", "--output-dir", tmp_path / "out"
+    )
+    assert list((tmp_path / "out").glob("*.whl"))
+    assert not names.intersection(("msgspec", "cairn.wheels.verify", "requests"))
+
+
 def test_looking_at_a_wheel_loads_what_reads_wheels_alone(tmp_path: Path) -> None:
     wheel = build_wheel(tmp_path, files={"demo.py": b""})
     names = cairn(tmp_path, "wheel", "show", wheel)

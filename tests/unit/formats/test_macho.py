@@ -41,6 +41,7 @@ def test_what_the_loader_reads() -> None:
         systems=frozenset({"macOS"}),
         python_defined=frozenset(["PyInit_demo"]),
         python_wanted=frozenset(["PyList_New", "_Py_Dealloc"]),
+        is_signature_unread=True,  # it has a place for one, and no hash in it
     )
     (plain,) = macho.read_view(BytesView(FILE))
     assert (plain.python_defined, plain.python_wanted) == (frozenset(), frozenset())
@@ -123,9 +124,10 @@ def test_hashes_of_nothing_are_not_compared() -> None:
     data = bytearray(signed(make_macho((), code=b"x")))
     at = data.index(b"\xfa\xde\x0c\x02")
     struct.pack_into(">I", data, at + 28, 1 << 32 - 1)  # nCodeSlots
+    assert not macho.read_view(BytesView(signed(make_macho((), code=b"x"))))[0].is_signature_unread
     data[at + 36] = 0  # hashSize
     (image,) = macho.read_view(BytesView(bytes(data)))
-    assert image.refusal == ""
+    assert (image.refusal, image.is_signature_unread) == ("", True)
 
 
 def test_a_second_signature_is_refused() -> None:

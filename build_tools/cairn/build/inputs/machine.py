@@ -78,7 +78,7 @@ def toolchain_of_manifest(
 
 
 def require_host_compiler(build_env: Mapping[str, str] | None = None) -> str:
-    """Return the machine's C++ compiler; `named` as in `toolchain`.
+    """Return the machine's C++ compiler; `build_env` as in `toolchain`.
 
     Raises:
         PrerequisiteError: there is none.

@@ -310,7 +310,7 @@ class IndexSet(datafile.Value, tag_field="schema", tag="cairn.index-set/1", gc=F
     derived_from: str | None = None
 
     def tested_targets_replaced_in(self, older: IndexSet) -> tuple[str, ...]:
-        """The targets that this set was not tested on and `other`, for the same installers, was, in order."""
+        """The targets that this set was not tested on and `older`, for the same installers, was, in order."""
         same = (self.python, self.platform) == (older.python, older.platform)
         if not (same and older.records and self.projects.keys() & older.projects.keys()):
             return ()

@@ -235,7 +235,7 @@ def _settle(
 def _proposed(
     current: Snapshot, set_id: str, file_names: frozenset[str], mark: Marking
 ) -> tuple[Change, Marked]:
-    """The change that gives a set, and its wheels `own`, their marks; and the description of the result."""
+    """The change that gives a set and its wheels their marks, and the description of the result."""
     nothing = Marked(
         index=current.index.name,
         set_id=set_id,

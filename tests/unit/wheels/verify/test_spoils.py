@@ -912,11 +912,12 @@ def test_what_is_not_looked_at_is_said(make_wheel: MakeWheel, capsys: pytest.Cap
     assert lines[1:] == [
         "  not checked: what is in 1 static libraries: demo/libx.a",
         "  not checked: what is in 1 archives: demo/data.zip",
+        f"  not checked: whether {DARWIN} was changed after it was signed",
         "  not checked: who signed its code, and whether the oldest macOS of the tag has every symbol",
     ]
     assert cairn_wheel("verify", "--json", wheel) == 0
     said = json.loads(capsys.readouterr().out)[str(wheel)]
-    assert (said["findings"], said["notes"], len(said["not_checked"])) == ([], [], 3)
+    assert (said["findings"], said["notes"], len(said["not_checked"])) == ([], [], 4)
     phone = make_wheel(tags=("cp313-cp313-ios_13_0_arm64_iphoneos",), files=INIT)
     assert "ios" in " ".join(judge(phone, Expectation()).not_checked)
     plain = make_wheel(files=INIT)
