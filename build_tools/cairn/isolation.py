@@ -30,7 +30,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -129,7 +129,7 @@ _SYSTEM = (
     *("/proc", "/sys", "/run/current-system", "/run/opengl-driver"),
     *("/var/cache/fontconfig", "/var/lib/ca-certificates", "/var/lib/dpkg", "/var/lib/rpm"),
 )
-_DEVICES = "null zero full random urandom tty ptmx pts shm kfd dri accel infiniband nvidia*"
+_DEVICES = re.compile(r"null|zero|full|u?random|tty|ptmx|pts|shm|kfd|dri|accel|infiniband|nvidia.*")
 _IS_WRITTEN = _names(
     r"HOME|USERPROFILE|\w*CACHE\w*|\w*(SCRATCH|OUTPUT|STATSLOG|TMP|TEMP)(_?(DIR|FILE|PATH))?",
     r"\w*_(OUT|DB|LOG)(_\w+)?|(HF|TORCH|TRITON)_HOME",
@@ -209,13 +209,13 @@ def credential_files() -> tuple[Path, ...]:
     our variables either, one warning says so.
     """
     _warn_of_exposed()
-    usual = _at_home(*_CREDENTIALS)
-    if temporary := os.environ.get("RUNNER_TEMP"):
-        usual += [Path(temporary).parent.parent / name for name in _OF_RUNNER]
-    named = [value for name, value in os.environ.items() if _NAMES_A_SECRET.fullmatch(name)]
+    temporary = os.environ.get("RUNNER_TEMP")
+    of_runner = [Path(temporary).parent.parent / name for name in _OF_RUNNER] if temporary else ()
+    usual = filter(os.path.exists, (*_at_home(*_CREDENTIALS), *of_runner))
     # MY_CONFIG=setup.cfg names a file of a build: only a whole path does here.
-    whole = [value for value in named if Path(value).is_absolute()]
-    return tuple(dict.fromkeys((*key_files(), *filter(Path.exists, usual), *_files_at(whole))))
+    named = [v for name, v in os.environ.items() if os.sep in v and _NAMES_A_SECRET.fullmatch(name)]
+    whole = filter(os.path.isabs, named)
+    return tuple(dict.fromkeys((*key_files(), *usual, *_files_at(whole))))
 
 
 def key_files() -> tuple[Path, ...]:
@@ -240,17 +240,20 @@ def reach(
     """
     if _is_confined():  # as what smoke tests start: it stays where it is
         return (_EVERYWHERE,), (_EVERYWHERE,), ()
-    devices = (path for name in _DEVICES.split() for path in Path("/dev").glob(name))
+    # Git starts hundreds of times a minute: what has no separator is not looked at, and no path by its parts.
+    devices = filter(_DEVICES.fullmatch, os.listdir("/dev"))  # noqa: PTH208
     folders = map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
-    written = [*writes, *_caches(words, env), *devices]
-    read = _at_home(".pyenv", ".local/share/uv/python")
+    written = [*writes, *_caches(words, env), *map(Path("/dev").joinpath, devices)]
+    read = [*_at_home(".pyenv", ".local/share/uv/python")]
     for name, value in env.items():
-        if not _NAMES_NO_FOLDER.fullmatch(name):
-            (written if _IS_WRITTEN.fullmatch(name) else read).extend(places_in(value))
-            if _IS_WRITTEN.fullmatch(name) and value.startswith(os.sep):  # of a file that it is to write
-                written += [Path(value).parent] if not Path(value).exists() else []
+        if os.sep in value and not _NAMES_NO_FOLDER.fullmatch(name):
+            is_written = _IS_WRITTEN.fullmatch(name)
+            (written if is_written else read).extend(places_in(value))
+            if is_written and value.startswith(os.sep) and not Path(value).exists():
+                written.append(Path(value).parent)  # of a file that it is to write
     # git ends where it cannot read what is there.
-    read += _at_home(".gitconfig", ".config/git/config") if _has_settings_of_git(words, env) else ()
+    of_git = Path(words[0]).stem == "git" and "GIT_CONFIG_GLOBAL" not in env
+    read += _at_home(".gitconfig", ".config/git/config") if of_git else ()
     base = cwd or Path(os.curdir)
     for word in words:
         read += [*places_in(word), *([base / word] if os.sep in word else ())]
@@ -260,14 +263,13 @@ def reach(
         if os.sep in program and os.access(program, os.X_OK) and Path(program).is_file():
             read += _around(Path(program).absolute())
     read += repository_of(base.absolute()) if cwd else ()
-    read, written = ([at for at in dict.fromkeys(paths) if not _is_wide(at)] for paths in (read, written))
+    above_home = _folders_to_home()
+    read, written = (
+        [at for at in dict.fromkeys(paths) if not _is_wide(at, above_home)] for paths in (read, written)
+    )
     read += [*_system(), *_of_programs(path)]
     written += [*folders, *([cwd] if cwd else ())]
     return dict.fromkeys(read), dict.fromkeys(written), credential_files()
-
-
-def _has_settings_of_git(words: Sequence[str], env: Mapping[str, str]) -> bool:
-    return Path(words[0]).stem == "git" and "GIT_CONFIG_GLOBAL" not in env
 
 
 def _caches(words: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
@@ -302,33 +304,36 @@ def _system() -> tuple[Path, ...]:
     return tuple(path for path in (*map(Path, _SYSTEM), *ours, *public) if not _is_wide(path))
 
 
-def _is_wide(path: Path) -> bool:
+def _is_wide(path: Path, above_home: Container[tuple[int, int]] = ()) -> bool:
     """Whether a folder leads to all of a user's files, or is for everybody's temporary ones."""
-    try:  # by strings: each program that starts has this asked of dozens of paths
-        place = os.path.realpath(path)
-        mode = Path(place).stat().st_mode
-    except (OSError, RuntimeError):  # nothing there
+    try:
+        status = path.stat()
+    except (OSError, ValueError):  # nothing there
         return True
-    is_sticky = stat.S_ISDIR(mode) and mode & stat.S_ISVTX and place != "/dev/shm"  # noqa: S108 - shared memory
-    return bool(is_sticky) or _home(os.environ.get("HOME")).startswith(place.rstrip(os.sep) + os.sep)
+    is_sticky = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX
+    if is_sticky and os.path.realpath(path) != "/dev/shm":  # noqa: S108 - shared memory
+        return True
+    return (status.st_dev, status.st_ino) in (above_home or _folders_to_home())
 
 
-@functools.lru_cache
-def _home(_variable: str | None) -> str:
-    """The user's home with a separator at its end, or the root folder's where it is not known."""
-    return os.path.realpath(*_at_home("") or [_EVERYWHERE]).rstrip(os.sep) + os.sep
+def _folders_to_home() -> set[tuple[int, int]]:
+    """The user's home and all folders above it, as device and inode: no path to them reads differently."""
+    home = os.path.realpath(*_at_home("") or [_EVERYWHERE])
+    folders = filter(os.path.exists, (home, *Path(home).parents))
+    return {(status.st_dev, status.st_ino) for status in map(os.stat, folders)}
 
 
 def places_in(text: str) -> Iterator[Path]:
     """The paths in an argument or a variable, and the files of the store that an index named there is of."""
+    if os.sep not in text:
+        return
     whole = text.partition("=")[2] if text.startswith("-") else text
     places = PLACE.findall(text.replace("file://", " "))
-    for path in map(Path, dict.fromkeys((whole, *places, *map(unquote, places)))):
-        with contextlib.suppress(OSError, ValueError, RuntimeError):
-            if path.is_absolute() and path.exists():
-                yield path
-                if path.name == "simple" and any(map(Path.is_file, map(path.parent.joinpath, _MARKS))):
-                    yield from [at / "files" for at in path.parents[1:3] if (at / "files").is_dir()][:1]
+    absolute = filter(os.path.isabs, dict.fromkeys((whole, *places, *map(unquote, places))))
+    for path in map(Path, filter(os.path.exists, absolute)):
+        yield path
+        if path.name == "simple" and any(map(os.path.isfile, map(path.parent.joinpath, _MARKS))):
+            yield from [at / "files" for at in path.parents[1:3] if (at / "files").is_dir()][:1]
 
 
 @functools.lru_cache
@@ -410,7 +415,7 @@ def borrowed_by(objects: Path) -> list[Path]:
     return places[1:]
 
 
-def logins() -> list[Path]:
+def logins() -> Sequence[Path]:
     """Return where the user's logins are, for what may have them."""
     return _at_home(*_CREDENTIALS)
 
@@ -446,15 +451,18 @@ def own_home(*logins_for: str) -> Iterator[Path]:
     """An empty home folder for foreign code, which goes with all that is written into it.
 
     Args:
-        logins_for: addresses of package indexes; what the user's netrc file has for their hosts is there,
-            too, so that pip and uv can read them.
+        logins_for: addresses of package indexes, whose hosts' logins are there from the user's netrc file.
     """
     with tempfile.TemporaryDirectory(prefix="cairn-home-", ignore_cleanup_errors=True) as folder:
         home = Path(folder)
-        hosts = {host for url in logins_for if (host := urlsplit(url).hostname)}
-        if text := _logins(hosts):
-            files.write_text(home / ".netrc", text)
-            (home / ".netrc").chmod(0o600)
+        if hosts := {host for url in logins_for if (host := urlsplit(url).hostname)}:
+            from cairn import web  # noqa: PLC0415 - it loads HTTP and TLS
+
+            entries = ((host, *login) for host, login in web.logins().items() if host in hosts)
+            lines = [f"machine {host} login {user} password {word}\n" for host, user, word in entries]
+            if lines:
+                files.write_text(home / ".netrc", "".join(lines))
+                (home / ".netrc").chmod(0o600)
         yield home
 
 
@@ -466,23 +474,17 @@ def temporary_files() -> Iterator[dict[str, str]]:
         yield dict.fromkeys(("TMPDIR", "TEMP", "TMP"), folder)
 
 
-def _logins(hosts: Iterable[str]) -> str:
-    """The entries of the user's netrc file for these hosts; empty where there are none."""
-    from cairn import web  # noqa: PLC0415 - it loads HTTP and TLS
-
-    return "".join(
-        f"machine {host} login {login} password {password}\n"
-        for host, (login, password) in web.logins().items()
-        if host in hosts
-    )
-
-
-def _at_home(*names: str) -> list[Path]:
+def _at_home(*names: str) -> Sequence[Path]:
     """These paths in the user's home; none where it is not known, as in a container without users."""
     try:
-        return [Path.home() / name for name in names]
+        return _below(Path.home(), names)
     except RuntimeError:
-        return []
+        return ()
+
+
+@functools.lru_cache
+def _below(folder: Path, names: tuple[str, ...]) -> tuple[Path, ...]:
+    return tuple(folder / name for name in names)
 
 
 def _direct(passed: dict[str, str]) -> dict[str, str]:

@@ -47,6 +47,7 @@ _ABSTRACT_SOCKETS, _SIGNALS = 1 << 0, 1 << 1  # LANDLOCK_SCOPE_…
 # In the first version, nothing may be moved between folders by who is in a domain at all.
 _OLDEST = 2
 _SET_DUMPABLE, _CAPBSET_READ, _CAPBSET_DROP, _SET_NO_NEW_PRIVS = 4, 23, 24, 38  # linux/prctl.h
+_OF_SYSTEM = ("/bin", "/dev/", "/etc/", "/lib", "/proc", "/sbin", "/sys", "/usr/bin", "/usr/lib")
 _LATE = 5.0  # seconds within which a thread that began to start a program has started it
 # CAP_SYS_PTRACE; CAP_SYS_ADMIN and CAP_PERFMON, which since Linux 6.15 do to read a process's memory map; and
 # CAP_MKNOD, which root has in containers where it lacks these.
@@ -161,18 +162,29 @@ def _enter_domain(reach: Reach) -> None:
         concealed = {os.path.realpath(path) for path in hidden if path.exists()}
         inside = tuple(f"{path}/" for path in concealed)
         for places, rights in ((reads, reading), (writes, writing)):
-            for place in dict.fromkeys(map(os.path.realpath, places if rights else ())):
+            for place in dict.fromkeys(map(_real, places if rights else ())):
                 if place in concealed or place.startswith(inside):
                     continue
                 folder = f"{place}/".replace("//", "/")
-                below = frozenset(Path(path) for path in concealed if path.startswith(folder))
-                for path in _all_but(Path(place), below) if below else (place,):
+                below = [path for path in concealed if path.startswith(folder)]
+                paths = _all_but(Path(place), frozenset(map(Path, below))) if below else (place,)
+                for path in paths:
                     _allow(libc, ruleset, path, rights)
         # Without this, only root may enter a domain: no program may gain rights, sudo neither.
         _checked(libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         _checked(libc.syscall(_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
+
+
+def _real(path: Path) -> str:
+    place = os.fspath(path)
+    return _real_of_system(place) if place.startswith(_OF_SYSTEM) else os.path.realpath(place)
+
+
+@functools.cache  # these links lead to the same places for as long as we run
+def _real_of_system(place: str) -> str:
+    return os.path.realpath(place)
 
 
 def _all_but(folder: Path, hidden: frozenset[Path]) -> list[Path]:

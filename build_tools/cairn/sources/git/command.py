@@ -155,12 +155,12 @@ def environment(
     # A foreign build may have named programs in the .git/config of its tree, such as filters. git runs them,
     # confined (`_spawn`). Only a mirror, which is not there for builds to write to, reaches an origin; no key
     # is for git.
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("CAIRN_SIGN_")}
-    base = ours if online else isolation.variables(isolation.Isolation.TOOL)
+    base = isolation.variables(isolation.Isolation.TOOL) if not online else os.environ
     inherited = {
         name: value
         for name, value in base.items()
-        if not name.startswith(("GIT_", "LC_", "LANG")) or (online and _CONNECTION_VARIABLES.fullmatch(name))
+        if not name.startswith(("GIT_", "LC_", "LANG", "CAIRN_SIGN_"))
+        or (online and _CONNECTION_VARIABLES.fullmatch(name))
     }
     fixed: dict[str, str] = {**_FIXED, **(config or {})}
     settings: list[Setting] = [*fixed.items(), *(connection_settings() if online else ())]
