@@ -30,7 +30,7 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -304,7 +304,7 @@ def _system() -> tuple[Path, ...]:
     return tuple(path for path in (*map(Path, _SYSTEM), *ours, *public) if not _is_wide(path))
 
 
-def _is_wide(path: Path, above_home: Container[tuple[int, int]] = ()) -> bool:
+def _is_wide(path: Path, above_home: Set[tuple[int, int]] = frozenset()) -> bool:
     """Whether a folder leads to all of a user's files, or is for everybody's temporary ones."""
     try:
         status = path.stat()
@@ -319,8 +319,8 @@ def _is_wide(path: Path, above_home: Container[tuple[int, int]] = ()) -> bool:
 def _folders_to_home() -> set[tuple[int, int]]:
     """The user's home and all folders above it, as device and inode: no path to them reads differently."""
     home = os.path.realpath(*_at_home("") or [_EVERYWHERE])
-    folders = filter(os.path.exists, (home, *Path(home).parents))
-    return {(status.st_dev, status.st_ino) for status in map(os.stat, folders)}
+    statuses = [path.stat() for path in (Path(home), *Path(home).parents) if path.exists()]
+    return {(status.st_dev, status.st_ino) for status in statuses}
 
 
 def places_in(text: str) -> Iterator[Path]:
