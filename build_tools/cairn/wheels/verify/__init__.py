@@ -161,7 +161,7 @@ def judge_archive(
         findings, elsewhere = [*findings, *of_extras], (*elsewhere, *absent)
         findings += metadata.check_variant(archive, info, name, read.archived)
         findings += device_code.check_split(archive, info, read.binaries, expected)
-        lost, left = python_sources.check_imports(modules, info, name, every=_lacks_modules(read, name))
+        lost, left = python_sources.check_imports(modules, info, name, findings, every=_is_bare(read, name))
         findings, elsewhere = [*findings, *lost], (*elsewhere, *left)
     ordered, judged = _sorted(findings), {*filter(supported.get, supported)}
     verdict = Verdict(
@@ -183,7 +183,7 @@ def _undelivered(archive: Archive, expected: Expectation) -> Iterator[Finding]:
         yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
 
 
-def _lacks_modules(read: contents.Contents, name: FileName) -> bool:
+def _is_bare(read: contents.Contents, name: FileName) -> bool:
     """Whether the tag names a platform and an ABI of Python, and nothing in the wheel would need them."""
     native = all(abi != "none" and on != "any" for _, abi, on in (tag.split("-") for tag in name.tags))
     return native and not (read.binaries or read.archived or read.unread)
@@ -200,7 +200,7 @@ def _not_checked(
     if data:
         yield f"whether {wording.some(data)} have data for each target"
     # An author may tag a wheel so by mistake that never had one, and stubs lead to different wheels.
-    if _lacks_modules(read, name) and all(f.code is not FindingCode.MEMBER_MISSING for f in findings):
+    if _is_bare(read, name) and all(f.code is not FindingCode.MEMBER_MISSING for f in findings):
         yield "whether it should have an extension module: its tag names an ABI of Python"
     systems = {platform.split("_")[0] for platform in wheel_info.platforms_of(name.tags)}
     if unknown := sorted(system for system in systems if not system.startswith(machines.KNOWN)):

@@ -100,12 +100,15 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_listing(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
-    """RECORD must list every member, and nothing else."""
+    """RECORD must list every member, and nothing else but their folders, which installers pass over."""
     missing, absent = info.unmatched({member.name for member in archive.members if not member.is_dir})
     for path in missing:
         reason = "RECORD does not list it"
         yield Finding(code=FindingCode.RECORD_MISSING, member=path, reason=reason, fix=_REWRITE)
+    names = [member.name for member in archive.members] if absent else []
     for path in absent:
+        if path.endswith("/") and any(name.startswith(path) for name in names):
+            continue
         reason = "RECORD lists it, but it is not in the wheel"
         yield Finding(code=FindingCode.RECORD_ABSENT, member=path, reason=reason, fix=_REWRITE)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import keyword
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.utils import canonicalize_name
 
@@ -56,6 +56,8 @@ _LONGEST = 259 - len("C:\\Python312\\Lib\\site-packages\\")
 _IN_SITE = re.compile(
     r"(?:usr/(?:local/)?)?lib(?:64)?/(?:python[\d.]+t?/)?(?:site|dist)-packages/", re.IGNORECASE
 )
+# Where builds leave packages: those of sources, of setuptools, and of an sdist.
+_UNPACKED = re.compile(r"src/|build/lib[^/]*/|[A-Za-z]\w*-\d[^/]*/")
 _AGAIN = "build the wheel again with a backend that follows the specification"
 _IN_SCRIPTS = 2  # slashes in the path of a script: demo-1.0.data/scripts/tool
 _LONGEST_SCRIPT = 255 - len("-script.pyw")  # bytes of a file name, with what installers put behind it
@@ -92,12 +94,31 @@ def _check_content(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
         reason = "it is for one platform, and installs nothing: it has no file, requirement or entry point"
         fix = "look at what the build back end leaves out of the wheel"
         yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
-    paths = [installed_path(member.name) for member in archive.members]
-    modules = [path for path in paths if path.endswith(python_sources.MODULE_FILES) and ".data/" not in path]
-    if modules and all(map(_IN_SITE.match, modules)) and not any(path.endswith(".pth") for path in paths):
-        reason = f"its modules lie in {_IN_SITE.match(modules[0])[0]}, below the folder that Python looks in"  # type: ignore[index]
+    paths = [installed_path(member.name) for member in archive.members if not member.is_dir]
+    if not any(path.endswith(".pth") for path in paths) and (place := _misplaced(paths, info, pure=pure)):
+        reason = f"its modules lie in {place}, below the folder that Python looks in"
         fix = "pack what is in that folder, at the root of the wheel"
         yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
+
+
+def _misplaced(paths: Sequence[str], info: WheelInfo, *, pure: bool) -> str:
+    """The folder that all modules are in where Python imports none of them; an empty text where it does."""
+    data = f"{info.data_folder}/data/"
+    modules = [path for path in paths if path.endswith(python_sources.MODULE_FILES) and ".data/" not in path]
+    if not modules and pure:  # what one Python finds there, no other does
+        in_data = [path for path in paths if path.endswith(".py") and path.startswith(data)]
+        modules = [path.removeprefix(data) for path in in_data]
+    else:
+        data = ""
+    if modules and all(map(_IN_SITE.match, modules)):
+        return f"{data}{_IN_SITE.match(modules[0])[0]}"  # type: ignore[index]
+    sources = [path for path in modules if path.endswith(".py")]
+    folder = _UNPACKED.match(sources[0]) if sources else None
+    if folder is None or not all(path.startswith(folder[0]) for path in sources):
+        return ""
+    package = f"{folder[0]}{info.distribution.replace('-', '_')}"
+    is_whole = f"{package}.py" in paths or f"{package}/__init__.py" in paths
+    return folder[0] if is_whole and f"{folder[0]}__init__.py" not in paths else ""
 
 
 def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:

@@ -235,7 +235,7 @@ def _check_places(
     """A library that an extension module needs, by way of others too, must lie where the loader looks.
 
     The run path of any file that needs it will do, since what is loaded already is taken by its name, and so
-    will DT_RPATH of any file, which those that it loads inherit (ld.so(8)); DT_RUNPATH they do not. So will
+    will DT_RPATH of a file that loads it, by way of others too (ld.so(8)); DT_RUNPATH will not. So will
     Python code that loads libraries, and a folder of which it is not known where it will be.
     """
     files: dict[str, dict[str, Binary]] = {}
@@ -243,11 +243,12 @@ def _check_places(
         folder, _, file = installed_path(binary.path).rpartition("/")
         files.setdefault(folder, {})[file] = binary
     paths = {elf.path: _folders(elf) for elf in elves}
-    inherited = {folder for elf in elves if not elf.runpath for folder in paths[elf.path]}
+    by_name = _by_name(elves)
+    inherited = _inherited(elves, paths, by_name)
     # By the name of its file it is found, and from then on by the other one, too.
     reached: set[str] = set()
     for elf in elves:
-        for folder in inherited | paths[elf.path]:
+        for folder in inherited[elf.path] | paths[elf.path]:
             near = files.get(folder, {})
             reached |= {name for needed in elf.needed if needed in near for name in near[needed].names}
     # What installers put beside site-packages, and what the loader alone puts in the place of `$LIB`.
@@ -264,7 +265,7 @@ def _check_places(
             and not matches(name, (*provided, *LOADERS))
             and not all(rule.has(name) for rule in rules or (newest_policy(),))
         ]
-        for user in (() if unclear else _loaded(modules, elves))
+        for user in (() if unclear else _loaded(modules, by_name))
     }
     sources = (member.name for member in archive.members if member.name.endswith((".py", ".pth")))
     if not any(far.values()) or any(archive.search(name, _LOADS_LIBRARIES) for name in sources):
@@ -286,12 +287,31 @@ def _folders(binary: Binary) -> frozenset[str]:
     return frozenset(path if folder is None else folder for path, folder in pairs)
 
 
-def _loaded(modules: Sequence[Binary], elves: Sequence[Binary]) -> Sequence[Binary]:
-    """Extension modules and the libraries of the wheel that they need, by way of others too."""
+def _by_name(elves: Iterable[Binary]) -> Mapping[str, Sequence[Binary]]:
     by_name: dict[str, list[Binary]] = {}
-    for binary in elves:
-        for name in binary.names:
-            by_name.setdefault(name, []).append(binary)
+    for elf in elves:
+        for name in elf.names:
+            by_name.setdefault(name, []).append(elf)
+    return by_name
+
+
+def _inherited(
+    elves: Sequence[Binary], paths: Mapping[str, frozenset[str]], by_name: Mapping[str, Sequence[Binary]]
+) -> dict[str, frozenset[str]]:
+    """The folders of DT_RPATH of all that load a file, by way of others too; none for one with DT_RUNPATH."""
+    passed = {elf.path: frozenset() if elf.runpath else paths[elf.path] for elf in elves}
+    queue = deque(elf for elf in elves if passed[elf.path])
+    while queue:
+        user = queue.popleft()
+        for library in (library for name in user.needed for library in by_name.get(name, ())):
+            if not passed[user.path] <= passed[library.path]:
+                passed[library.path] |= passed[user.path]
+                queue.append(library)
+    return {elf.path: frozenset() if elf.runpath else passed[elf.path] for elf in elves}
+
+
+def _loaded(modules: Sequence[Binary], by_name: Mapping[str, Sequence[Binary]]) -> Sequence[Binary]:
+    """Extension modules and the libraries of the wheel that they need, by way of others too."""
     loaded = {module.path: module for module in modules}
     queue = deque(modules)
     while queue:

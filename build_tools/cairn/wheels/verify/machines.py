@@ -34,12 +34,12 @@ _UNIVERSAL = {
 _WORDS = {
     "i686": frozenset(("x86", "i386", "i486", "i586", "i686", "ia32", "32", "x32", "32bit", "linux32")),
     "x86_64": frozenset(("amd64", "x64", "64", "64bit", "linux64")),
-    "aarch64": frozenset(("arm64", "aarch64", "armv8")),
+    "aarch64": frozenset(("arm", "arm64", "aarch64", "armv8")),
     "armv7l": frozenset(("arm", "armv6", "armv6l", "armv7", "armv7l", "armhf")),
     "win32": frozenset(("x86", "i386", "i686", "ia32", "32", "x32", "32bit", "win32", "w32", "t32")),
     "win_amd64": frozenset(("amd64", "x64", "64", "64bit", "win64", "w64", "t64")),
     "win_arm64": frozenset(("arm64", "aarch64")),
-    "arm64": frozenset(("arm64", "aarch64")),
+    "arm64": frozenset(("arm", "arm64", "aarch64")),
 }
 # What the tags of Android call some machines (PEP 738).
 _ANDROID = {"aarch64": "_arm64_v8a", "armv7l": "_armeabi_v7a", "i686": "_x86"}
@@ -88,18 +88,23 @@ def _check_purity(
     host: Sequence[Binary], info: WheelInfo | None, members: Sequence[str], platforms: Sequence[str]
 ) -> Iterator[Finding]:
     """Libraries must be for one platform; programs, and files named for a machine, may be for several."""
-    libraries = [
-        binary.path
+    loaded = [
+        binary
         for binary in host
         if not binary.is_program and binary.machine != ANY_MACHINE and not is_of_tests(binary.path)
     ]
     if _ANY in platforms:
-        says = {binary.path for binary in host if _says_its_machine(binary)}
-        if alone := [path for path in dict.fromkeys(libraries) if path not in says]:
-            reason = f"its tag says that it runs anywhere, and it holds {wording.some(alone)}"
+        # A module says its machine whoever may import it: beside those of other systems alone it is an extra.
+        several = len({binary.format for binary in loaded}) > 1
+        alone = [lib.path for lib in loaded if not _says_its_machine(lib) or (lib.is_module and not several)]
+        if alone:
+            reason = (
+                f"its tag says that it runs anywhere, and it holds {wording.some(list(dict.fromkeys(alone)))}"
+            )
             fix = "build it as a platform wheel (Root-Is-Purelib: false)"
             yield Finding(code=FindingCode.BINARY_IN_PURE_WHEEL, reason=reason, fix=fix)
         return
+    libraries = [library.path for library in loaded]
     # Only some Linux systems have two folders; there a library alone in the one for pure Python is lost.
     if info is None or not any("linux" in platform for platform in platforms):
         return

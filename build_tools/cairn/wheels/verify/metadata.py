@@ -118,6 +118,8 @@ def _check_metadata(info: WheelInfo) -> Iterator[Finding]:
     # Unknown fields are let through, as installers do. Those of a later version of the format than METADATA
     # names are unknown to its readers: opt_einsum 3.4.0 has License-Expression in version 2.3.
     raw = core_metadata(info.metadata, name="METADATA")
+    if raw.get("metadata_version") == "2.0":  # which wheel wrote before 0.31, and pip, uv and installer take
+        raw["metadata_version"] = "2.1"
     errors: Sequence[Exception] = ()
     try:
         Metadata.from_raw(raw)

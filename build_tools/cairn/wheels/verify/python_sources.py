@@ -12,7 +12,7 @@ import codecs
 import re
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from cairn import requirements
 from cairn.formats.zip.reader import Archive
@@ -21,6 +21,8 @@ from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path
 from cairn.wheels.verify.findings import Finding, FindingCode
 
 _MARKERS = re.compile(rb"^<<<<<<< .*\n(?:.*\n)*?=======\r?\n(?:.*\n)*?>>>>>>> ", re.MULTILINE)
+_PAGE = re.compile(rb"\s*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE)
+_CODING = re.compile(rb"(?:[^\n]*\n)?[ \t\f]*#[^\n]*?coding[:=]")  # PEP 263, in one of the first two lines
 _LARGEST = 1 << 21  # bytes of a file that is parsed, which takes a hundred times as many for its tree
 _TAIL = 99  # bytes at the end that are looked at
 # Behind these a statement goes on. Most files end in none, and in a line end; the others are few, and parsed.
@@ -47,6 +49,10 @@ _BINDS_UNSEEN = (
     b"__dict__",
     b"vars",
     b"locals",
+)
+# What every module has (docs.python.org, "Import-related attributes on module objects").
+_OF_MODULES = frozenset(
+    f"__{name}__" for name in ("name", "doc", "file", "path", "spec", "loader", "package")
 )
 _MOST_LINES = 1000  # of all `.pth` files
 _PYTHON_3 = re.compile(r"(?:py|cp|pp|graalpy)3(\d*)")
@@ -76,6 +82,10 @@ def problem(data: bytes, *, in_package: bool) -> str:
     """
     if b"\0" in data:
         return "it has NUL bytes, which no Python reads"
+    if _PAGE.match(data):
+        return "it is a page of HTML, as servers send for a file that they do not have"
+    if in_package and (line := _line_of_no_encoding(data)):
+        return f"line {line} is not UTF-8, and it names no other encoding (PEP 263)"
     if b"<<<<<<<" in data and (match := _MARKERS.search(data)):
         line = data.count(b"\n", 0, match.start()) + 1
         error = _error(data)
@@ -86,6 +96,17 @@ def problem(data: bytes, *, in_package: bool) -> str:
         if error is not None and (error.msg == _INCOMPLETE or _is_at_end(error, lines)):
             return f"it ends within a statement, in line {len(lines)}"
     return ""
+
+
+def _line_of_no_encoding(data: bytes) -> int:
+    """The first line that is not UTF-8, in a file that names no encoding; 0 where each is."""
+    if data.isascii() or _CODING.match(data):
+        return 0
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1
+    return 0
 
 
 def _may_be_cut(data: bytes) -> bool:
@@ -109,25 +130,39 @@ def _is_at_end(error: SyntaxError, lines: Sequence[bytes]) -> bool:
     return error.offset > len(text) or error.msg.startswith("unterminated string literal")
 
 
-def _error(data: bytes, flags: int = 0) -> SyntaxError | None:
+def _parse(text: bytes, flags: int = 0) -> ast.Module | SyntaxError | None:
+    """The tree of a Python file, or why there is none; None where it is for another Python."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of old syntax, which is theirs
-            compile(data, "", "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+            tree: ast.Module = compile(text, "", "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
+            return tree
     except SyntaxError as error:
         return error
     except (ValueError, RecursionError, MemoryError):
-        return None  # for another Python
-    return None
+        return None
+
+
+def _error(text: bytes, flags: int = 0) -> SyntaxError | None:
+    return error if isinstance(error := _parse(text, flags), SyntaxError) else None
+
+
+def _parsed(text: bytes) -> ast.Module | None:
+    return tree if isinstance(tree := _parse(text), ast.Module) else None
 
 
 def check_imports(
-    own: Modules, info: WheelInfo, name: FileName, *, every: bool
+    own: Modules, info: WheelInfo, name: FileName, before: Iterable[Finding], *, every: bool
 ) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
-    """Breaches by file that imports what the wheel lacks, at once or in `every` one; what is unknown."""
+    """Breaches by file that imports what the wheel lacks, at once or in `every` one; what is unknown.
+
+    A file that is refused `before` is not refused again by the Python at hand.
+    """
     left: list[str] = []
     of_files = _absent_modules(own, info, left) if every else _first_imports(own, info, name, left)
-    findings = (*_check_start(own, info, name, left), *of_files)
+    refused = {finding.member for finding in before if finding.code is FindingCode.PYTHON_SOURCE}
+    again = (f for f in of_files if f.code is not FindingCode.PYTHON_SOURCE or f.member not in refused)
+    findings = (*_check_start(own, info, name, left), *again)
     return findings, (f"the imports of {wording.some(left)}, and of what these import",) if left else ()
 
 
@@ -235,33 +270,58 @@ def _first_imports(own: Modules, info: WheelInfo, name: FileName, left: list[str
     most, is_ours, files = _MOST_FIRST, _is_for_this_python(info, name), own.files
     queue = [path for path in files if path.endswith("/__init__.py") and path.count("/") == 1]
     queue = [path for path in queue if not is_of_tests(path)]
-    seen = set(queue)
+    seen, imports = set(queue), dict[str, list[tuple[str, str | None]]]()
     while queue:
         path = queue.pop(0)
         text = own.read(files[path], most)
         if text is None:
             left += [path, *queue]
-            return
+            break
         most -= len(text)
-        if is_ours and (error := _error(text)):
-            reason = f"Python {_HERE} cannot read it: {error.msg} (line {error.lineno})"
+        tree = _parse(text)
+        if is_ours and isinstance(tree, SyntaxError):
+            reason = f"Python {_HERE} cannot read it: {tree.msg} (line {tree.lineno})"
             yield Finding(code=FindingCode.PYTHON_SOURCE, member=files[path], reason=reason, fix=_AGAIN)
-        for module, attribute in _unguarded(_parsed(text), path.split("/")[:-1]):
-            if module.partition(".")[0] in own and module_problem(own, info, module, attribute):
-                absent = f"{module}.{attribute}" if attribute else module
-                reason = f"it imports {absent} as soon as it is imported, and the wheel lacks that"
-                yield Finding(code=FindingCode.MEMBER_MISSING, member=files[path], reason=reason, fix=_AGAIN)
+        imports[path] = list(_unguarded(tree, path.split("/")[:-1]))
+        for module, attribute in imports[path]:
             place = module.replace(".", "/")
-            new = [f"{place}{end}" for end in (".py", "/__init__.py") if f"{place}{end}" in files]
-            queue += [inside for inside in new if inside not in seen]
-            seen.update(new)
+            places = (place, f"{place}/{attribute}") if attribute else (place,)
+            new = (f"{place}{end}" for place in places for end in (".py", "/__init__.py"))
+            queue += (fresh := [inside for inside in new if inside in files and inside not in seen])
+            seen.update(fresh)
+    for path, modules in imports.items():
+        for absent in _lacking(own, info, path, modules, imports):
+            reason = f"it imports {absent} as soon as it is imported, and the wheel lacks that"
+            yield Finding(code=FindingCode.MEMBER_MISSING, member=files[path], reason=reason, fix=_AGAIN)
 
 
-def _unguarded(tree: ast.Module | None, package: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """What the statements at the top of a file import, as `_imports` has it."""
-    for node in tree.body if tree else ():
+def _lacking(
+    own: Modules,
+    info: WheelInfo,
+    path: str,
+    modules: Iterable[tuple[str, str | None]],
+    followed: Collection[str],
+) -> list[str]:
+    """The modules that the wheel lacks of those that a file imports, and the names that they lack."""
+    lacking: list[str] = []
+    for module, attribute in modules:
+        if module in lacking or module.partition(".")[0] not in own:
+            continue
+        place = module.replace(".", "/")
+        # A module that was not followed may have any name.
+        read = {f"{place}.py", f"{place}/__init__.py"}.intersection(followed) or path.startswith(f"{place}/")
+        if (read or attribute is None) and module_problem(own, info, module, attribute):
+            lacking.append(f"{module}.{attribute}" if attribute else module)
+    return lacking
+
+
+def _unguarded(
+    tree: ast.Module | SyntaxError | None, package: Sequence[str]
+) -> Iterator[tuple[str, str | None]]:
+    """What the statements at the top of a file import, as `_imports` has it, with the names of modules."""
+    for node in tree.body if isinstance(tree, ast.Module) else ():
         if isinstance(node, ast.Import | ast.ImportFrom):
-            yield from _imports(node, package)
+            yield from _imports(node, package, names=True)
 
 
 def _is_for_known_grammar(info: WheelInfo, name: FileName) -> bool:
@@ -283,8 +343,13 @@ def _is_for_this_python(info: WheelInfo, name: FileName) -> bool:
     return _allows_this_python(info) and not pythons.isdisjoint(("py3", f"cp{_HERE.replace('.', '')}"))
 
 
-def _imports(tree: ast.AST, package: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """The modules that a file imports when it runs; for `from . import name` the package and the name."""
+def _imports(
+    tree: ast.AST, package: Sequence[str], *, names: bool = False
+) -> Iterator[tuple[str, str | None]]:
+    """The modules that a file imports when it runs; for `from . import name` the package and the name.
+
+    With `names` also each module and the name that it takes from it.
+    """
     nodes: list[ast.AST] = [tree]
     while nodes:
         node = nodes.pop()
@@ -292,10 +357,11 @@ def _imports(tree: ast.AST, package: Sequence[str]) -> Iterator[tuple[str, str |
             yield from ((alias.name, None) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             above = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*above, node.module) if node.module else above)
             if node.module:
-                yield ".".join((*above, node.module)), None
-            elif above:
-                yield from ((".".join(above), alias.name) for alias in node.names if alias.name != "*")
+                yield module, None
+            if module and (names or not node.module):
+                yield from ((module, alias.name) for alias in node.names if alias.name != "*")
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             nodes += node.orelse
         else:
@@ -322,7 +388,12 @@ class Modules:
                 above = above.rpartition("/")[0]
         ends = [path.rpartition("/") for path in files if path.endswith(MODULE_FILES)]
         self._inside: dict[str, set[str]] = {}
-        self._modules = {f"{folder}{slash}{file.split('.')[0]}" for folder, slash, file in ends}
+        stems = [
+            (f"{folder}{slash}{file.split('.')[0]}", file.endswith((".so", ".pyd")))
+            for folder, slash, file in ends
+        ]
+        self._modules = {stem for stem, _ in stems}
+        self._compiled = {stem for stem, compiled in stems if compiled}  # which Python imports before sources
 
     def __contains__(self, path: str) -> bool:
         """Whether there is a module or a folder at a path."""
@@ -347,7 +418,7 @@ class Modules:
     def names(self, path: str) -> frozenset[str] | None:
         """All names that a file may define, `*` among them where it may be any; None if there is no file."""
         if path not in self._names and path in self.files:
-            text = self.read(self.files[path])
+            text = None if path.removesuffix(".py") in self._compiled else self.read(self.files[path])
             elsewhere = text is None or any(mark in text for mark in FINDS_ELSEWHERE)
             names = frozenset("*") if text is None else _names_of(text)
             self._names[path] = names | {_ELSEWHERE} if elsewhere else names
@@ -375,7 +446,11 @@ def module_problem(own: Modules, info: WheelInfo, module: str, attribute: str | 
         return None
     names = own.names(f"{path}/__init__.py")
     names = own.names(f"{path}.py") if names is None else names
-    return None if names is None or {attribute, "*"} & names else f"nothing there defines {attribute}"
+    return (
+        None
+        if names is None or {attribute, "*"} & names or attribute in _OF_MODULES
+        else f"nothing there defines {attribute}"
+    )
 
 
 def _names_of(text: bytes) -> frozenset[str]:
@@ -384,16 +459,6 @@ def _names_of(text: bytes) -> frozenset[str]:
         return frozenset("*")
     tree = _parsed(text)
     return frozenset("*" if tree is None else (name for node in ast.walk(tree) for name in _bound(node)))
-
-
-def _parsed(text: bytes) -> ast.Module | None:
-    """The tree of a Python file; None where it is for another Python."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of old syntax, which is theirs
-            return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
 
 
 def _bound(node: ast.AST) -> tuple[str, ...]:

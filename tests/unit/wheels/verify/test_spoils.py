@@ -213,6 +213,17 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
             LINUX,
             needing("demo/libx.so.1", rpath="$ORIGIN", runpath="$ORIGIN/lib"),
         ),
+        "by DT_RPATH of a module that does not load it": (
+            LINUX,
+            {
+                SO: elf(needed=("libx.so.1",)),
+                "demo/libx.so.1": make_elf(soname="libx.so.1"),
+                "demo/liby.so.1": make_elf(soname="liby.so.1"),
+                SO.replace("/m.", "/n."): make_elf(
+                    defined=("PyInit_n",), needed=("liby.so.1",), rpath="$ORIGIN"
+                ),
+            },
+        ),
         "by a run path that is for the file itself": (
             LINUX,
             {
@@ -258,11 +269,38 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
         "one by its name alone": (
             (),
             {
-                "demo/a.py": b"from . import (\n    core,  # all of it\n)\n",
+                "demo/a.py": b"from . import (\n    core,  # all of it\n)\ndef f(): ...\n",
                 "demo/__init__.py": b"from .a import f\n" + MAIN,
             },
         ),
         "one that is imported at each start": ((), {"demo.pth": b"# All of it\nimport demo_start\n"}),
+        "a name that a module does not define": (
+            (),
+            {
+                "demo/__init__.py": b"from .a import run\n" + MAIN,
+                "demo/a.py": b"from .b import run\n",
+                "demo/b.py": b"",
+            },
+        ),
+        "a package below the folder of its sources": (
+            (),
+            {"src/demo/__init__.py": b"from . import a\n", "src/demo/a.py": b"", "demo/__init__.py": None},
+        ),
+        "a package below the folder of a build": (
+            (),
+            {"build/lib.linux-x86_64-cpython-312/demo/__init__.py": b"", "demo/__init__.py": None},
+        ),
+        "a package below the folder of an sdist": (
+            (),
+            {"demo-1.0/demo/__init__.py": b"", "demo-1.0/setup.py": b"", "demo/__init__.py": None},
+        ),
+        "modules in the data folder of one Python": (
+            (),
+            {
+                "demo-1.0.data/data/lib/python3.11/site-packages/demo/__init__.py": b"",
+                "demo/__init__.py": None,
+            },
+        ),
         "modules in a folder for modules": (
             (),
             {"lib/python3.11/site-packages/x.py": b"", "demo/__init__.py": None, "demo/py.typed": b""},
@@ -282,6 +320,15 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
             },
         ),
         "zeros": ((), {"demo/a.py": bytes(999)}),
+        "bytes of an encoding that it does not name": ((), {"demo/a.py": b"x = 'caf\xe9'\n"}),
+        "a page of a server": ((), {"demo/a.py": b"\n<!DOCTYPE html>\n<html>Not found</html>\n"}),
+        "what the package imports first, found once": (
+            (),
+            {
+                "demo/a.py": b"import os\nprint(os.path.join('a',\n",
+                "demo/__init__.py": b"from . import a\n" + MAIN,
+            },
+        ),
         "a line that is run at each start": ((), {"demo.pth": b"demo\nimport sys; if sys: pass\n"}),
         "one of several, in a folder that is merged": (
             (),
@@ -303,9 +350,15 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
             {"demo/a.py": CONFLICT.replace(b"=======\n", b"||||||| base\nx = 0\n=======\n")},
         ),
     },
-    "binary-in-pure-wheel": {"a library of macOS": ((), {"demo/libx.dylib": make_macho()})},
+    "binary-in-pure-wheel": {
+        "a library of macOS": ((), {"demo/libx.dylib": make_macho()}),
+        "a module for one system": (("cp312-none-any",), {SO: ELF}),
+        "a module for Windows alone": (("cp312-none-any",), {PYD: DLL}),
+    },
 }
-ELSEWHERE = {"names that differ in case": "demo/A.py", "a library of macOS": ""}
+ELSEWHERE = {"names that differ in case": "demo/A.py", **dict.fromkeys(SPOILS["binary-in-pure-wheel"], "")}
+ELSEWHERE |= {"a name that a module does not define": "demo/a.py"}
+ELSEWHERE |= {spoil: "" for spoil in SPOILS["member-missing"] if "below" in spoil or "data folder" in spoil}
 ELSEWHERE |= {"a debug run time of C": "demo/x.dll"}
 ELSEWHERE |= {"one place of two folders": "demo-1.0.data/purelib/demo/a.py"}
 ELSEWHERE |= {"modules in a folder for modules": ""}
@@ -342,6 +395,10 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
         (b"from . import version\nversion = 1\n", ">=3.9"),
         (b"from . import data, stubs\nfrom .data import x\nimport other.core\n", ">=3.9"),
         (b"from . import core\n\ndef __getattr__(name): ...\n", ">=3.9"),
+        (
+            b"from .stubs import __doc__, __name__\nfrom .late import run\n",
+            ">=3.9",
+        ),
         (b"print 'done'\n", ">=3.99"),
         (b"print 'done'\n", "==2.7.*"),
     ],
@@ -354,6 +411,7 @@ def test_what_a_package_imports_may_be_elsewhere(
         "demo/data/x.py": b"",
         "demo/stubs.pyi": b"",
         "demo/stubs.py": b"",
+        "demo/late.py": b"globals().update(run=1)\n",
     }
     wheel = make_wheel(tags=("py3-none-any",), files=files, requires=())
     if requires_python != ">=3.9":
@@ -394,6 +452,25 @@ def test_what_a_package_imports_may_be_elsewhere(
             {
                 "demo/m.abi3.so": elf(symbols=("PyQt_New",), needed=("libq.so",), runpath="$ORIGIN"),
                 "demo/libq.so": make_elf(defined=("PyQt_New",), soname="libq.so"),
+            },
+        ),
+        # DT_RPATH is for what a file loads, by way of others too; DT_RUNPATH of one between changes nothing.
+        (
+            LINUX,
+            {
+                SO: elf(needed=("libx.so",), rpath="$ORIGIN/lib:$ORIGIN/far"),
+                "demo/lib/libx.so": make_elf(needed=("liby.so",)),
+                "demo/lib/liby.so": make_elf(needed=("libz1.so",)),
+                "demo/far/libz1.so": make_elf(),
+            },
+        ),
+        # A library for each system, of which Python code opens the one that it is on (interpret_core).
+        (
+            (),
+            {
+                "demo/libx_linux_arm.so": make_elf(machine=183),
+                "demo/libx_mac_arm.dylib": make_macho(),
+                "demo/x_win_x64.dll": make_dll(),
             },
         ),
         # Libraries of macOS where their paths lead, by run paths of what loads them too, or loaded before.
@@ -535,6 +612,8 @@ def test_what_a_package_imports_may_be_elsewhere(
                 )
             },
         ),
+        # Python takes the compiled form of a module before its source.
+        (LINUX, {"demo/__init__.py": b"from .m import run\n" + MAIN, "demo/m.py": b"", SO: ELF}),
         # A module compiled from a package, and one that others are linked with.
         (LINUX, {"demo/__init__.cpython-312-x86_64-linux-gnu.so": make_elf(defined=("PyInit_demo",))}),
     ],
@@ -1164,6 +1243,14 @@ def test_a_hash_in_another_spelling_is_no_other_content(make_wheel: MakeWheel) -
     assert finding.reason == "RECORD has its hash in hexadecimal digits, not in base64: installer refuses it"
     with pytest.raises(WheelError, match="has its hash in hexadecimal digits"):
         edit_wheel(wheel, Edit(replace_files={"demo/__init__.py": b"x"}), wheel.parent / "out")
+
+
+@pytest.mark.parametrize(("folder", "absent"), [("demo/", []), ("demos/", [("record-absent", "demos/")])])
+def test_a_folder_in_record_is_no_absent_file(
+    make_wheel: MakeWheel, folder: str, absent: list[tuple[str, str]]
+) -> None:
+    record = of_record(f"{folder},,\n{INFO}/RECORD,,\n")
+    assert found(altered(make_wheel(requires=()), {f"{INFO}/RECORD": record})) == absent
 
 
 def test_a_semicolon_before_the_first_section_is_no_entry(tmp_path: Path) -> None:

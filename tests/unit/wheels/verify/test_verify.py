@@ -91,6 +91,7 @@ def test_metadata_that_breaks_the_specification(make_wheel: MakeWheel) -> None:
 @pytest.mark.parametrize(
     "new",
     [
+        b"Metadata-Version: 2.0",  # of wheel before 0.31, which no version of the format ever was
         b"Metadata-Version: 2.1",  # of an older setuptools, which wrote License-File too
         b"Metadata-Version: 2.3\nLicense-Expression: MIT",
     ],
