@@ -30,7 +30,8 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -304,7 +305,7 @@ def _system() -> tuple[Path, ...]:
     return tuple(path for path in (*map(Path, _SYSTEM), *ours, *public) if not _is_wide(path))
 
 
-def _is_wide(path: Path, above_home: Set[tuple[int, int]] = frozenset()) -> bool:
+def _is_wide(path: Path, above_home: AbstractSet[tuple[int, int]] = frozenset()) -> bool:
     """Whether a folder leads to all of a user's files, or is for everybody's temporary ones."""
     try:
         status = path.stat()
