@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import functools
+import glob
 import itertools
 import json
 import os
@@ -215,8 +216,7 @@ def credential_files() -> tuple[Path, ...]:
     usual = filter(os.path.exists, (*_at_home(*_CREDENTIALS), *of_runner))
     # MY_CONFIG=setup.cfg names a file of a build: only a whole path does here.
     named = [v for name, v in os.environ.items() if os.sep in v and _NAMES_A_SECRET.fullmatch(name)]
-    whole = filter(os.path.isabs, named)
-    return tuple(dict.fromkeys((*key_files(), *usual, *_files_at(whole))))
+    return tuple(dict.fromkeys((*key_files(), *usual, *_files_at(filter(os.path.isabs, named)))))
 
 
 def key_files() -> tuple[Path, ...]:
@@ -260,14 +260,12 @@ def reach(
         read += [*places_in(word), *([base / word] if os.sep in word else ())]
     read += [path.parent for path in read if path.suffix == ".py"]  # a script imports its neighbours
     path = env.get("PATH", os.defpath)
-    for program in (shutil.which(words[0], path=path) or words[0], *words[1:]):
+    for program in dict.fromkeys((shutil.which(words[0], path=path) or words[0], *words[1:])):
         if os.sep in program and os.access(program, os.X_OK) and Path(program).is_file():
             read += _around(Path(program).absolute())
     read += repository_of(base.absolute()) if cwd else ()
-    above_home = _folders_to_home()
-    read, written = (
-        [at for at in dict.fromkeys(paths) if not _is_wide(at, above_home)] for paths in (read, written)
-    )
+    is_wide = functools.partial(_is_wide, above_home=_folders_to_home())
+    read, written = (list(itertools.filterfalse(is_wide, dict.fromkeys(at))) for at in (read, written))
     read += [*_system(), *_of_programs(path)]
     written += [*folders, *([cwd] if cwd else ())]
     return dict.fromkeys(read), dict.fromkeys(written), credential_files()
@@ -373,8 +371,9 @@ def _borrowed_packages(environment: Path) -> Iterator[Path]:
     A back end may have its trees found by code. Of these, direct_url.json tells (PEP 610). What was installed
     there may have written such a file, so it opens no folder of a different kind.
     """
-    names = ("*.pth", "*.dist-info/direct_url.json")
-    for file in (path for name in names for path in environment.glob(f"lib/python*/site-packages/{name}")):
+    packages = f"{glob.escape(str(environment))}/lib/python*/site-packages"
+    names = (f"{packages}/*.pth", f"{packages}/*.dist-info/direct_url.json")
+    for file in (Path(path) for name in names for path in glob.iglob(name, include_hidden=True)):  # noqa: PTH207
         with contextlib.suppress(OSError, ValueError):
             text = file.read_text(encoding="utf-8", errors="replace")
             lines = text.splitlines() if file.suffix == ".pth" else places_in(json.loads(text)["url"])
