@@ -258,5 +258,7 @@ def _take_from_system(left: Mapping[str, set[bytes]], binary: Binary, absent: Co
                 left.get(version, set()).clear()
     plain = left.get("", set())
     plain -= {name for name in plain if _OF_PROCESS.fullmatch(name)}
+    if any(name.startswith(("libgcc_s.so", "libstdc++.so")) for name in absent):  # which needs the first
+        plain -= {name for name in plain if name.startswith(b"_Unwind_")}
     if any(name.startswith("libstdc++.so") for name in absent):
         plain -= {name for name in plain if _OF_LIBSTDCPP.match(name)}

@@ -55,6 +55,13 @@ CASES: dict[str, tuple[Mapping[str, bytes], bytes, str]] = {
     "nobody's": ({}, so(wants=SUB), SUB),
     "libstdc++'s, which is not needed": ({}, so(wants=FLUSH), FLUSH),
     "libstdc++'s, which is needed": ({}, so(needed="libstdc++.so.6", wants=FLUSH), ""),
+    "libgcc's, which nothing loads": ({}, so(wants="_Unwind_Resume"), "_Unwind_Resume"),
+    "libgcc's, which libstdc++ loads": ({}, so(needed="libstdc++.so.6", wants="_Unwind_Resume"), ""),
+    "libgcc's, which a library loads": (
+        {**TORCH, "torch/lib/libgcc.so": so("libgcc.so", needed="libgcc_s.so.1")},
+        so(needed="libgcc.so", wants="_Unwind_Resume _Unwind_GetIP"),
+        "",
+    ),
     "what every Python has loaded": ({}, so(wants="dlopen pthread_create sqrtf PyList_New"), ""),
     "not in the nearer library": (OLD, so(needed="libtorch.so", wants=AT, run_path="$ORIGIN/../old"), AT),
 }
