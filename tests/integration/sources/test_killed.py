@@ -52,7 +52,7 @@ def test_killed_at_its_first_steps(small: Upstream, tmp_path: Path, start: str) 
 @pytest.mark.parametrize("start", ["", "old"])
 def test_killed_at_any_step(small: Upstream, tmp_path: Path, start: str) -> None:
     # From anywhere, so that in the course of time every step has its turn; two seconds each.
-    stride = 1 if EVERY_MOMENT else 11
+    stride = 1 if EVERY_MOMENT else 23
     first = random.randint(1, stride)  # noqa: S311
     found = kill(small, tmp_path, start=start, first=first, stride=stride, last=1000)
     assert found["wrong"] == [], f"from {first}"

@@ -39,7 +39,7 @@ def test_a_run_killed_at_any_call_of_git_is_repaired(
     bench: Bench, reference: Checkout, tmp_path: Path
 ) -> None:
     # From anywhere, so that in the course of time every call has its turn; by an odd step, so do both kills.
-    step = 1 if EVERY_MOMENT else 7
+    step = 1 if EVERY_MOMENT else 13
     first = at = random.randint(1, step)  # noqa: S311
     status = -signal.SIGKILL
     while status:
