@@ -155,6 +155,7 @@ def main() -> int:
             folder = (options.keep or Path(temporary)) / f"sets-{count}"
             if not folder.exists():
                 fill(LocalStore(folder), count)
+                one_more(folder, count)  # whose states name their pages, as those of every command do
             measure(folder, count)
     return 0
 

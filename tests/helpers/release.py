@@ -10,15 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import datafile
 from cairn.formats import cyclonedx
 from cairn.release.audit import audit as check
 from cairn.release.gate.judgement import Demand, GateReport
-from cairn.release.index import keys, listing
+from cairn.release.index import keys, listing, render
 from cairn.release.index.commit import attempts
-from cairn.release.index.generation import Action, digest_of, encode
+from cairn.release.index.generation import Action, Pointer, digest_of, encode
+from cairn.release.index.names import Bin
 from cairn.release.index.snapshot import Change, Index, Snapshot, empty
 from cairn.release.provenance.attest import Attester
 from cairn.release.publish import distribution, stage
@@ -371,3 +373,23 @@ class Breaking(MemoryStore):
     def delete(self, key: str) -> None:
         self._count(key)
         super().delete(key)
+
+
+def with_forged_page(store: Store) -> dict[str, bytes]:
+    """Write a state of `release` that names a forged page of torch 2.0, and that page; its bytes by key."""
+    index = Index(store, "release")
+    now, forged = index.load(), {}
+    for kind in ("html", "json"):
+        key = f"{keys.simple_prefix('release')}torch/index.{kind}"
+        forged[key] = store.read(key).data.replace(b"torch-2.0-py3", b"torch-6.6-py3")
+        store.write(key, forged[key])
+    html, plain = forged.values()
+    page = render.Page(html=html, json=plain).digest
+    part = index.put_part(structs.replace(now.project("torch"), page=page))
+    names = index.put_part(Bin(projects={**now.project_parts.whole(), "torch": part}))
+    data = encode(structs.replace(now.generation, projects=(names,)))
+    number, digest = now.generation.number, digest_of(data)
+    store.write(keys.generation_key("release", number, digest), data)
+    pointer = Pointer(generation=number, digest=digest, rendered=number, rendered_digest=digest)
+    store.write(keys.state_key("release"), encode(pointer))
+    return forged

@@ -326,7 +326,7 @@ def _put_people_pages(current: Snapshot) -> bool:
     # A tenth of the time that one more wheel takes, and a wheel without a set changes none of these pages.
     from cairn.release.index import people  # noqa: PLC0415
 
-    return people.write(current.index.store, current.index.name)
+    return people.write(current.index.store, current.index.name, current.index)
 
 
 def _begun(before: Snapshot) -> Snapshot | None:

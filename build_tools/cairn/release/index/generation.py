@@ -170,11 +170,15 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2", om
     def with_files(self, entries: tuple[FileEntry, ...]) -> ProjectState:
         """This project with `entries` added, each in place of one of the same name."""
         by_name = {entry.filename: entry for entry in entries}
-        files = [file for file in self.files if file.filename not in by_name]
+        files = [
+            by_name.pop(file.filename, file)
+            for file in self.files
+            if by_name.get(file.filename, file).version == file.version  # then it has the same place
+        ]
         new = sorted(by_name.values(), key=_order)
         if not (files and new) or _order(files[-1]) < _order(new[0]):
             files += new
-        elif len(new) * _PLACE > len(files):
+        elif len(new) * 12 > len(files):  # versions that are looked at to find a place among thousands
             files = sorted((*files, *new), key=_order)
         else:  # the files are sorted already
             for entry in new:
@@ -183,16 +187,12 @@ class ProjectState(datafile.Value, tag_field="schema", tag="cairn.project/2", om
 
     def without(self, filenames: frozenset[str]) -> ProjectState:
         """This project without the named files."""
-        left = tuple(file for file in self.files if file.filename not in filenames)
-        return structs.replace(self, files=left)
+        return structs.replace(self, files=tuple(f for f in self.files if f.filename not in filenames))
 
     @property
     def versions(self) -> tuple[str, ...]:
         """Its versions, lowest first, each once."""
         return tuple(dict.fromkeys(file.version for file in self.files))
-
-
-_PLACE = 12  # versions that are looked at to find the place of one among thousands
 
 
 def _order(file: FileEntry) -> tuple[Version, str]:
@@ -231,8 +231,8 @@ class ProjectChange(datafile.Value, tag_field="schema", tag="cairn.project-chang
 
     def applied(self, before: ProjectState) -> ProjectState:
         """Apply the change to the state that it is based on."""
-        new = before.without(frozenset(self.gone)).with_files(self.files)
-        return structs.replace(new, **_besides_files(self))
+        left = before.without(frozenset(self.gone)) if self.gone else before
+        return structs.replace(left.with_files(self.files), **_besides_files(self))
 
 
 ProjectPart = ProjectState | ProjectChange

@@ -251,21 +251,18 @@ def _proposed(
     after = current.with_change(Change(sets=sets))
     old = {name: current.project(name) for name in sorted({project_of(name) for name in file_names})}
     new = {name: with_marks(after, project, file_names) for name, project in old.items()}
-    before, files = (
-        {
-            file.filename: file
-            for project in states.values()
-            for file in project.files
-            if file.filename in file_names
-        }
-        for states in (old, new)
-    )
-    plain = (name for name in file_names if name in files and files[name].yanked is None)
+    files = [
+        (before, file)
+        for name, project in old.items()
+        for before, file in zip(project.files, new[name].files, strict=True)
+        if file.filename in file_names
+    ]
+    plain = (file.filename for _, file in files if file.yanked is None)
     change = Change(projects={n: p for n, p in new.items() if p != old[n]}, sets=sets)
     return change, structs.replace(
         nothing,
         changed=not change.empty,
-        files=tuple(sorted(name for name, file in files.items() if file != before[name])),
+        files=tuple(sorted(file.filename for before, file in files if file != before)),
         shared=tuple(sorted(plain)) if marked.yanked is not None else (),
     )
 

@@ -28,9 +28,9 @@ _UP = b'"../../../files/'  # from the locks of a set to the files of the store
 class _Indexes:
     """The indexes that pages show: while pages are made, a part is read once, and a state searched once."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, read: Index | None = None) -> None:
         self.store = store
-        self._indexes: dict[str, Index] = {}
+        self._indexes = {read.name: read} if read is not None else dict[str, Index]()
         self._shown: dict[tuple[str, str | None], tuple[IndexSet, ...]] = {}
 
     def load(self, name: str) -> Snapshot:
@@ -45,16 +45,16 @@ class _Indexes:
         return self._shown[state]
 
 
-def write(store: Store, name: str) -> bool:
+def write(store: Store, name: str, read: Index | None = None) -> bool:
     """Write the pages that show an index: its own, those of its channel, and the front page.
 
     Each is written over the version that was read before the indexes were, as `write.put_page` has it. Where
-    another index that they show is damaged, they say so of it.
+    another index that they show is damaged, they say so of it. What was read of the index is not read again.
 
     Returns:
         False where a different writer came between: then some of them are still to be written.
     """
-    indexes = _Indexes(store)
+    indexes = _Indexes(store, read)
     for folder in (*_folders(name), ""):
         current = indexes.load(name)
         locks = lock_keys(store, name, indexes.shown(current)) if folder == name else ()

@@ -17,13 +17,13 @@ need: the pages of a set are written once and compared for ever (`write.create`)
 from __future__ import annotations
 
 import base64
-import collections
 import functools
 import hashlib
 import html
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -32,20 +32,21 @@ from cairn.output import safe_text
 from cairn.output.console import size as readable_size
 from cairn.release.index import keys
 from cairn.release.index.generation import (
-    PUBLISHED,
     FileEntry,
     ProjectState,
     VariantsFile,
-    project_of,
+    comparable,
     variants_of,
-    version_of,
 )
 from cairn.store.protocol import etag_of
 from cairn.templates import script_source, source
 from cairn.wheels.metadata import tag_words
-from cairn.wheels.wheelset import WheelSet
 
 L = TypeVar("L")
+_Version = tuple[str, list[FileEntry], bool]  # with its files, and whether it is unfolded
+_File = tuple[FileEntry, bool]  # with whether it is the first of its page
+Pieces = tuple[bytes | slice, ...]
+_Section = tuple[bytes, Sequence[L], Sequence[L]]  # a frame, its lines, and the next line, if any
 API_VERSION = "1.4"  # of the simple API: the first with project status (PEP 792)
 _PLAIN = re.compile("[A-Za-z0-9 .,:;+_=/!-]*").fullmatch  # neither escaped in HTML nor unseen
 _RENDERING = 1  # raised with every change of a page's bytes: lines are copied within one rendering alone
@@ -57,10 +58,16 @@ HTML_TYPE = "application/vnd.pypi.simple.v1+html"
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A page in both formats."""
+    """A page in both formats.
+
+    Attributes:
+        html, json: its bytes.
+        pieces: the JSON and the HTML in pieces, where most of them are slices of the page before.
+    """
 
     html: bytes
     json: bytes
+    pieces: tuple[Pieces, Pieces] = field(default=((), ()), compare=False)
 
     @functools.cached_property
     def digest(self) -> str:
@@ -89,54 +96,121 @@ def project_page(
             and the end that both states have are copied. The page has the same bytes with it and without.
     """
     old, page = over or (None, None)
-    return Page(
-        html=_with_lines(
-            (_html_frame(project, prefix), _versions(project)),
-            (page.html, _html_frame(old, prefix), _versions(old)) if old and page else None,
-            start=lambda version: _version_start(version[0], is_open=version[2]).encode(),
-            line=lambda version: _version(project.name, prefix, version).encode(),
-        ),
-        json=_with_lines(
-            (_json_frame(project, prefix), _json_files(project)),
-            (page.json, _json_frame(old, prefix), _json_files(old)) if old and page else None,
-            start=_json_start,
-            line=lambda file: b"," * (not file[1]) + msgspec.json.encode(_file_json(file[0], prefix)),
-        ),
+    ends = _shared(old.files, project.files) if old else (0, 0)
+    new_html, new_json = _sections(project, prefix, ends, old)
+    old_html, old_json = _sections(old, prefix, ends, project) if old else (None, None)
+    html = _with_lines(
+        new_html,
+        (page.html, old_html) if page and old_html else None,
+        start=lambda version: _version_start(version[0], is_open=version[2]).encode(),
+        line=lambda version: _version(project.name, prefix, version).encode(),
     )
+    json = _with_lines(
+        new_json,
+        (page.json, old_json) if page and old_json else None,
+        start=_json_start,
+        line=lambda file: b"," * (not file[1]) + msgspec.json.encode(_file_json(file[0], prefix)),
+    )
+    if not (html and json):  # `page` is not that of the earlier state
+        return project_page(project, prefix=prefix)
+    before = page or Page(html=b"", json=b"")
+    return Page(html=joined(html, before.html), json=joined(json, before.json), pieces=(json, html))
+
+
+def joined(pieces: Pieces, page: bytes) -> bytes:
+    """The bytes of a page in pieces, some of which are slices of the page before."""
+    view = memoryview(page)  # megabytes, which are copied once
+    return b"".join(view[piece] if isinstance(piece, slice) else piece for piece in pieces)
 
 
 def _with_lines(
-    new: tuple[bytes, Sequence[L]],
-    old: tuple[bytes, bytes, Sequence[L]] | None,
+    new: _Section[L],
+    over: tuple[bytes, _Section[L]] | None,
     *,
     start: Callable[[L], bytes],
     line: Callable[[L], bytes],
-) -> bytes:
-    """Put the lines of a page into its frame; those that a page before has at both ends are copied.
+) -> Pieces | None:
+    """Put the lines of a page into its frame; those around them are copied from the page before.
 
     Args:
-        new: the frame, with `_LINES`, and what each line is of.
-        old: a page, its frame, and what each of its lines is of; None to render all lines.
+        new: the frame, with `_LINES`, and what each line between those that are copied is of.
+        over: the page before, and the same of it, with what the next line that is copied is of, if any; None
+            where `new` has all lines.
         start: the bytes that a line begins with, which stand nowhere else in a page.
         line: renders a line.
+
+    Returns:
+        None where the page before has other bytes than its state gives.
     """
-    (frame, lines), (page, old_frame, old_lines) = new, old or (new[0].replace(_LINES, b""), new[0], ())
-    head, _, tail = old_frame.partition(_LINES)
-    begin, end = len(head), len(page) - len(tail)
-    least = min(len(old_lines), len(lines))
-    first = next((n for n in range(least) if old_lines[n] != lines[n]), least)
-    least -= first
-    last = next((n for n in range(least) if old_lines[-1 - n] != lines[-1 - n]), least)
+    head, _, tail = new[0].partition(_LINES)
+    rendered = map(line, new[1])
+    if over is None:
+        return (b"".join((head, *rendered, tail)),)
+    page, (old_frame, old_lines, below) = over
+    old_head, _, old_tail = old_frame.partition(_LINES)
+    begin, end = len(old_head), len(page) - len(old_tail)
     changed = [begin]
-    for number in (first, len(old_lines) - last):
-        is_line = number < len(old_lines)
-        changed.append(page.find(start(old_lines[number]), max(changed[-1], 0), end) if is_line else end)
-    if not (page.startswith(head) and page.endswith(tail) and begin <= changed[1] <= changed[2]):
-        return _with_lines(new, None, start=start, line=line)  # it is not the page of that state
-    head, _, tail = frame.partition(_LINES)
-    view = memoryview(page)  # megabytes, which are copied once
-    rendered = map(line, lines[first : len(lines) - last])
-    return b"".join((head, view[begin : changed[1]], *rendered, view[changed[2] : end], tail))
+    for lines in ((*old_lines, *below), below):
+        changed.append(page.find(start(lines[0]), max(changed[-1], 0), end) if lines else end)
+    if not (page.startswith(old_head) and page.endswith(old_tail) and begin <= changed[1] <= changed[2]):
+        return None
+    return head, slice(begin, changed[1]), b"".join(rendered), slice(changed[2], end), tail
+
+
+def _sections(
+    project: ProjectState, prefix: str, ends: tuple[int, int], beside: ProjectState | None
+) -> tuple[_Section[_Version], _Section[_File]]:
+    """The frames and lines of the pages of a state, without the lines that another state shares.
+
+    Args:
+        project: the state.
+        prefix: of the index.
+        ends: how many files it has in common with `beside` at the beginning, and at the end.
+        beside: the state whose page has the lines of these.
+    """
+    files, versions, (begin, end) = project.files, project.versions, ends
+    numbered = [(file, number == 0) for number, file in enumerate(files[begin : len(files) - end + 1], begin)]
+    count = len(files) - end - begin
+    json = _json_frame(project, prefix, versions), numbered[:count], numbered[count:]
+    begin, end, newer = _of_whole_versions((files, beside.files if beside else ()), begin, end)
+    changed = _versions(files[begin : len(files) - end], newer)
+    below = _versions(files[_whole(files, max(begin - 1, 0)) : begin], newer + len(changed))
+    return (_html_frame(project, prefix, versions), changed, below), json
+
+
+def _shared(old: Sequence[FileEntry], new: Sequence[FileEntry]) -> tuple[int, int]:
+    """The number of files that two states have in common at the beginning, and at the end."""
+    least = min(len(old), len(new))
+    begin = min(_alike(old, new), least)
+    least = max(least - max(begin, 1), 0)  # the first line of a JSON page is unlike all others
+    return begin, min(_alike(reversed(old), reversed(new)), least)
+
+
+def _alike(old: Iterable[FileEntry], new: Iterable[FileEntry]) -> int:
+    pairs = enumerate(zip(old, new, strict=False))
+    return next((number for number, (a, b) in pairs if a is not b and a != b), sys.maxsize)
+
+
+def _of_whole_versions(states: Sequence[Sequence[FileEntry]], begin: int, end: int) -> tuple[int, int, int]:
+    """Of files that states share at both ends, those whose versions have the same lines.
+
+    Returns:
+        The number of the oldest, that of the newest, and the number of versions that these are of.
+    """
+    for files in states:
+        begin, end = _whole(files, begin), _whole(files[::-1], end)
+    files = states[0]
+    newer = len({file.version for file in files[len(files) - end :]})
+    for _ in range(newer, _OPEN):  # they may be unfolded in the page of one state alone
+        begin = _whole(files, max(begin - 1, 0))
+    return begin, end, newer
+
+
+def _whole(files: Sequence[FileEntry], count: int) -> int:
+    """The number of files, at most `count`, after which another version begins."""
+    while 0 < count < len(files) and comparable(files[count - 1].version) == comparable(files[count].version):
+        count -= 1
+    return count
 
 
 def root_page(names: Iterable[str], *, serial: int = 0) -> Page:
@@ -146,28 +220,7 @@ def root_page(names: Iterable[str], *, serial: int = 0) -> Page:
     return Page(html=html_of_root(ordered, serial=serial), json=_json(plain))
 
 
-def set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
-    """The projects of the index of exactly one set: the files that its `set.json` names, and nothing else."""
-    by_project: dict[str, list[FileEntry]] = collections.defaultdict(list)
-    for file in wheel_set.files:
-        name = project_of(file.file_name)
-        entry = FileEntry(
-            filename=file.file_name,
-            sha256=file.sha256,
-            size=file.size,
-            version=version_of(file.file_name),
-            build=PUBLISHED,
-            requires_python=file.requires_python,
-            metadata_sha256=file.metadata_sha256,
-        )
-        by_project[name].append(entry)
-    return tuple(
-        ProjectState(name=name, files=()).with_files(tuple(entries))
-        for name, entries in sorted(by_project.items())
-    )
-
-
-def _json_frame(project: ProjectState, prefix: str) -> bytes:
+def _json_frame(project: ProjectState, prefix: str, versions: Sequence[str]) -> bytes:
     """The JSON page of a project, with `_LINES` for its files."""
     status: dict[str, str] = {"status": project.status}
     if project.status_reason:
@@ -176,19 +229,14 @@ def _json_frame(project: ProjectState, prefix: str) -> bytes:
         "meta": _api(project.serial),
         "name": project.name,
         "project-status": status,
-        "versions": list(project.versions),
+        "versions": versions,
         "files": [],
     }
     variants = (b"," + msgspec.json.encode(_described(file, prefix)) for file in variants_of(project.files))
     return _json(plain).replace(b"]}\n", b"".join((_LINES, *variants, b"]}\n")))
 
 
-def _json_files(project: ProjectState) -> list[tuple[FileEntry, bool]]:
-    """The files of a project, each with whether it is the first of its page."""
-    return [(file, number == 0) for number, file in enumerate(project.files)]
-
-
-def _json_start(file: tuple[FileEntry, bool]) -> bytes:
+def _json_start(file: _File) -> bytes:
     return b"," * (not file[1]) + b'{"filename":' + msgspec.json.encode(file[0].filename)
 
 
@@ -232,9 +280,8 @@ def _json(plain: dict[str, Any]) -> bytes:
     return msgspec.json.encode(plain) + b"\n"
 
 
-def _html_frame(project: ProjectState, prefix: str) -> bytes:
+def _html_frame(project: ProjectState, prefix: str, versions: Sequence[str]) -> bytes:
     """The HTML page of a project, with `_LINES` for its versions."""
-    versions = project.versions
     count = f"{len(versions)} version{_s(versions)}, {len(project.files)} file{_s(project.files)}"
     status: list[str] = [] if project.status == "active" else [project.status]
     head = _serial(project.serial) + _meta("pypi:project-status", project.status)
@@ -250,12 +297,12 @@ def _html_frame(project: ProjectState, prefix: str) -> bytes:
     )
 
 
-def _versions(project: ProjectState) -> list[tuple[str, list[FileEntry], bool]]:
-    """The versions of a project, newest first, each with its files, and whether it is unfolded."""
+def _versions(files: Iterable[FileEntry], newer: int) -> list[_Version]:
+    """The versions of files, newest first, each with its files; `newer` others stand above them."""
     versions: dict[str, list[FileEntry]] = {}
-    for file in project.files:
+    for file in files:
         versions.setdefault(file.version, []).append(file)
-    newest_first = enumerate(reversed(versions.items()))
+    newest_first = enumerate(reversed(versions.items()), newer)
     return [(version, files, number < _OPEN) for number, (version, files) in newest_first]
 
 
@@ -300,7 +347,7 @@ def _ways_up(prefix: str) -> str:
     return "".join(f'<button formaction="{address}">{name}</button>' for name, address in pages.items())
 
 
-def _version(name: str, prefix: str, of_version: tuple[str, Sequence[FileEntry], bool]) -> str:
+def _version(name: str, prefix: str, of_version: _Version) -> str:
     """Render a version: what all its files have in common, then each file."""
     version, files, is_open = of_version
     marks, notes, alone = "", "", (False, False, False)

@@ -9,7 +9,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -36,7 +36,7 @@ from cairn.release.index.generation import (
 )
 from cairn.release.index.names import Bin, FlatGeneration, Names
 from cairn.release.index.names import Part as StoredPart
-from cairn.store.protocol import MissingKeyError, Store, StoredObject, write_young
+from cairn.store.protocol import MissingKeyError, Store, write_young
 from cairn.wheels import wheelset
 from cairn.wheels.wheelset import WheelSet
 
@@ -186,7 +186,7 @@ class Index:
         self.name = keys.checked_index(name)
         self._parts: dict[str, datafile.Value] = {}
         self._bins, self._generations = deque[str](), deque[str]()  # see `_keep`
-        self.pages: dict[str, tuple[tuple[bytes, StoredObject | None], ...]] = {}  # see `write.with_pages`
+        self.pages: dict[str, Any] = {}  # see `write.with_pages`
         self._states: dict[str, ProjectState] = {}  # what a `ProjectChange` stands for, by its digest
 
     def load(self) -> Snapshot:

@@ -7,6 +7,7 @@ away, it is the other way round. The root, which only lists names, comes last.
 
 from __future__ import annotations
 
+import collections
 import graphlib
 import hashlib
 import re
@@ -17,8 +18,8 @@ from msgspec import structs
 from cairn.concurrency import side_by_side
 from cairn.errors import StoreError
 from cairn.release.index import keys, render
-from cairn.release.index.generation import ProjectState
-from cairn.release.index.render import Page
+from cairn.release.index.generation import PUBLISHED, FileEntry, ProjectState, project_of, version_of
+from cairn.release.index.render import Page, Pieces
 from cairn.release.index.snapshot import MANIFEST_FILE, SET_FILE, Change, Snapshot
 from cairn.store.protocol import MissingKeyError, Store, StoredObject, keep_young, read_or_none, replace
 from cairn.wheels import wheelset
@@ -57,9 +58,10 @@ def put_page(shown: Snapshot, key: str, data: bytes, old: StoredObject | None) -
 def with_pages(before: Snapshot, change: Change) -> Change:
     """Render the pages of a change of a state, to be written later; return the change that names them.
 
-    Pages beyond `_KEPT` bytes are named alone, and rendered again when they are written.
+    Of pages beyond `_KEPT` bytes, only what is not copied from the page before is kept; of a page that is
+    rendered whole, its name alone: then it is rendered again.
     """
-    pages: dict[str, tuple[tuple[bytes, StoredObject | None], ...]] = {}
+    pages: dict[str, tuple[tuple[Pieces, StoredObject | None], ...]] = {}
     left = _KEPT
 
     def rendered(project: ProjectState | None) -> ProjectState | None:
@@ -72,9 +74,12 @@ def with_pages(before: Snapshot, change: Change) -> Change:
         old = (kind and StoredObject(data=b"", bucket_etag=kind.etag) for kind in stored)
         new = structs.replace(new, page=page.digest)
         nonlocal left
-        left -= len(page.json) + len(page.html)  # two threads may keep one page too many
-        if left >= 0:
-            pages[new.page] = tuple(zip((page.json, page.html), old, strict=True))
+        for formats in (((page.json,), (page.html,)), page.pieces):
+            size = sum(len(piece) for pieces in formats for piece in pieces if isinstance(piece, bytes))
+            if size <= left:  # two threads may keep one page too many
+                left -= size
+                pages[new.page] = tuple(zip(formats, old, strict=True))
+                break
         return new
 
     projects = side_by_side(rendered, change.projects.values(), jobs=_AT_ONCE)
@@ -117,13 +122,16 @@ def _stored(shown: Snapshot, name: str) -> Stored:
     return plain, page
 
 
-def _put(shown: Snapshot, name: str, pages: Sequence[tuple[bytes, StoredObject | None]]) -> bool:
+def _put(shown: Snapshot, name: str, pages: Sequence[tuple[Pieces, StoredObject | None]]) -> bool:
     # A reader may meet the new JSON beside the old HTML: each is whole, and of one state.
-    folder = f"{keys.simple_prefix(shown.index.name)}{name}".removesuffix("/")
-    return all(
-        put_page(shown, f"{folder}/{kind}", data, old)
-        for kind, (data, old) in zip(_PAGES, pages, strict=True)
-    )
+    folder, store = f"{keys.simple_prefix(shown.index.name)}{name}".removesuffix("/"), shown.index.store
+    for kind, (pieces, old) in zip(_PAGES, pages, strict=True):
+        key = f"{folder}/{kind}"
+        # Another version than the `old` one may be there by now: then nothing is written over it.
+        before = read_or_none(store, key) if any(isinstance(piece, slice) for piece in pieces) else None
+        if not put_page(shown, key, render.joined(pieces, before.data if before else b""), old):
+            return False
+    return True
 
 
 def put_project_page(shown: Snapshot, name: str) -> bool:
@@ -136,14 +144,14 @@ def put_project_page(shown: Snapshot, name: str) -> bool:
     pages = shown.index.pages.pop(project.page, None)
     if pages is None:
         page = render.project_page(project, prefix=keys.simple_prefix(shown.index.name))
-        pages = tuple(zip((page.json, page.html), _stored(shown, name), strict=True))
+        pages = tuple(zip(page.pieces, _stored(shown, name), strict=True))
     return _put(shown, name, pages)
 
 
 def put_root_page(shown: Snapshot) -> bool:
     """Write the page that lists the projects of a generation; see `put_page`."""
     page = render.root_page(shown.project_names, serial=shown.generation.serial)
-    return _put(shown, "", tuple(zip((page.json, page.html), _stored(shown, ""), strict=True)))
+    return _put(shown, "", tuple(zip(((page.json,), (page.html,)), _stored(shown, ""), strict=True)))
 
 
 def pages_of_others(current: Snapshot) -> tuple[str, ...]:
@@ -231,7 +239,7 @@ def write_set(
 def set_objects(wheel_set: WheelSet) -> dict[str, bytes]:
     """The pages of the index of exactly one set, by key, the root last; the same set gives the same bytes."""
     prefix = keys.set_simple_prefix(wheel_set.id)
-    projects = render.set_projects(wheel_set)
+    projects = _set_projects(wheel_set)
     pages = [
         (f"{prefix}{project.name}/", render.project_page(project, prefix=prefix)) for project in projects
     ]
@@ -241,6 +249,27 @@ def set_objects(wheel_set: WheelSet) -> dict[str, bytes]:
         for where, page in pages
         for name, data in (("index.json", page.json), ("index.html", page.html))
     }
+
+
+def _set_projects(wheel_set: WheelSet) -> tuple[ProjectState, ...]:
+    """The projects of the index of exactly one set: the files that its `set.json` names, and nothing else."""
+    by_project: dict[str, list[FileEntry]] = collections.defaultdict(list)
+    for file in wheel_set.files:
+        name = project_of(file.file_name)
+        entry = FileEntry(
+            filename=file.file_name,
+            sha256=file.sha256,
+            size=file.size,
+            version=version_of(file.file_name),
+            build=PUBLISHED,
+            requires_python=file.requires_python,
+            metadata_sha256=file.metadata_sha256,
+        )
+        by_project[name].append(entry)
+    return tuple(
+        ProjectState(name=name, files=()).with_files(tuple(entries))
+        for name, entries in sorted(by_project.items())
+    )
 
 
 def create(store: Store, key: str, data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,19 +14,27 @@ from cairn.release.history.rollback import rollback
 from cairn.release.index import keys, render, write
 from cairn.release.index.generation import (
     FileEntry,
-    Pointer,
     ProjectState,
     VariantsFile,
-    digest_of,
-    encode,
 )
-from cairn.release.index.names import Bin
 from cairn.release.index.snapshot import Change, Index, Snapshot
 from cairn.store.memory import MemoryStore
-from helpers.release import commit
+from helpers.release import commit, with_forged_page
 
 PREFIX = keys.simple_prefix("release")
-VERSIONS = ("1.0", "1.0.1", "2.0a1", "2.0", "2.0+rocm7", "2.0+rocm7.1", "2.1", "3.0", "10.0", "10.0.post1")
+VERSIONS = (
+    "1.0",
+    "1.0.1",
+    "2.0a1",
+    "2.0",
+    "2.0.0",
+    "2.0+rocm7",
+    "2.0+rocm7.1",
+    "2.1",
+    "3.0",
+    "10.0",
+    "10.0.post1",
+)
 TEXTS = st.sampled_from(
     [
         None,
@@ -242,26 +251,34 @@ def test_the_rendering_has_its_number() -> None:
 
 
 def test_a_forged_page_that_the_state_names_ends_by_itself(store: MemoryStore) -> None:
-    forged, index = stored(store, "torch"), Index(store, "release")
-    forged = render.Page(
-        html=forged.html.replace(b"torch-2.0-py3", b"torch-6.6-py3"),
-        json=forged.json.replace(b"torch-2.0-py3", b"torch-6.6-py3"),
-    )
-    for kind in ("html", "json"):
-        store.write(f"{PREFIX}torch/index.{kind}", getattr(forged, kind))
-    now = index.load()
-    part = index.put_part(msgspec.structs.replace(now.project("torch"), page=forged.digest))
-    names = index.put_part(Bin(projects={**now.project_parts.whole(), "torch": part}))
-    data = encode(msgspec.structs.replace(now.generation, projects=(names,)))
-    number, digest = now.generation.number, digest_of(data)
-    store.write(keys.generation_key("release", number, digest), data)
-    pointer = Pointer(generation=number, digest=digest, rendered=number, rendered_digest=digest)
-    store.write(keys.state_key("release"), encode(pointer))
+    with_forged_page(store)
     shown = []
     for version in range(9, 73, 2):  # triton changes too
         act(store, "publish", version)
         shown.append(b"torch-6.6-py3" in store.read(f"{PREFIX}torch/index.html").data)
     assert (shown[0], shown[-1]) == (True, False)
+    require_whole(store)
+
+
+def test_of_large_pages_the_lines_that_stay_are_copied_when_they_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The page in pieces is kept where all of it is too large, and is not rendered again."""
+    store, rendered = MemoryStore(), list[str]()
+    act(store, "publish", 1)
+    for version in range(3, 60, 2):
+        act(store, "publish", version)
+    render_page = render.project_page
+
+    def counted(project: ProjectState, **options: Any) -> render.Page:
+        rendered.append(project.name)
+        return render_page(project, **options)
+
+    monkeypatch.setattr(write, "_is_rendered_whole", lambda _: False)
+    monkeypatch.setattr(write, "_KEPT", len(stored(store, "torch").html) - 1_000)
+    monkeypatch.setattr(render, "project_page", counted)
+    act(store, "publish", 61)
+    assert sorted(rendered) == ["torch", "triton"]
     require_whole(store)
 
 
