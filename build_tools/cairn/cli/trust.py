@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +107,6 @@ class Init(common.StoreOptions):
 
 
 def _init(request: Init) -> Answer:
-    from cairn.release.index.commit import render_all
     from cairn.release.trust import anchor, root, signers
 
     if not request.root_key:
@@ -121,8 +120,7 @@ def _init(request: Init) -> Answer:
     trusted = root.publish(store, root.begun(store, root.first(at_hand, keys, request.threshold)))
     states = root.sign_all(store, trusted, {})
     with anchor.acting(root=trusted.fingerprint):
-        for state in states:  # the pages so far are of whoever could write to the store
-            render_all(state.index)
+        _render(states)  # the pages so far are of whoever could write to the store
     return _answer(store, trusted, states, root.sign_late(store, trusted, states, at_hand))
 
 
@@ -132,8 +130,8 @@ class Change(signing.RootOptions, common.StoreOptions):
 
     The new root is signed by as many keys of the old one as that asks for, and by its own. Where they are not
     on one machine, each gives the same change, and signs the same draft in turn. What the keys of promoter
-    and timestamp had signed is signed again: --adopt names the states that a promoter who goes has left. What
-    builders, testers and promoters signed of wheels goes on counting.
+    and timestamp had signed is signed again: --adopt names the states that a promoter who goes has left, and
+    their pages are rendered anew. What builders, testers and promoters signed of wheels goes on counting.
 
         cairn trust change --store ./store --root-key offline.key --remove tester=3f2a9c1b
         --add tester=new.pub
@@ -193,7 +191,9 @@ def _change(request: Change) -> Answer:
         store, trusted, metadata.opened(data, metadata.Root, {}, name="it", threshold=0), adopted
     )
     before, trusted = trusted.root, root.publish(store, data)
-    return _answer(store, trusted, root.sign_again(store, trusted, before, adopted))
+    states = root.sign_again(store, trusted, before, adopted)
+    _render(state for state in states if state.index.name in adopted)
+    return _answer(store, trusted, states)
 
 
 def _requested(request: Change, before: Root) -> Root:
@@ -259,8 +259,9 @@ class Refresh(signing.SignOptions, common.StoreOptions):
     pages say so from then on.
 
     With --adopt, the promoter vouches for an index that was changed without a promoter's key, by an older
-    Cairn or by hand: look at it first (`cairn release log`, `cairn index check --hashes`). With a builder's
-    key, so does the builder for the sets that no builder's key of the root has signed.
+    Cairn or by hand: look at it first (`cairn release log`, `cairn index check --hashes`). Its pages are
+    rendered anew. With a builder's key, so does the builder for the sets that no builder's key of the root
+    has signed.
 
         cairn trust refresh --store ./store --sign-key timestamp.key
     """
@@ -288,6 +289,7 @@ def _refresh(request: Refresh) -> Answer:
     trusted = _trusted(store)
     if adopted := _looked_at(request.adopt):
         states = root.sign_all(store, trusted, adopted, whole=False)
+        _render(states)
         local_signers = (request.signer(), *map(signers.signer, request.builder_key))
         late = root.sign_late(
             store, trusted, states, [set_signer for set_signer in local_signers if set_signer is not None]
@@ -300,6 +302,14 @@ def _refresh(request: Refresh) -> Answer:
     text = anchor.warning(store)
     shown = (f"what {store.url} says counts until {until}", *((Warn(text),) if text else ()))
     return Answer({"expires": until, "warning": text}, shown)
+
+
+def _render(states: Iterable[Snapshot]) -> None:
+    """Render the pages of states that were adopted anew."""
+    from cairn.release.index.commit import render_adopted
+
+    for state in states:
+        render_adopted(state.index)
 
 
 def _acting(

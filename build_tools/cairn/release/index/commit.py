@@ -283,6 +283,21 @@ def render_all(index: Index) -> tuple[str, ...]:
     return ordered
 
 
+def render_adopted(index: Index) -> None:
+    """Render every page of a state that a promoter has adopted, whoever wrote it.
+
+    Where it names another page than its own, which may be forged, a new generation names its own: else the
+    next change would copy lines of the other page.
+    """
+    for attempt in attempts(index):
+        now = attempt.before
+        names = [name for name in now.project_names if write.names_another_page(now, name)]
+        change = Change(projects={name: now.project(name) for name in names})
+        if attempt.commit(change, "record", why="pages are rendered anew"):
+            break
+    render_all(index)
+
+
 def _shows_all(current: Snapshot) -> bool:
     """Whether every page shows the current generation."""
     return current.pointer is None or current.pointer.rendered == current.pointer.generation

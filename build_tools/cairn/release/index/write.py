@@ -69,7 +69,9 @@ def with_pages(before: Snapshot, change: Change) -> Change:
             return None
         new = structs.replace(project, serial=before.generation.number + 1)
         stored = _stored(before, new.name)
-        page = _page_over(before, new, stored)
+        prefix, is_same = keys.simple_prefix(before.index.name), new.files == before.project(new.name).files
+        # A change that leaves a project as it is asks for its page anew: see `commit.render_adopted`.
+        page = render.project_page(new, prefix=prefix) if is_same else _page_over(before, new, stored)
         # Of what it is written over, the name is enough: an index may have many megabytes of pages.
         old = (kind and StoredObject(data=b"", bucket_etag=kind.etag) for kind in stored)
         new = structs.replace(new, page=page.digest)
@@ -94,7 +96,7 @@ def page_after(before: Snapshot, project: ProjectState) -> Page:
     that was changed in the store, that is of another state, or that is of another rendering.
 
     The state of an unsigned store is believed, whoever wrote it: it can name a forged page, whose lines are
-    copied until the page is next rendered whole (`_is_rendered_whole`), or by `trust init`.
+    copied until the page is next rendered whole (`_is_rendered_whole`), or a promoter adopts the state.
     """
     return _page_over(before, project, _stored(before, project.name))
 
@@ -113,6 +115,13 @@ def _is_rendered_whole(project: ProjectState) -> bool:
     A digest of the serial decides: a project may change in every second generation, and never in the others.
     """
     return hashlib.sha256(f"{project.name} {project.serial}".encode()).digest()[0] % _WHOLE == 0
+
+
+def names_another_page(shown: Snapshot, name: str) -> bool:
+    """Whether the state of a project names a page, and not the one that it has in this rendering."""
+    project = shown.project(name)
+    page = render.project_page(project, prefix=keys.simple_prefix(shown.index.name))
+    return project.page not in ("", page.digest)
 
 
 def _stored(shown: Snapshot, name: str) -> Stored:

@@ -15,19 +15,26 @@ from urllib.request import url2pathname
 
 import msgspec
 import pytest
+from msgspec import structs
 from tuf.ngclient._internal import trusted_metadata_set
 
 from cairn import datafile
 from cairn.errors import CairnError
 from cairn.pipeline import install
+from cairn.release.index import commit, write
+from cairn.release.index.generation import PUBLISHED, FileEntry
+from cairn.release.index.snapshot import Change, Index
 from cairn.release.pages.targets_file import Machine, TargetsFile
 from cairn.release.provenance import evidence
-from cairn.release.trust import metadata, root
+from cairn.release.trust import anchor, metadata, root
 from cairn.release.trust.signers import PUBLIC_NAME
+from cairn.store.folder import LocalStore
 from helpers.program import Cairn
 from helpers.provenance import RELEASER, TESTER, Released, released, signer
-from helpers.release import in_folder
+from helpers.release import in_folder, with_forged_page
 from helpers.trust import key_file
+
+FILE = FileEntry(filename="", sha256="a" * 64, size=1, version="", build=PUBLISHED)
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +139,48 @@ def test_a_page_that_was_planted_before_the_root_does_not_stay(cairn: Cairn, pla
     page.write_bytes(whole.replace(b"torch-", b"forged-"))
     cairn("trust", "init", "--store", place / "store", "--root-key", key_file(place, RELEASER))
     assert page.read_bytes() == whole
+
+
+@pytest.mark.parametrize("adopting", ["init", "refresh", "change"])
+def test_no_line_is_copied_from_a_page_that_an_adopted_state_names(
+    cairn: Cairn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adopting: str
+) -> None:
+    """Whoever wrote the state has forged that page, and writes it once more after the state was adopted."""
+    monkeypatch.setenv("CAIRN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(write, "_is_rendered_whole", lambda _: False)
+    store, new, key = LocalStore(tmp_path / "store"), signer(31), key_file(tmp_path, RELEASER)
+    at = ("--store", store.path)
+
+    def publish(number: int) -> None:
+        file = structs.replace(FILE, filename=f"torch-{number}.0-py3-none-any.whl", version=f"{number}.0")
+        for attempt in commit.attempts(Index(store, "release")):
+            state = attempt.before.project("torch").with_files((file,))
+            if attempt.commit(Change(projects={"torch": state}), "publish"):
+                break
+
+    if adopting != "init":
+        cairn("trust", "init", *at, "--root-key", key)
+    with anchor.acting(key=key):
+        for number in (1, 2, 3):
+            publish(number)
+        forged = with_forged_page(store)
+    if adopting == "init":
+        cairn("trust", "init", *at, "--root-key", key)
+    else:
+        digest = Index(store, "release").load().digest
+        named = ("--adopt", f"release=3-{digest}", "--sign-key", key)
+        public = tmp_path / "new.pub"
+        public.write_bytes(new.public.pem())
+        roots = ("--root-key", key, "--add", f"promoter={public}") if adopting == "change" else ()
+        cairn("trust", adopting, *at, *roots, *named)
+    pages = {kind: store.read(kind).data for kind in forged}
+    assert not any(b"torch-6.6-py3" in page for page in pages.values())
+    for page, data in forged.items():
+        store.write(page, data)
+    with anchor.acting(key=key):
+        publish(4)
+    assert not any(b"torch-6.6-py3" in store.read(page).data for page in forged)
+    assert all(b"torch-4.0-py3" in store.read(page).data for page in forged)
 
 
 def test_keys_come_and_go_by_a_draft_that_each_signs_where_it_is(cairn: Cairn, place: Path) -> None:
