@@ -278,7 +278,7 @@ def _first_imports(own: Modules, info: WheelInfo, name: FileName, left: list[str
             left += [path, *queue]
             break
         most -= len(text)
-        tree = _parse(text)
+        tree = own.trees[path] = _parse(text)
         if is_ours and isinstance(tree, SyntaxError):
             reason = f"Python {_HERE} cannot read it: {tree.msg} (line {tree.lineno})"
             yield Finding(code=FindingCode.PYTHON_SOURCE, member=files[path], reason=reason, fix=_AGAIN)
@@ -373,10 +373,12 @@ class Modules:
 
     Attributes:
         files: where a file is installed, to its member.
+        trees: what was parsed already.
     """
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
+        self.trees: dict[str, ast.Module | SyntaxError | None] = {}
         self.files = files = {installed_path(m.name): m.name for m in archive.members if not m.is_dir}
         self._names: dict[str, frozenset[str]] = {}
         self._left = _MOST
@@ -420,7 +422,7 @@ class Modules:
         if path not in self._names and path in self.files:
             text = None if path.removesuffix(".py") in self._compiled else self.read(self.files[path])
             elsewhere = text is None or any(mark in text for mark in FINDS_ELSEWHERE)
-            names = frozenset("*") if text is None else _names_of(text)
+            names = frozenset("*") if text is None else _names_of(text, self.trees.get(path))
             self._names[path] = names | {_ELSEWHERE} if elsewhere else names
         return self._names.get(path)
 
@@ -453,11 +455,11 @@ def module_problem(own: Modules, info: WheelInfo, module: str, attribute: str | 
     )
 
 
-def _names_of(text: bytes) -> frozenset[str]:
-    """All names that a module may have, `*` among them where it may have any."""
+def _names_of(text: bytes, tree: ast.Module | SyntaxError | None) -> frozenset[str]:
+    """All names that a module may have, `*` among them where it may have any; it may be parsed already."""
     if any(mark in text for mark in _BINDS_UNSEEN):
         return frozenset("*")
-    tree = _parsed(text)
+    tree = tree if isinstance(tree, ast.Module) else _parsed(text)
     return frozenset("*" if tree is None else (name for node in ast.walk(tree) for name in _bound(node)))
 
 
