@@ -271,11 +271,12 @@ def _first_imports(own: Modules, info: WheelInfo, name: FileName, left: list[str
     queue = [path for path in files if path.endswith("/__init__.py") and path.count("/") == 1]
     queue = [path for path in queue if not is_of_tests(path)]
     seen, imports = set(queue), dict[str, list[tuple[str, str | None]]]()
-    while queue:
-        path = queue.pop(0)
+    later: list[str] = []  # `from . import name`, since a name may be no module
+    while queue or later:
+        path = (queue or later).pop(0)
         text = own.read(files[path], most)
         if text is None:
-            left += [path, *queue]
+            left += [path, *queue, *later]
             break
         most -= len(text)
         tree = own.trees[path] = _parse(text)
@@ -285,10 +286,10 @@ def _first_imports(own: Modules, info: WheelInfo, name: FileName, left: list[str
         imports[path] = list(_unguarded(tree, path.split("/")[:-1]))
         for module, attribute in imports[path]:
             place = module.replace(".", "/")
-            places = (place, f"{place}/{attribute}") if attribute else (place,)
-            new = (f"{place}{end}" for place in places for end in (".py", "/__init__.py"))
-            queue += (fresh := [inside for inside in new if inside in files and inside not in seen])
-            seen.update(fresh)
+            for following, inside in ((queue, place), (later, f"{place}/{attribute}")):
+                ends = (f"{inside}.py", f"{inside}/__init__.py")
+                following.extend(fresh := [file for file in ends if file in files and file not in seen])
+                seen.update(fresh)
     for path, modules in imports.items():
         for absent in _lacking(own, info, path, modules, imports):
             reason = f"it imports {absent} as soon as it is imported, and the wheel lacks that"

@@ -274,6 +274,14 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
             },
         ),
         "one that is imported at each start": ((), {"demo.pth": b"# All of it\nimport demo_start\n"}),
+        "one behind a large module, of which nothing but the module is taken": (
+            (),
+            {
+                "demo/b.py": b"from .missing import f\n# " + b"x" * 60_000,
+                "demo/a.py": b"# " + b"x" * 100_000,
+                "demo/__init__.py": b"from . import a\nfrom .b import f\n" + MAIN,
+            },
+        ),
         "a name that a module does not define": (
             (),
             {
