@@ -101,12 +101,10 @@ class World:
             return pid
         code = CRASH
         try:
-            log = os.open(self.folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            for number in (1, 2):
-                os.dup2(log, number)
+            # pytest's own `sys.stdout` is not what descriptor 1 is.
+            sys.stdout = sys.stderr = (self.folder / "log").open("a", buffering=1, encoding="utf-8")
             os.environ["CAIRN_CACHE_DIR"] = str(self.folder / actor)
             sys.stdout.write(f"$ {words}\n")
-            sys.stdout.flush()
             code = self.promote(words) if words[1] == "promote" else main([*words, "--store", self.store.url])
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else CRASH
