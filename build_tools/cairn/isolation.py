@@ -242,9 +242,9 @@ def reach(
     if _is_confined():  # as what smoke tests start: it stays where it is
         return (_EVERYWHERE,), (_EVERYWHERE,), ()
     # Git starts hundreds of times a minute: what has no separator is not looked at, and no path by its parts.
-    devices = filter(_DEVICES.fullmatch, os.listdir("/dev"))  # noqa: PTH208
+    devices = (path for path in Path("/dev").glob("*") if _DEVICES.fullmatch(path.name))  # none on Windows
     folders = map(Path, filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
-    written = [*writes, *_caches(words, env), *map(Path("/dev").joinpath, devices)]
+    written = [*writes, *_caches(words, env), *devices]
     read = [*_at_home(".pyenv", ".local/share/uv/python")]
     for name, value in env.items():
         if os.sep in value and not _NAMES_NO_FOLDER.fullmatch(name):
