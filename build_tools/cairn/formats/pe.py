@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,11 +99,20 @@ def read_view(view: View, *, python: bool = False, symbols: bool = False) -> Ima
     needed = () if anywhere else (*reader.imports(), *reader.delay_imports())
     if not anywhere:
         reader.check_exports()
+    sections = tuple(
+        # On disk a section is padded to the alignment of the file; its size in memory is the true one.
+        Section(
+            name=section.name.rstrip(b"\0").decode("utf-8", "backslashreplace"),
+            offset=section.offset,
+            size=min(section.size, section.memory_size),
+        )
+        for section in reader.sections
+    )
     return Image(
         format="pe",
         machine=ANY_MACHINE if anywhere else machine,
         needed=tuple(dict.fromkeys(name.lower() for name in needed)),
-        refusal="" if reader.flags & _DLL else "to Windows it is a program, not a DLL",
+        refusal=_refusal(sections, view.size, is_dll=bool(reader.flags & _DLL)),
         python_defined=frozenset(reader.exported(b"Py") if python and not anywhere else ()),
         python_wanted=frozenset(
             name for _, name in (reader.imported("python3") if python and not anywhere else ())
@@ -113,16 +122,21 @@ def read_view(view: View, *, python: bool = False, symbols: bool = False) -> Ima
             Symbol(name, library=dll.lower())
             for dll, name in (reader.imported() if symbols and not anywhere else ())
         ),
-        sections=tuple(
-            # On disk a section is padded to the alignment of the file; its size in memory is the true one.
-            Section(
-                name=section.name.rstrip(b"\0").decode("utf-8", "backslashreplace"),
-                offset=section.offset,
-                size=min(section.size, section.memory_size),
-            )
-            for section in reader.sections
-        ),
+        sections=sections,
     )
+
+
+def _refusal(sections: Sequence[Section], size: int, *, is_dll: bool) -> str:
+    """Why Windows loads no such DLL; empty where nothing is known.
+
+    A file may end within the padding of a section, which no loader misses (Wine, `map_image_into_view`).
+    """
+    if not is_dll:
+        return "to Windows it is a program, not a DLL"
+    for section in sections:
+        if (lacks := min(section.offset + section.size - size, section.size)) > 0:
+            return f"{lacks} bytes of its section {section.name} are not in the file"
+    return ""
 
 
 class _Reader:

@@ -106,3 +106,12 @@ def test_sections_may_stand_in_any_order() -> None:
     rows = [data[at : at + 40] for at in range(begin, end, 40)]
     data = data[:begin] + b"".join(reversed(rows)) + data[end:]  # that with the names comes last
     assert pe.read_view(BytesView(data), symbols=True).exports
+
+
+def test_all_that_counts_of_a_section_is_in_the_file() -> None:
+    # On disk a section is padded to the alignment of the file, of which the loader misses nothing.
+    data = make_dll(sections={".reloc": b"x" * 600})
+    at = data.index(b".reloc") + 8
+    padded = data[:at] + struct.pack("<I", 500) + data[at + 4 :]
+    assert [pe.read(each).refusal for each in (data, padded[:-100])] == ["", ""]
+    assert pe.read(padded[:-101]).refusal == "1 bytes of its section .reloc are not in the file"

@@ -129,6 +129,7 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
         ),
         "a module that is packed": (LINUX, {SO: gzip.compress(ELF)}),
         "a program of Windows for a module": (WINDOWS, {PYD: program(DLL)}),
+        "a module of Windows that is cut off": (WINDOWS, {PYD: dll(sections={".reloc": b"x" * 600})[:-100]}),
         "a program of macOS for a module": (MACOS, {DARWIN: macho(kind=2)}),
         "no signature on Apple silicon": (MACOS, {DARWIN: macho(signed=False)}),
         "a signature of what it was before": (MACOS, {DARWIN: patched(SIGNED, -40_000, b"\1")}),
