@@ -11,18 +11,20 @@ An index may be out of reach, or behind a login page, where pip only says that i
 
 from __future__ import annotations
 
-import ast
+import configparser
 import functools
 import html
+import locale
 import os
 import re
+import sys
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 
-from cairn import extras, isolation, process
+from cairn import isolation, platforms
 from cairn.errors import UsageError
 from cairn.isolation import Isolation
 from cairn.output import console
@@ -37,8 +39,8 @@ _KEPT = frozenset(
     }
 )
 # In pip's order: what comes later wins.
-_SECTIONS = ("global", "download", ":env:")
-_TIMEOUT = 60.0  # seconds that pip may take
+_VARIABLES = ":env:"
+_SECTIONS = ("global", "download", _VARIABLES)
 
 TIP = "check the URL, the network, and the credentials in the URL or in ~/.netrc, then run it again"
 """The tip for an index that does not answer."""
@@ -130,38 +132,53 @@ def read_pip_settings() -> PipSettings:
     Raises:
         UsageError: pip cannot read its configuration.
     """
-    # Less than what pip itself is kept from: `PIP_…` is what is asked for.
-    env = _without_settings(None) | {k: v for k, v in os.environ.items() if k.upper().startswith("PIP_")}
-    return _read(tuple(sorted(env.items())))
+    return _read(tuple(sorted(os.environ.items())))
 
 
-@functools.lru_cache(maxsize=1)  # a build asks for each of its steps, and pip takes half a second to start
-def _read(env: tuple[tuple[str, str], ...]) -> PipSettings:
-    command = [*extras.pip(), "--disable-pip-version-check", "config", "list"]
-    result = process.run(
-        command, env=dict(env), separate_stderr=True, timeout=_TIMEOUT, check=False, confined=False
-    )
-    if result.returncode != 0:
-        reason = " ".join(result.stderr.split())[-300:]
-        raise UsageError(
-            f"pip cannot read its configuration: {reason}", tip="see python3 -m pip config debug"
-        )
-    settings = parsed(result.output)
-    return PipSettings(values=_with_readable_links(settings.values))
-
-
-def parsed(listing: str) -> PipSettings:
-    """The settings that `pip config list` names: a line such as `global.index-url='https://…'` for each."""
-    settings: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
-    for line in listing.splitlines():
-        key, equals, quoted = line.partition("=")
-        section, _, name = key.rpartition(".")
-        if equals and section in settings and name in _KEPT:
-            settings[section][name] = str(ast.literal_eval(quoted))  # pip writes them with `repr`
+@functools.lru_cache(maxsize=1)  # a build asks for each of its steps, and one warning is enough
+def _read(environ: tuple[tuple[str, str], ...]) -> PipSettings:
+    variables = dict(environ)
+    sections: dict[str, dict[str, str]] = {section: {} for section in _SECTIONS}
+    for path in _configuration_files(variables):
+        # As pip reads it (pip/_internal/configuration.py): `pip config list` takes half a second to start.
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(path, encoding=locale.getpreferredencoding(do_setlocale=False))
+        except (configparser.Error, UnicodeDecodeError) as error:
+            reason = " ".join(str(error).split())[-300:]
+            raise UsageError(
+                f"pip cannot read its configuration, {path}: {reason}",
+                tip="see python3 -m pip config debug",
+            ) from error
+        for section in parser.sections():
+            for name, value in parser.items(section):
+                sections.setdefault(section, {})[_option(name)] = value
+    sections[_VARIABLES] = {
+        _option(name.removeprefix("PIP_")): value
+        for name, value in variables.items()
+        if name.startswith("PIP_")
+    }
     values: dict[str, str] = {}
     for section in _SECTIONS:
-        values |= settings[section]
-    return PipSettings(values=values)
+        values |= {name: value for name, value in sections[section].items() if name in _KEPT}
+    return PipSettings(values=_with_readable_links(values))
+
+
+def _configuration_files(variables: Mapping[str, str]) -> list[Path]:
+    """Return pip's configuration files in its order, in which later files win."""
+    named = variables.get("PIP_CONFIG_FILE")
+    if named == os.devnull:
+        return []
+    machine, user = platforms.here.pip_configurations(variables)
+    if named and Path(named).exists():
+        user = []
+    site = Path(sys.prefix, machine[0].name)
+    return [*machine, *user, site, *([Path(named)] if named else [])]
+
+
+def _option(name: str) -> str:
+    """Return the long name of an option as pip spells it, without its dashes."""
+    return name.lower().replace("_", "-").removeprefix("--")
 
 
 def _with_readable_links(values: Mapping[str, str]) -> dict[str, str]:

@@ -221,7 +221,6 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
     options: Sequence[str] = (),
     on_line: Progress | None = None,
     timeout: float | None = None,
-    reads: Iterable[Path] = (),
 ) -> None:
     """Install requirements into an environment.
 
@@ -234,7 +233,6 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
         options: further ones of pip's.
         on_line: called with each line of pip's output.
         timeout: in seconds.
-        reads: files that a requirements file names.
 
     Raises:
         NetworkError: an index could not be reached, or is not an index.
@@ -251,7 +249,6 @@ def install(  # noqa: PLR0913 - each is one independent property of the run
                 log=log,
                 on_line=on_line,
                 timeout=timeout,
-                reads=reads,
                 writes=[environment.path],
                 network=True,
             )

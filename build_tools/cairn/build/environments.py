@@ -2,7 +2,7 @@
 
 uv resolves build requirements to exact files before anything is installed or compiled: it needs metadata
 alone, and a fraction of a second where pip needs several. It asks the indexes that the user's pip is set up
-for (`cairn.package_index`); pip then installs just these files.
+for (`cairn.package_index`), and then installs just these files.
 
 The name of an environment's folder is a digest of all that is in it: the interpreter, these files, the wheels
 that are built against, and the ROCm SDK. A note is written into it last, with what it holds: an environment
@@ -20,7 +20,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -29,7 +29,7 @@ from packaging.utils import parse_wheel_filename
 from cairn import datafile, files, interpreters, isolation, package_index, process, venv
 from cairn.build import build_log, cache
 from cairn.build.cache import in_use
-from cairn.errors import BuildError, NetworkError, ProcessError, SystemFailureError, UsageError
+from cairn.errors import BuildError, NetworkError, SystemFailureError, UsageError
 from cairn.interpreters import Interpreter
 from cairn.output import Progress, console
 from cairn.venv import PackageSource, VirtualEnvironment
@@ -41,11 +41,13 @@ _FORMAT = 1  # part of every name: raise it when an environment of the same cont
 _WAIT = 3600.0  # seconds that another run may take to make one
 _BUILD_WAIT = 12 * 3600.0  # and to build in it
 _TIMEOUT = 900.0  # seconds; an sdist without metadata has to be built to be asked
-_UV_LINES, _PIP_LINES = 12, 8  # of their last words that are shown
+_LINES = 12  # of uv's last words that are shown
 _OWN_INDEX = (
     "name the index that has this build of it, such as https://download.pytorch.org/whl/cpu for the "
     "+cpu builds of PyTorch, in the variable PIP_EXTRA_INDEX_URL"
 )
+# PyPI takes no local versions (PEP 440): those are on an index of their project's own.
+_LOCAL_VERSION = re.compile(r"require \S+==[^\s,]*\+|no version of \S+==[^\s,]*\+")
 _FILE = "-r "  # begins a line that names a requirements file
 _NETWORK_SIGNS = re.compile(
     r"error sending request|[Ff]ailed to fetch|client error \(Connect\)|dns error"
@@ -93,12 +95,12 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
 
     Args:
         content: what it holds.
-        source: where pip and uv find it.
-        log: receives what pip says.
+        source: where uv finds it.
+        log: receives uv's output.
         say: called with a line of progress.
 
     Raises:
-        BuildError: the requirements contradict each other, or pip refused.
+        BuildError: the requirements contradict each other, or a file cannot be installed.
         NetworkError: an index could not be reached.
     """
     locked = _lock(content, source, say=say)
@@ -118,10 +120,8 @@ def ready(content: Content, source: PackageSource, *, log: Path, say: Progress) 
                 say("making its environment")
                 venv.create(env.path, python=content.python.path)
                 _fill(env, content, locked, source, log=log, say=say)
-                # The requirements without their hashes.
-                lines = (line.split(" \\")[0].strip() for line in locked.splitlines())
-                pins = tuple(line for line in lines if line and not line.startswith(("#", "--")))
-                datafile.write(env.path / _NOTE, _Note(requirements=pins, inventory=_inventory(env)))
+                note = _Note(requirements=_pins(locked), inventory=_inventory(env))
+                datafile.write(env.path / _NOTE, note)
             os.utime(env.path / _NOTE)  # its last use, for `trim`
             with _uses():
                 in_use.note(root(), env.path.name)
@@ -231,9 +231,16 @@ def _fill(
     if locked:
         requirements = env.path / "requirements.txt"
         requirements.write_text(locked, encoding="utf-8")
-        # pip checks the hashes: what is installed is what the name of the folder stands for.
-        words = ["-r", str(requirements)]
-        pip_install(env, words, source, log=log, options=["--no-deps"], on_line=say, reads=content.wheels)
+        # uv checks the hashes: what is installed is what the name of the folder stands for.
+        words = ["--require-hashes", "--no-deps", "-r", str(requirements)]
+        subject, reads = _subject(content.what), content.wheels
+        install(env, words, source, subject=subject, log=log, on_line=say, reads=reads)
+
+
+def _pins(locked: str) -> tuple[str, ...]:
+    """Return the requirements of a requirements file without their hashes."""
+    lines = (line.split(" \\")[0].strip() for line in locked.splitlines())
+    return tuple(line for line in lines if line and not line.startswith(("#", "--")))
 
 
 def _read(env: VirtualEnvironment) -> _Note | None:
@@ -287,43 +294,113 @@ def resolve_requirements(
     """
     if not requirements:
         return ""
-    settings = package_index.read_pip_settings()
-    command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header"]
-    command += ["--no-annotate", "--generate-hashes", "--python", str(python), "--no-python-downloads"]
-    command += [*settings.uv_options(), *_options(source)]
     # As arguments: within a requirements file ` #` ends a path, and `${HOME}` is replaced.
     lines = [line for line in requirements if not line.startswith(_FILE)]
-    command += [line.removeprefix(_FILE) for line in requirements if line.startswith(_FILE)]
-    hosts = (*settings.addresses(), *filter(None, (source.index_url, *source.find_links)))
-    with (
-        tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder,
-        isolation.own_home(*hosts) as home,
-    ):
+    words = ["compile", "-", "--quiet", "--no-header", "--no-annotate", "--generate-hashes"]
+    words += [line.removeprefix(_FILE) for line in requirements if line.startswith(_FILE)]
+    with tempfile.TemporaryDirectory(prefix="cairn-resolve-") as folder:
         excluded = Path(folder, "excluded.txt")
         excluded.write_text("".join(f"{name}\n" for name in provided), encoding="utf-8")
+        words += ["--excludes", str(excluded)]
+        subject, failure = _subject(project), f"met: {' '.join(requirements)}"
+        stdin = "\n".join(lines).encode()
+        return _run_uv(words, source, python=python, subject=subject, failure=failure, stdin=stdin)
+
+
+def install(  # noqa: PLR0913 - each is one independent property of the run
+    environment: venv.VirtualEnvironment,
+    requirements: Sequence[str],
+    source: venv.PackageSource,
+    *,
+    subject: str,
+    log: Path,
+    on_line: Progress | None = None,
+    reads: Sequence[Path] = (),
+) -> None:
+    """Install requirements into an environment, and what they require.
+
+    Args:
+        environment: where to.
+        requirements: options of `uv pip install` may be among them; with none, nothing is run.
+        source: where files are looked for, besides the user's own index.
+        subject: the requirements as a phrase, which begins the message of an error.
+        log: receives uv's output.
+        on_line: called with each line of it.
+        reads: files that a requirements file names.
+
+    Raises:
+        BuildError: uv refused; its last lines are in the error.
+        NetworkError: an index could not be reached, or must not be.
+    """
+    if not requirements:
+        return
+    # It copies, since a program that changed a file linked to uv's cache would change every environment.
+    _run_uv(
+        ["install", "--link-mode", "copy", *requirements],
+        source,
+        python=environment.python,
+        subject=subject,
+        failure="installed",
+        log=log,
+        on_line=on_line,
+        reads=reads,
+        writes=[environment.path],
+    )
+
+
+def _run_uv(  # noqa: PLR0913 - each is one independent property of the run
+    words: Sequence[str],
+    source: PackageSource,
+    *,
+    python: Path,
+    subject: str,
+    failure: str,
+    stdin: bytes | None = None,
+    log: Path | None = None,
+    on_line: Progress | None = None,
+    reads: Sequence[Path] = (),
+    writes: Sequence[Path] = (),
+) -> str:
+    """Run `uv pip WORDS` for an interpreter, with the indexes of the user's pip and of `source`."""
+    settings = package_index.read_pip_settings()
+    command = [venv.uv_program(), "pip", *words, "--no-config", "--python", str(python)]
+    command += ["--no-python-downloads", *settings.uv_options(), *_options(source)]
+    hosts = (*settings.addresses(), *filter(None, (source.index_url, *source.find_links)))
+    with isolation.own_home(*hosts) as home:
         result = process.run(
-            [*command, "--excludes", str(excluded)],
+            command,
             env=settings.uv_environment(home),
-            stdin="\n".join(lines).encode(),
+            stdin=stdin,
+            log=log,
+            on_line=on_line,
             timeout=_TIMEOUT,
             check=False,
             separate_stderr=True,
+            reads=reads,
+            writes=writes,
             network=True,
         )
     if result.returncode == 0:
         return result.output
-    message = process.tail(result.stderr)[-_UV_LINES:]
+    lines = process.tail(result.stderr)
     if _NETWORK_SIGNS.search(result.stderr):
-        check = "leave --offline out once, so that they are found" if source.offline else "check the network"
+        check = "leave --offline out once, so that they are kept" if source.offline else "check the network"
         raise NetworkError(
-            f"the build requirements of {project} cannot be looked up: {' '.join(message)[-400:]}",
+            f"{subject} cannot be fetched: {' '.join(lines[-_LINES:])[-400:]}",
             tip=f"{check}; --find-links names a folder that has them",
         )
     raise BuildError(
-        f"the build requirements of {project} cannot be met: {' '.join(requirements)}",
-        tail=message,
-        tip="see what uv says above; nothing was compiled",
+        f"{subject} cannot be {failure}",
+        log=log,
+        tail=lines[-_LINES:],
+        # Where uv has built an sdist, the reason is far above its own last words.
+        causes=build_log.above(log, build_log.tail(log, len(lines))) if log else (),
+        tip=_OWN_INDEX if _LOCAL_VERSION.search(result.stderr) else "see what uv says above",
     )
+
+
+def _subject(project: str) -> str:
+    return f"the build requirements of {project}"
 
 
 def _options(source: PackageSource) -> list[str]:
@@ -338,42 +415,3 @@ def _options(source: PackageSource) -> list[str]:
         elif Path(link).is_dir():
             words += ["--find-links", Path(link).absolute().as_uri()]
     return [*words, "--prerelease", "allow"] if source.pre else words
-
-
-def pip_install(  # noqa: PLR0913 - each is one independent property of the run
-    environment: venv.VirtualEnvironment,
-    requirements: Sequence[str],
-    source: venv.PackageSource,
-    *,
-    log: Path,
-    options: Sequence[str] = (),
-    on_line: Progress | None = None,
-    reads: Iterable[Path] = (),
-) -> None:
-    """Install requirements into an environment; `options` are further ones of pip's, `reads` see `venv`.
-
-    Raises:
-        NetworkError: an index could not be reached, or must not be.
-        BuildError: pip refused; its last lines are in the error.
-    """
-    try:
-        venv.install(
-            environment, requirements, source, log=log, options=options, on_line=on_line, reads=reads
-        )
-    except ProcessError as error:
-        if source.offline and (missing := venv.missing_from(error.output)) is not None:
-            raise NetworkError(
-                f"{missing} is in none of the folders that --find-links names, and --offline fetches nothing",
-                tip="leave --offline out once: the environments of builds are kept",
-            ) from error
-        lines = process.tail(error.output)
-        # PyPI takes no local versions (PEP 440): those are on an index of their project's own.
-        elsewhere = "+" in (venv.missing_from(error.output) or "")
-        raise BuildError(
-            f"pip could not install {', '.join(requirements)}",
-            log=log,
-            tail=lines[-_PIP_LINES:],
-            # Where pip has built something itself, the reason is far above its own last words.
-            causes=build_log.above(log, build_log.tail(log, len(lines))),
-            tip=_OWN_INDEX if elsewhere else "see what pip says above",
-        ) from error

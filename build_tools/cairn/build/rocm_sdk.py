@@ -20,7 +20,6 @@ from packaging.utils import canonicalize_name
 from cairn import datafile, files, formats, isolation, process, simple_index, venv
 from cairn import targets as gpu
 from cairn.build import cache, environments
-from cairn.build.environments import pip_install
 from cairn.build.inputs import variables
 from cairn.build.model import InstalledSdk, SdkRequest
 from cairn.errors import CairnError, NetworkError, PrerequisiteError, ProcessError, UsageError
@@ -332,7 +331,8 @@ def _build_prefix(
 ) -> Path:
     say("making an environment for its tools")
     env = venv.create(folder / "tools")
-    pip_install(env, sdk.build_requires, PackageSource(), log=log, on_line=say)
+    subject = "the tools that the ROCm SDK is made with"
+    environments.install(env, sdk.build_requires, PackageSource(), subject=subject, log=log, on_line=say)
     shutil.rmtree(folder / "prefix", ignore_errors=True)  # half of one, where an earlier run was ended
     values = {
         "python": str(env.python),

@@ -10,8 +10,7 @@ from msgspec import structs
 from packaging.utils import canonicalize_name
 
 from cairn import files, venv
-from cairn.build import cache, job, rocm_sdk
-from cairn.build.environments import pip_install
+from cairn.build import cache, environments, job, rocm_sdk
 from cairn.build.model import InstalledSdk, Job
 from cairn.errors import StoreError
 from cairn.output import Progress, console, silent
@@ -98,7 +97,8 @@ def hipify_python(stack: Stack, folder: Path, *, log: Path, say: Progress = sile
         return venv.describe(folder).python
     marker.unlink(missing_ok=True)  # first, so that what a killed run has left of it never counts
     env = venv.create(folder)
-    pip_install(env, stack.extra_wheels, PackageSource(), log=log, on_line=say)
+    subject = "the wheels that hipify needs"
+    environments.install(env, stack.extra_wheels, PackageSource(), subject=subject, log=log, on_line=say)
     files.write_text(marker, requirements)
     return env.python
 

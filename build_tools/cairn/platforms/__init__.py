@@ -96,6 +96,13 @@ class System(Protocol):
         """Return the download cache of a program for a user with these variables."""
         ...
 
+    def pip_configurations(self, variables: Mapping[str, str]) -> tuple[list[Path], list[Path]]:
+        """Return pip's configuration files: the machine's, and those of a user with these variables.
+
+        Later files win (pip's documentation, "Configuration"; pip/_internal/utils/appdirs.py).
+        """
+        ...
+
     def memory(self, root: Path = Path("/")) -> tuple[int, int] | None:
         """Bytes of memory, and those that programs can still have before others are killed.
 

@@ -238,6 +238,22 @@ def cache_of(program: Literal["pip", "uv"], variables: Mapping[str, str]) -> Pat
     return Path(variables.get("XDG_CACHE_HOME") or home / ".cache") / program
 
 
+def pip_configurations(variables: Mapping[str, str]) -> tuple[list[Path], list[Path]]:
+    """See `System.pip_configurations`."""
+    home = Path(variables.get("HOME") or os.path.expanduser("~"))  # noqa: PTH111 - it need not be known
+    configured = variables.get("XDG_CONFIG_HOME", "").strip()
+    folder = Path(configured if configured.startswith("/") else home / ".config", "pip")
+    shared = [path.strip() for path in variables.get("XDG_CONFIG_DIRS", "").split(os.pathsep)]
+    absolute = [path for path in shared if path.startswith("/")]
+    machine = [*(Path(path, "pip") for path in absolute or ["/etc/xdg"]), Path("/etc")]
+    if sys.platform == "darwin":
+        support = home / "Library" / "Application Support" / "pip"
+        folder = support if support.is_dir() else home / ".config" / "pip"
+        machine = [Path("/Library/Application Support/pip")]
+    user = [home / ".pip", folder]
+    return [path / "pip.conf" for path in machine], [path / "pip.conf" for path in user]
+
+
 def memory(root: Path = Path("/")) -> tuple[int, int] | None:
     """See `System.memory`: of the machine, or of what our control group is given (proc(5), cgroups(7))."""
     fields = dict(re.findall(r"^(\w+): +(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE))

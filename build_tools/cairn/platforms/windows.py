@@ -137,6 +137,14 @@ def cache_of(program: Literal["pip", "uv"], variables: Mapping[str, str]) -> Pat
     return Path(local, program, "Cache" if program == "pip" else "cache")
 
 
+def pip_configurations(variables: Mapping[str, str]) -> tuple[list[Path], list[Path]]:
+    """See `System.pip_configurations`."""
+    home = Path(variables.get("USERPROFILE") or os.path.expanduser("~"))  # noqa: PTH111 - it need not be known
+    roaming = Path(variables.get("APPDATA") or home / "AppData" / "Roaming")
+    machine = Path(variables.get("PROGRAMDATA") or "C:/ProgramData")
+    return [machine / "pip" / "pip.ini"], [home / "pip" / "pip.ini", roaming / "pip" / "pip.ini"]
+
+
 def memory(root: Path = Path("/")) -> tuple[int, int] | None:  # noqa: ARG001 - Linux alone has such files
     """See `System.memory`: GlobalMemoryStatusEx would tell, and cannot be tried here."""
     return None

@@ -16,8 +16,7 @@ import pytest
 
 from cairn import stack as stacks
 from cairn import venv
-from cairn.build import rocm_sdk
-from cairn.build.environments import pip_install
+from cairn.build import environments, rocm_sdk
 from cairn.build.inputs import variables
 from cairn.venv import PackageSource
 from cairn.wheels.metadata import wheel_info
@@ -108,9 +107,8 @@ def test_torch_scatter_and_torch_cluster_as_hip(prefix: ModuleType, tmp_path: Pa
         assert done.returncode == 0, done.stderr
 
     hipifier = venv.create(tmp_path / "hipifier")
-    pip_install(
-        hipifier, stack.extra_wheels, PackageSource(), log=tmp_path / "pip.log", on_line=lambda _: None
-    )
+    subject, log = "the wheels that hipify needs", tmp_path / "uv.log"
+    environments.install(hipifier, stack.extra_wheels, PackageSource(), subject=subject, log=log)
     dists = rocm_sdk.make(stack, TARGETS, tmp_path / "sdk", log=tmp_path / "sdk.log", say=lambda _: None)
     where = ("--stack", ROOT, "--root-checkout-dir", "src")
     run("checkout", "all", *where, "--python", hipifier.python)

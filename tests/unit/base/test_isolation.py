@@ -207,11 +207,16 @@ def test_files_of_credentials_are_found_by_their_usual_names_and_by_variables(
     assert found == {"home/.aws", "home/.netrc", "token", "a/.credentials", "key"}
 
 
-def test_our_own_pip_has_the_users_index_and_nothing_else_of_the_user(tmp_path: Path) -> None:
-    settings = package_index.parsed("global.index-url='https://i.example'\n:env:.target='/x'\n")
-    seen = settings.pip_environment(tmp_path)
+def test_our_own_pip_has_the_users_index_and_nothing_else_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://i.example\nuser = true\n")
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.delenv("PIP_INDEX_URL", raising=False)
+    monkeypatch.setenv("PIP_TARGET", "/x")
+    seen = package_index.read_pip_settings().pip_environment(tmp_path)
     assert (seen["PIP_INDEX_URL"], seen["HOME"]) == ("https://i.example", str(tmp_path))
-    assert "PIP_TARGET" not in seen
+    assert not {"PIP_TARGET", "PIP_USER"} & seen.keys()
 
 
 def test_a_command_without_credentials_has_its_settings_and_no_secret() -> None:
@@ -241,6 +246,7 @@ def test_a_user_without_a_home_can_build(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert not list(home.iterdir())
         seen = isolation.variables(Isolation.INSTALLER, home, base={"PATH": "/bin"})
     assert "PIP_CACHE_DIR" not in seen
+    package_index.read_pip_settings()
     with pytest.raises(PrerequisiteError, match=r"no Python 3\.99"):
         interpreters.find("3.99")
 

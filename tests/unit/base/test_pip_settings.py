@@ -2,32 +2,138 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cairn import package_index
 from cairn.errors import UsageError
+from cairn.package_index import PipSettings
 
-LISTING = """\
-global.cert='/etc/company.pem'
-global.constraint='/etc/constraints.txt'
-global.extra-index-url='https://a.example/simple\\nhttps://b.example/simple'
-global.index-url='https://user:secret@index.example/simple'
-global.trusted-host='index.example'
-download.index-url='https://download.example/simple'
-install.index-url='https://install.example/simple'
-install.target='/opt'
-:env:.proxy='http://proxy.example:3128'
-:env:.no-binary=':all:'
-:env:.default-timeout='180'
-:env:.retries='9'
+CONFIGURATION = """\
+[global]
+cert = /etc/company.pem
+constraint = /etc/constraints.txt
+extra-index-url = https://a.example/simple
+    https://b.example/simple
+index_url = https://user:secret@index.example/simple
+--Trusted-Host = index.example
+[download]
+index-url = https://download.example/simple
+[install]
+index-url = https://install.example/simple
+target = /opt
+"""
+VARIABLES = {
+    "PIP_PROXY": "http://proxy.example:3128",
+    "PIP_NO_BINARY": ":all:",
+    "PIP_DEFAULT_TIMEOUT": "180",
+    "PIP_RETRIES": "9",
+}
+OPTIONS = (
+    *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "cert", "client-cert"),
+    *("proxy", "keyring-provider", "timeout", "retries"),
+)
+PROGRAM = """
+import json
+from pip._internal.commands import create_command
+command = create_command("download")
+values, _ = command.parse_args([])
+print(json.dumps({
+    option.get_opt_string().removeprefix("--"): getattr(values, option.dest)
+    for option in command.parser.option_list_all
+    if option.dest and getattr(values, option.dest) not in (None, option.default)
+}, default=str))
 """
 
 
-def test_what_says_where_files_come_from_is_kept_and_nothing_else() -> None:
-    assert package_index.parsed(LISTING).values == {
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The home folder of a user who has set up nothing."""
+    for name in (*os.environ,):
+        if name.startswith(("PIP_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_DIRS", str(tmp_path / "etc"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> PipSettings:
+    (home / ".pip").mkdir()
+    (home / ".pip" / "pip.conf").write_text(CONFIGURATION)
+    for name, value in VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    return package_index.read_pip_settings()
+
+
+def settings_of_pip() -> dict[str, str]:
+    """What the real pip has for `pip download`, of the options that name an index."""
+    command = [sys.executable, "-P", "-c", PROGRAM]
+    options = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return {
+        name: "\n".join(value) if isinstance(value, list) else str(value)
+        for name, value in options.items()
+        if name in OPTIONS
+    }
+
+
+PLACES = {
+    "nothing": (),
+    "of the machine": ("etc/pip/pip.conf",),
+    "of the user": ("home/.config/pip/pip.conf",),
+    "of the user, in an old place": ("home/.pip/pip.conf",),
+    "of both": ("etc/pip/pip.conf", "home/.pip/pip.conf", "home/.config/pip/pip.conf"),
+    "in XDG_CONFIG_HOME": ("xdg/pip/pip.conf", "home/.config/pip/pip.conf"),
+    "in PIP_CONFIG_FILE": ("named.conf", "etc/pip/pip.conf", "home/.config/pip/pip.conf"),
+    "in an XDG_CONFIG_HOME that is no absolute path": ("xdg/pip/pip.conf", "home/.config/pip/pip.conf"),
+    "in a PIP_CONFIG_FILE that is missing": ("etc/pip/pip.conf", "home/.config/pip/pip.conf"),
+    "switched off": ("etc/pip/pip.conf", "home/.config/pip/pip.conf"),
+}
+SET = {
+    "in XDG_CONFIG_HOME": {"XDG_CONFIG_HOME": "{}/xdg"},
+    "in an XDG_CONFIG_HOME that is no absolute path": {"XDG_CONFIG_HOME": "xdg"},
+    "in PIP_CONFIG_FILE": {"PIP_CONFIG_FILE": "{}/named.conf", "PIP_INDEX_URL": "https://variable.example"},
+    "in a PIP_CONFIG_FILE that is missing": {"PIP_CONFIG_FILE": "{}/missing.conf"},
+    "switched off": {"PIP_CONFIG_FILE": os.devnull, "pip_retries": "2", "PIP_TIMEOUT": "3.5"},
+}
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("case", PLACES)
+def test_settings_are_those_that_pip_lists(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, place in enumerate(PLACES[case]):
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"[DEFAULT]\nretries = {number}\n[global]\nIndex_URL = https://{number}.example/%2B\n"
+            f"{'cert' if number else 'proxy'} : {number}\n[download]\n--timeout = {number}.5\n"
+        )
+    for name, value in SET.get(case, {}).items():
+        monkeypatch.setenv(name, value.format(tmp_path))
+    values = package_index.read_pip_settings().values
+    assert values == settings_of_pip()
+    assert values or not PLACES[case]
+
+
+@pytest.mark.usefixtures("home")
+def test_pip_settings_of_the_environment_that_cairn_runs_in_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://site.example\n")
+    assert package_index.read_pip_settings().values["index-url"] == "https://site.example"
+
+
+def test_what_says_where_files_come_from_is_kept_and_nothing_else(settings: PipSettings) -> None:
+    assert settings.values == {
         "cert": "/etc/company.pem",
         "extra-index-url": "https://a.example/simple\nhttps://b.example/simple",
         "index-url": "https://download.example/simple",
@@ -38,11 +144,11 @@ def test_what_says_where_files_come_from_is_kept_and_nothing_else() -> None:
     }
 
 
-def test_pip_hears_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pip_hears_only_that(settings: PipSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PIP_TARGET", "PIP_REQUIRE_HASHES", "PYTHONPATH", "UV_OFFLINE", "PIP_CONFIG_FILE"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("OTHER", "not for pip")
-    env = package_index.parsed(LISTING).pip_environment()
+    env = settings.pip_environment()
     assert {name for name in env if name.startswith(("PIP_", "PYTHON", "UV_"))} == {
         *("PIP_CONFIG_FILE", "PIP_CERT", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_TRUSTED_HOST"),
         *("PIP_PROXY", "PIP_DEFAULT_TIMEOUT", "PIP_RETRIES"),
@@ -51,11 +157,10 @@ def test_pip_hears_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "OTHER" not in env
 
 
-def test_uv_hears_the_same_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_hears_the_same_in_its_own_words(settings: PipSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("UV_INDEX", "UV_NO_INDEX", "SSL_CERT_FILE", "PIP_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("UV_CONSTRAINT", "other.txt")
-    settings = package_index.parsed(LISTING)
     assert settings.uv_options() == (
         *("--index-strategy", "unsafe-best-match"),
         *("--default-index", "https://download.example/simple"),
@@ -71,10 +176,9 @@ def test_uv_hears_the_same_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_an_index_that_is_switched_off_is_not_asked() -> None:
-    settings = package_index.parsed(
-        "global.index-url='https://x.example'\n:env:.no-index='True'\n:env:.find-links='a b'\n"
-    )
-    assert settings.uv_options()[2:] == ("--no-index", "--find-links", "a", "--find-links", "b")
+    values = {"index-url": "https://x.example", "no-index": "True", "find-links": "a b"}
+    options = PipSettings(values=values).uv_options()
+    assert options[2:] == ("--no-index", "--find-links", "a", "--find-links", "b")
 
 
 def test_a_setting_that_pip_cannot_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

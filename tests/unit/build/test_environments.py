@@ -211,18 +211,45 @@ def test_an_environment_of_a_different_python_is_known_by_its_own_folders(tmp_pa
     assert not (env.path / "cairn-environment.json").exists()
 
 
-def test_what_pip_refuses_is_one_error_with_its_last_lines(
+def test_what_uv_refuses_is_one_error_with_its_last_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     env = venv.create(tmp_path / "env")
     log = tmp_path / "log"
-    with pytest.raises(BuildError, match="no-such-thing") as caught:
-        environments.pip_install(env, ["no-such-thing"], PackageSource(), log=log)
-    assert any("No matching distribution" in line for line in caught.value.tail)
-    assert "No matching distribution" in log.read_text()
+
+    def install(requirement: str) -> None:
+        environments.install(env, [requirement], PackageSource(), subject="the tools", log=log)
+
+    with pytest.raises(BuildError, match="the tools cannot be installed") as caught:
+        install("no-such-thing")
+    assert any("no-such-thing was not found" in line for line in caught.value.tail)
+    assert "no-such-thing was not found" in log.read_text()
     assert "PIP_EXTRA_INDEX_URL" not in (caught.value.tip or "")
-    with pytest.raises(BuildError, match="no-such-thing") as caught:  # PyPI takes no local versions
-        environments.pip_install(env, ["no-such-thing==1+cpu"], PackageSource(), log=log)
-    assert "PIP_EXTRA_INDEX_URL" in (caught.value.tip or "")
+    (tmp_path / "links").mkdir()
+    build_wheel(tmp_path / "links", name="tool", requires=())
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "links"))
+    for requirement in ("no-such-thing==1+cpu", "tool==1.0+cpu"):  # PyPI takes no local versions
+        with pytest.raises(BuildError, match="the tools cannot be installed") as caught:
+            install(requirement)
+        assert "PIP_EXTRA_INDEX_URL" in (caught.value.tip or "")
+
+
+def test_a_build_environment_shares_no_file_with_uvs_cache(tmp_path: Path, tool: Path) -> None:
+    env = ready(tmp_path, "tool")
+    assert tool.is_file()
+    linked = [path for path in env.site_packages.rglob("*") if path.is_file() and path.stat().st_nlink > 1]
+    assert linked == []
+
+
+def test_a_file_that_differs_from_its_hash_is_not_installed(tmp_path: Path, tool: Path) -> None:
+    source = PackageSource(no_index=True, find_links=(str(tool.parent),))
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text(f"tool==1.0 --hash=sha256:{'0' * 64}\n")
+    env = venv.create(tmp_path / "env")
+    words = ["--require-hashes", "--no-deps", "-r", str(requirements)]
+    with pytest.raises(BuildError, match="the tools cannot be installed") as caught:
+        environments.install(env, words, source, subject="the tools", log=tmp_path / "log")
+    assert any("Hash mismatch" in line for line in caught.value.tail)
+    assert not (env.site_packages / "tool").exists()

@@ -15,7 +15,6 @@ PACKAGE = ROOT / "build_tools" / "cairn"
 
 UNCONFINED = {
     "images.py": "docker, podman or buildah, and their logins to registries",
-    "package_index.py": "our pip, which is asked for the user's configuration",
     "pipeline/doctor/look.py": "git, which is asked for the user's configuration",
     "pipeline/night/report.py": "the command that the user has named to notify",
     "pipeline/night/step_run.py": "docker or podman, which confine; cairn with the credentials of a cache",
