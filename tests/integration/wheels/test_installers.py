@@ -147,6 +147,7 @@ OF_INSTALLERS = frozenset(
 STRICTER = {
     r"is a symbolic link": "it may lead out of site-packages, and pip and uv make a file or a link of it",
     r"does not stay inside the wheel": "`a//b` and `a/./b` are normalised: RECORD names no such file",
+    r"the malformed hash 'sha256='": "a second row of the file, of which all three take the one behind it",
     r"RECORD lists a path twice": "which of the two is right, nobody can say",
     r"which is not a header": "all that follows such a line is no header for some readers",
     r"has no single (?:Name|Version)": "an index reads another than an installer",

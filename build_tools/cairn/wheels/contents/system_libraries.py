@@ -46,6 +46,8 @@ DRIVERS = (
 )
 """The halves of device drivers that programs load: each fits only the kernel's half, so no wheel has them."""
 
+_OF_MATLAB = re.compile(r"lib(?:mx|mex|mat|eng|ut)\.(?:so|dylib|dll)")
+
 # Where the loader looks for what needs a newer processor, and only on such a one (ld.so(8)).
 _HWCAPS = re.compile(r"(?:^|/)glibc-hwcaps/")
 # What is there wherever Python is: its own DLL, and the C runtime that it brings (but not msvcp140.dll).
@@ -284,3 +286,11 @@ def _known(machine: str) -> tuple[frozenset[str], tuple[re.Pattern[str], ...]]:
         raise PrerequisiteError("delvewheel is not installed", tip=extras.line("windows")) from error
     kind = lists.MachineType.platform_tag_to_type(machine)
     return frozenset(lists.ignore_names.get(kind, ())), tuple(lists.ignore_regexes)
+
+
+def of_matlab(needed: Iterable[str]) -> tuple[str, ...]:
+    """The libraries of MATLAB among those that a file needs: the program that loads it brings them."""
+    names = sorted({name.rpartition("/")[2].lower() for name in needed})
+    return (
+        tuple(filter(_OF_MATLAB.fullmatch, names)) if any(name.startswith("libmx.") for name in names) else ()
+    )

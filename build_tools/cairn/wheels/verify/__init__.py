@@ -16,6 +16,7 @@ from cairn.formats.offload import SPLIT_RECORD, code_object
 from cairn.formats.zip.reader import Archive, collector_paused
 from cairn.output import wording
 from cairn.wheels.contents import system_libraries
+from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.wheel_info import FileName
 from cairn.wheels.verify import (
@@ -205,14 +206,21 @@ def _not_checked(
     systems = {platform.split("_")[0] for platform in wheel_info.platforms_of(name.tags)}
     if unknown := sorted(system for system in systems if not system.startswith(machines.KNOWN)):
         yield f"the libraries of {wording.some(unknown)}, and the machines that they are for"
-    needed = {library for binary in read.binaries for library in binary.needed}
-    if drivers := sorted(name for name in needed if system_libraries.matches(name, system_libraries.DRIVERS)):
-        yield f"whether the machine has {wording.some(drivers)}, of the driver of a device"
+    yield from _of_others(read.binaries)
     yield from contents.unjudged(read.binaries)
     if "macho" in formats:
         yield "who signed its code, and whether the oldest macOS of the tag has every symbol"
     if "pe" in formats:
         yield "which symbols its DLLs take from each other, and from which Windows on"
+
+
+def _of_others(binaries: Sequence[Binary]) -> Iterator[str]:
+    """What drivers and programs have to bring that no wheel brings."""
+    libraries = {library for binary in binaries for library in binary.needed}
+    if drivers := sorted(n for n in libraries if system_libraries.matches(n, system_libraries.DRIVERS)):
+        yield f"whether the machine has {wording.some(drivers)}, of the driver of a device"
+    if of_matlab := {name for binary in binaries for name in system_libraries.of_matlab(binary.needed)}:
+        yield f"whether the MATLAB that loads it has {wording.some(sorted(of_matlab))}"
 
 
 def _unreadable(code: FindingCode, error: WheelError) -> Finding:

@@ -23,8 +23,8 @@ from cairn.wheels.contents import providers
 from cairn.wheels.contents.binaries import Binary
 from cairn.wheels.metadata import device_names, wheel_info
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
+from cairn.wheels.verify.environments import environment
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
-from cairn.wheels.verify.metadata import environment
 
 _AGAIN = "split the whole wheel again, for all of its targets at once"
 _WITH = "build, publish and install the device wheels of one split together"

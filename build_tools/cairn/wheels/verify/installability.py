@@ -30,9 +30,10 @@ from cairn.wheels.metadata.wheel_info import (
     WheelInfo,
     decoded,
     installed_path,
+    is_of_tests,
     platforms_of,
 )
-from cairn.wheels.verify import python_sources
+from cairn.wheels.verify import environments, python_sources
 from cairn.wheels.verify.findings import Finding, FindingCode
 
 # PyPA's binary distribution format, "The .data directory": where each folder of `{name}-{version}.data` goes.
@@ -66,6 +67,10 @@ _REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra al
 _REFERENCE = re.compile(
     r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*(?::\s*([A-Za-z_]\w*)[\w.]*)?\s*(?:\[[^\]]*\])?"
 )
+# The numbers that begin bytecode: from Python 3.11 on 50 for each version (CPython,
+# Include/internal/pycore_magic_number.h), tens of them before.
+_MAGIC = {340: 8, 341: 8, 342: 9, 343: 10}
+_MAGIC_OF_0 = 2900
 _STRAYS = frozenset(
     ("tests", "test", "docs", "doc", "examples", "example", "scripts", "build", "dist", "src")
 )
@@ -81,6 +86,7 @@ def check(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding
     yield from _check_misplaced(archive, info)
     yield from _check_twice(archive, info, name)
     yield from _check_strays(archive, name)
+    yield from _check_bytecode(archive, info, name)
     yield from _check_required_packages(archive, info)
 
 
@@ -95,13 +101,15 @@ def _check_content(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
         fix = "look at what the build back end leaves out of the wheel"
         yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
     paths = [installed_path(member.name) for member in archive.members if not member.is_dir]
-    if not any(path.endswith(".pth") for path in paths) and (place := _misplaced(paths, info, pure=pure)):
+    if not any(path.endswith(".pth") for path in paths) and (
+        place := _misplaced(archive, paths, info, pure=pure)
+    ):
         reason = f"its modules lie in {place}, below the folder that Python looks in"
         fix = "pack what is in that folder, at the root of the wheel"
         yield Finding(code=FindingCode.MEMBER_MISSING, reason=reason, fix=fix)
 
 
-def _misplaced(paths: Sequence[str], info: WheelInfo, *, pure: bool) -> str:
+def _misplaced(archive: Archive, paths: Sequence[str], info: WheelInfo, *, pure: bool) -> str:
     """The folder that all modules are in where Python imports none of them; an empty text where it does."""
     data = f"{info.data_folder}/data/"
     modules = [path for path in paths if path.endswith(python_sources.MODULE_FILES) and ".data/" not in path]
@@ -113,12 +121,23 @@ def _misplaced(paths: Sequence[str], info: WheelInfo, *, pure: bool) -> str:
     if modules and all(map(_IN_SITE.match, modules)):
         return f"{data}{_IN_SITE.match(modules[0])[0]}"  # type: ignore[index]
     sources = [path for path in modules if path.endswith(".py")]
-    folder = _UNPACKED.match(sources[0]) if sources else None
-    if folder is None or not all(path.startswith(folder[0]) for path in sources):
+    package = info.distribution.replace("-", "_")
+    unpacked = _UNPACKED.match(sources[0]) if sources else None
+    folder = unpacked[0] if unpacked else f"{package}/"
+    place = f"{folder}{package}"
+    if f"{folder}__init__.py" in paths or not {f"{place}.py", f"{place}/__init__.py"}.intersection(paths):
         return ""
-    package = f"{folder[0]}{info.distribution.replace('-', '_')}"
-    is_whole = f"{package}.py" in paths or f"{package}/__init__.py" in paths
-    return folder[0] if is_whole and f"{folder[0]}__init__.py" not in paths else ""
+    if unpacked:
+        return folder if all(path.startswith(folder) for path in sources) else ""
+    alone = all(path.startswith(f"{place}/") for path in modules)
+    return folder if alone and not _is_named(archive, f"{package}.{package}") else ""
+
+
+def _is_named(archive: Archive, module: str) -> bool:
+    """Whether Python code or METADATA name a module: one below a folder of its name is meant to be there."""
+    pattern = re.compile(rb"\b%s\b" % re.escape(module.encode()))
+    files = [member.name for member in archive.members if member.name.endswith((".py", "/METADATA", ".txt"))]
+    return any(archive.search(name, pattern) for name in files)
 
 
 def _check_wheel_file(archive: Archive, info: WheelInfo) -> Iterator[Finding]:
@@ -314,8 +333,12 @@ def _check_required_packages(archive: Archive, info: WheelInfo) -> Iterator[Find
     """A wheel must not bring the package of a project that it requires: the last one installed would win.
 
     Projects that share a package leave its own file out, empty, or have one that looks elsewhere (PEP 420).
+    Those of one release, required in its version, know which has the package: of wheels that are named
+    together files are compared anyway.
     """
-    required = {match[1].lower() for match in map(_REQUIRED.match, info.requires_dist) if match is not None}
+    of_release = re.compile(rf"==\s*{re.escape(info.version)}(?![\w.])")
+    texts = (text for text in info.requires_dist if not of_release.search(text))
+    required = {match[1].lower() for match in map(_REQUIRED.match, texts) if match is not None}
     modules = {re.sub(r"[-.]+", "_", name): name for name in required}
     for member in archive.members:
         match = python_sources.PACKAGE.fullmatch(installed_path(member.name))
@@ -343,3 +366,34 @@ def _check_strays(archive: Archive, name: FileName) -> Iterator[Finding]:
             reason = f"it has {what}: {wording.some(which)}"
             fix = "leave them out of what the build packs (its `packages` or `exclude`)"
             yield Finding(code=FindingCode.STRAY_FILES, member=which[0], reason=reason, fix=fix)
+
+
+def _check_bytecode(archive: Archive, info: WheelInfo, name: FileName) -> Iterator[Finding]:
+    """Python takes bytecode without a source in place of that, and of its own version alone (PEP 3147)."""
+    members = {installed_path(member.name): member.name for member in archive.members}
+    modules = [path for path in members if path.endswith(python_sources.MODULE_FILES)]
+    placed = [path for path in modules if "__pycache__/" not in path]
+    if modules and not placed:
+        reason = "all of its modules are bytecode in __pycache__, which Python takes beside a source alone"
+        fix = "ship the sources"
+        yield Finding(code=FindingCode.MEMBER_MISSING, member=members[modules[0]], reason=reason, fix=fix)
+    stems = {path.partition(".")[0] for path in placed if not path.endswith(".pyc")}
+    packages = {"", *(path.rpartition("/")[0] for path in placed if "/__init__." in path)}
+    for path in placed:
+        alone = path.endswith(".pyc") and path.partition(".")[0] not in stems and not is_of_tests(path)
+        if not alone or path.rpartition("/")[0] not in packages:
+            continue
+        head = archive.read(members[path])[:4]
+        magic = int.from_bytes(head[:2], "little")
+        minor = _MAGIC.get(magic // 10, (magic - _MAGIC_OF_0) // 50)
+        others = [n for n in range(8, 30) if n != minor and _is_for(info, name, f"3.{n}")]
+        if head.endswith(b"\r\n") and others:
+            reason = (
+                f"it is bytecode of Python 3.{minor} without a source, and the wheel is for 3.{others[0]}"
+            )
+            fix = "ship the source, or tag the wheel for that Python alone"
+            yield Finding(code=FindingCode.MODULE_ABI, member=members[path], reason=reason, fix=fix)
+
+
+def _is_for(info: WheelInfo, name: FileName, python: str) -> bool:
+    return environments.allows(info, python) and any(environments.fits(tag, python) for tag in name.tags)

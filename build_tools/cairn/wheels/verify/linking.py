@@ -29,12 +29,13 @@ from cairn.wheels.contents.system_libraries import (
     is_of_debug_builds,
     matches,
     newest_policy,
+    of_matlab,
     on_windows,
     promise_of,
 )
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, platforms_of
 from cairn.wheels.metadata.wheel_info import requirement as requirement_of
-from cairn.wheels.verify import alternatives, macos
+from cairn.wheels.verify import alternatives, environments, macos
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _ADDS_FOLDERS = re.compile(rb"add_dll_directory|AddDllDirectory|WinDLL")
@@ -63,8 +64,7 @@ def check(
     expected: Expectation,
 ) -> Iterator[Finding]:
     """Breaches by binary; code objects are loaded by ROCm's runtime, not by the linker."""
-    requires = filter(None, map(_REQUIRED.match, info.requires_dist if info else ()))
-    absent = sorted({canonicalize_name(match[1]) for match in requires} - expected.beside.keys())
+    absent = sorted(_required(info, name, expected) - expected.beside.keys()) if info else []
     platforms = platforms_of(name.tags)
     # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
     by_name = {rule.name: rule for rule in map(promise_of, platforms) if rule}
@@ -87,10 +87,10 @@ def check(
         }
         # Where nothing loads without an extra, it is no extra.
         serves = bool(started.difference(binary.path for binary, _, _ in lacking))
-        of_extras = list(_of_extras(info)) if lacking and info and serves else []
+        of_extras = list(_of_extras(info)) if lacking and info else []
         for binary, libraries, system in lacking:
             finding = _needed(binary, libraries, system, absent, optional=binary.path in optional)
-            yield _if_of_extra(finding, libraries, of_extras, expected)
+            yield _if_of_extra(finding, libraries, of_extras, expected, serves=serves)
         for binary in of_kind:
             if kind == "elf":
                 yield from _check_symbols(binary, shipped_names, rules)
@@ -124,7 +124,7 @@ def _missing(
     expected: Expectation,
 ) -> Iterator[tuple[tuple[str, ...], str]]:
     """What neither the wheel has nor what it requires, and the first system of the tag without it."""
-    provided = (*expected.provided_libraries, *DRIVERS)
+    provided = (*expected.provided_libraries, *DRIVERS, *of_matlab(binary.needed))
     if binary.format == "elf":
         provided = (*provided, *LOADERS)
     elif binary.format == "pe":
@@ -153,6 +153,17 @@ def _needed(
     return Finding(code=FindingCode.NEEDED, member=binary.path, reason=reason, fix=fix)
 
 
+def _required(info: WheelInfo, name: FileName, expected: Expectation) -> set[str]:
+    """The projects that a wheel always requires where it is installed."""
+    projects = set()
+    for text in filter(_REQUIRED.match, info.requires_dist):
+        with contextlib.suppress(WheelError):
+            requirement = requirement_of(text)
+            if environments.applies(requirement, name, expected.python):
+                projects.add(str(canonicalize_name(requirement.name)))
+    return projects
+
+
 def _of_extras(info: WheelInfo) -> Iterator[tuple[str, str, set[str]]]:
     """The wheels that extras alone require: extra, wheel, and words of its name that say what it has."""
     always = [canonicalize_name(match[1]) for match in map(_REQUIRED.match, info.requires_dist) if match]
@@ -171,6 +182,8 @@ def _if_of_extra(
     missing: Sequence[str],
     of_extras: Iterable[tuple[str, str, set[str]]],
     expected: Expectation,
+    *,
+    serves: bool,
 ) -> Finding:
     """A finding on missing libraries, as a note where wheels that extras name bring them.
 
@@ -191,6 +204,9 @@ def _if_of_extra(
     if finding.code is not FindingCode.NEEDED or left or not sources:
         return finding
     reason = f"{finding.reason}; {', '.join(dict.fromkeys(sources))}"
+    if not serves:
+        reason = f"{reason}, and no module is loaded without"
+        return structs.replace(finding, reason=reason, fix="require that wheel always")
     fix = "give that wheel to the same command; require it always, if anything is loaded without it"
     return structs.replace(finding, code=FindingCode.OPTIONAL_PLUGIN, reason=reason, fix=fix)
 

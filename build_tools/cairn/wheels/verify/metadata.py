@@ -5,12 +5,9 @@ A wheel variant must be what its file name says, too: no installer looks into on
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from packaging import tags
-from packaging.markers import UndefinedEnvironmentName
 from packaging.metadata import Metadata, RawMetadata, parse_email
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -26,24 +23,13 @@ from cairn.wheels.contents import providers
 from cairn.wheels.metadata import variants, wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo
+from cairn.wheels.verify import environments
 from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 
 _RETAG = "write the wheel with `cairn wheel set-version` or repair it again: both change all places together"
 
 # So `packaging` says it, and in no other way: `packaging.metadata.Metadata.from_raw`.
 _OF_LATER_VERSION = "introduced in metadata version"
-_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
-_SYSTEMS = {
-    "win": {"sys_platform": "win32", "platform_system": "Windows", "os_name": "nt"},
-    "macosx": {"sys_platform": "darwin", "platform_system": "Darwin", "os_name": "posix"},
-    "linux": _LINUX,
-    "manylinux": _LINUX,
-    "musllinux": _LINUX,
-}
-# The ends of platform tags, and what platform.machine() says there; the longer ones come last.
-_MACHINES = dict.fromkeys(("x86_64", "aarch64", "i686", "armv7l", "ppc64le", "s390x", "riscv64", "arm64"), "")
-_MACHINES |= {"win_amd64": "AMD64", "win32": "x86", "win_arm64": "ARM64"}
-_ONE_PYTHON = re.compile(r"cp(\d)(\d+)(?![^-])")
 _STABLE_ABI = re.compile(r"cp3(?:[2-9]|\d\d+)")
 # Platforms that no system has: manylinux1, 2010 and 2_16 were for x86 alone, and glibc has no version 3.
 _NOWHERE = re.compile(
@@ -68,7 +54,7 @@ def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Fi
         )
         fix = "write a tag that `pip debug --verbose` lists where the wheel is to be installed"
         yield Finding(code=FindingCode.PYTHON_TAG, reason=reason, fix=fix)
-    if expected.python and not any(_fits(tag, expected.python) for tag in name.tags):
+    if expected.python and not any(environments.fits(tag, expected.python) for tag in name.tags):
         reason = f"no tag of {', '.join(name.tags)} is for Python {expected.python}"
         fix = f"build it with Python {expected.python}"
         yield Finding(code=FindingCode.PYTHON_TAG, reason=reason, fix=fix)
@@ -77,7 +63,7 @@ def check(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Fi
 
 def _check_requires_python(info: WheelInfo, name: FileName, python: str | None) -> Iterator[Finding]:
     """An installer refuses a wheel whose METADATA exclude its Python, whatever the tags say."""
-    matches = [None if "-abi3-" in tag else _ONE_PYTHON.match(tag) for tag in name.tags]
+    matches = [None if "-abi3-" in tag else environments.ONE_PYTHON.match(tag) for tag in name.tags]
     pythons = [python.removesuffix("t")] if python else [f"{m[1]}.{m[2]}" for m in matches if m]
     try:
         specifier = SpecifierSet(info.requires_python or "")
@@ -156,22 +142,6 @@ def _is_taken(tag: str) -> bool:
     return fits and (abi == "none" if platform == "any" else not _NOWHERE.fullmatch(platform))
 
 
-def _fits(tag: str, python: str) -> bool:
-    """Whether CPython `python` installs a wheel of this tag, whatever its platform (PEP 425)."""
-    platform = tag.split("-")[2]
-    threads = "t" if python.endswith("t") else ""
-    major, _, minor = python.removesuffix("t").partition(".")
-    if not (major.isdecimal() and minor.isdecimal()):
-        return False
-    version = (int(major), int(minor))
-    interpreter = f"cp{major}{minor}"
-    known = itertools.chain(
-        tags.cpython_tags(version, [f"{interpreter}{threads}"], [platform]),
-        tags.compatible_tags(version, interpreter, [platform]),
-    )
-    return tag in map(str, known)
-
-
 def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -> Iterator[Finding]:
     """Breaches by requirement."""
     siblings = {str(canonicalize_name(sibling)): version for sibling, version in expected.siblings.items()}
@@ -204,7 +174,9 @@ def check_requirements(info: WheelInfo, name: FileName, expected: Expectation) -
         versions = (info.version,) if is_itself else expected.beside.get(required, ())
         met = not versions or any(providers.meets(version, requirement) for version in versions)
         extras = ("", *info.extras) if is_itself else ("",)
-        if not met and any(_applies(requirement, name, expected.python, extra) for extra in extras):
+        if not met and any(
+            environments.applies(requirement, name, expected.python, extra) for extra in extras
+        ):
             reason = f"it requires {requirement}, but is installed with {', '.join(versions)}"
             fix = "build both in one run, or name the wheel that it requires"
             yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, fix)
@@ -221,7 +193,9 @@ def _check_extras_beside(
     if required == info.distribution or not lacking:
         return
     met = any(providers.meets(version, requirement) for version in expected.beside.get(required, ()))
-    if met and any(_applies(requirement, name, expected.python, extra) for extra in ("", *info.extras)):
+    if met and any(
+        environments.applies(requirement, name, expected.python, extra) for extra in ("", *info.extras)
+    ):
         reason = f"it requires {requirement}, which has no extra {', '.join(lacking)}"
         fix = f"declare it in {required} (Provides-Extra): installers only warn, and install nothing"
         yield _of_metadata(info, FindingCode.EXTRA_UNDECLARED, reason, fix)
@@ -239,32 +213,6 @@ def _check_alone(requirement: Requirement, info: WheelInfo, *, is_of_itself: boo
     if requirement.specifier.is_unsatisfiable():
         reason = f"it requires {requirement}, which no version can meet"
         yield _of_metadata(info, FindingCode.REQUIREMENT_UNMET, reason, "correct the range")
-
-
-def _applies(requirement: Requirement, name: FileName, python: str | None, extra: str = "") -> bool:
-    """Whether the marker of a requirement holds where the wheel is installed with an extra."""
-    markers = environment(name, python) | {"extra": extra}
-    try:
-        return requirement.marker is None or requirement.marker.evaluate(markers)
-    except UndefinedEnvironmentName:
-        return False
-
-
-def environment(name: FileName, python: str | None) -> dict[str, str]:
-    """The values of markers where the wheel is installed; what its tag leaves open is as on this machine."""
-    interpreter, _, platform = name.tags[0].split("-")
-    markers: dict[str, str] = {}
-    for prefix, values in _SYSTEMS.items():
-        if platform.startswith(prefix):
-            markers |= values
-    for tag, machine in _MACHINES.items():
-        if platform.endswith(tag):
-            markers["platform_machine"] = machine or tag
-    known = _ONE_PYTHON.fullmatch(interpreter)
-    version = (python or (f"{known[1]}.{known[2]}" if known else "")).removesuffix("t")
-    if version:
-        markers |= {"python_version": version, "python_full_version": f"{version}.0"}
-    return markers
 
 
 def _is_exactly(requirement: Requirement, version: str) -> bool:

@@ -14,10 +14,10 @@ import sys
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from cairn import requirements
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
 from cairn.wheels.metadata.wheel_info import FileName, WheelInfo, installed_path, is_of_tests
+from cairn.wheels.verify.environments import allows
 from cairn.wheels.verify.findings import Finding, FindingCode
 
 _MARKERS = re.compile(rb"^<<<<<<< .*\n(?:.*\n)*?=======\r?\n(?:.*\n)*?>>>>>>> ", re.MULTILINE)
@@ -309,8 +309,9 @@ def _lacking(
         if module in lacking or module.partition(".")[0] not in own:
             continue
         place = module.replace(".", "/")
+        files = own.files.keys() & {f"{place}.py", f"{place}/__init__.py"}
         # A module that was not followed may have any name.
-        read = {f"{place}.py", f"{place}/__init__.py"}.intersection(followed) or path.startswith(f"{place}/")
+        read = not files or files.intersection(followed) or path.startswith(f"{place}/")
         if (read or attribute is None) and module_problem(own, info, module, attribute):
             lacking.append(f"{module}.{attribute}" if attribute else module)
     return lacking
@@ -328,20 +329,13 @@ def _unguarded(
 def _is_for_known_grammar(info: WheelInfo, name: FileName) -> bool:
     """Whether the wheel is for a Python 3 that is no newer than this one, or for any."""
     minors = [int(match[1] or 0) for tag in name.tags if (match := _PYTHON_3.match(tag))]
-    return bool(minors) and min(minors) <= sys.version_info[1] and _allows_this_python(info)
-
-
-def _allows_this_python(info: WheelInfo) -> bool:
-    try:
-        return requirements.specifiers(info.requires_python or "").contains(_HERE)
-    except ValueError:
-        return False
+    return bool(minors) and min(minors) <= sys.version_info[1] and allows(info, _HERE)
 
 
 def _is_for_this_python(info: WheelInfo, name: FileName) -> bool:
     """Whether the Python that Cairn runs on may import the wheel, on some platform."""
     pythons = {tag.split("-")[0] for tag in name.tags}
-    return _allows_this_python(info) and not pythons.isdisjoint(("py3", f"cp{_HERE.replace('.', '')}"))
+    return allows(info, _HERE) and not pythons.isdisjoint(("py3", f"cp{_HERE.replace('.', '')}"))
 
 
 def _imports(
@@ -362,7 +356,7 @@ def _imports(
             if node.module:
                 yield module, None
             if module and (names or not node.module):
-                yield from ((module, alias.name) for alias in node.names if alias.name != "*")
+                yield from ((module, alias.name) for alias in node.names)
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             nodes += node.orelse
         else:
@@ -424,8 +418,17 @@ class Modules:
             text = None if path.removesuffix(".py") in self._compiled else self.read(self.files[path])
             elsewhere = text is None or any(mark in text for mark in FINDS_ELSEWHERE)
             names = frozenset("*") if text is None else _names_of(text, self.trees.get(path))
-            self._names[path] = names | {_ELSEWHERE} if elsewhere else names
+            self._names[path] = names.union(_OF_MODULES, (_ELSEWHERE,) if elsewhere else ())
         return self._names.get(path)
+
+    def names_in(self, module: str) -> frozenset[str] | None:
+        """All names that a module may define, as `names`; None where it may be any, or elsewhere."""
+        for path in (f"{module}/__init__", module):
+            if (names := self.names(f"{path}.py")) is not None or path in self._modules:
+                return names
+        # A folder of a package is one without names of its own, unless the package looks elsewhere.
+        above = self.names(f"{module.rpartition('/')[0]}/__init__.py")
+        return None if above is None or _ELSEWHERE in above else frozenset()
 
 
 def module_problem(own: Modules, info: WheelInfo, module: str, attribute: str | None) -> str | None:
@@ -447,13 +450,10 @@ def module_problem(own: Modules, info: WheelInfo, module: str, attribute: str | 
     # A submodule is an attribute too, once it was imported.
     if attribute is None or f"{path}/{attribute}" in own:
         return None
-    names = own.names(f"{path}/__init__.py")
-    names = own.names(f"{path}.py") if names is None else names
-    return (
-        None
-        if names is None or {attribute, "*"} & names or attribute in _OF_MODULES
-        else f"nothing there defines {attribute}"
-    )
+    names = own.names_in(path)
+    # All names of a module may be taken; a folder has none (see `names_in`).
+    absent = names is not None and not {attribute, "*"} & names and not (names and attribute == "*")
+    return f"nothing there defines {attribute}" if absent else None
 
 
 def _names_of(text: bytes, tree: ast.Module | SyntaxError | None) -> frozenset[str]:

@@ -208,7 +208,9 @@ def _unresolved(program: Program, binary: Binary) -> tuple[set[bytes], set[bytes
     plain = left.get("", set())
     unknown: set[bytes] = set()
     sources: set[str] = set()
-    by_name_alone = not users and not binary.is_module
+    by_name_alone = not any(
+        user.is_module or (user.is_program and user is not binary) for user in (binary, *users)
+    )
     if by_name_alone and (missing or plain):
         rest = {"": missing | plain}
         _take(rest, program.binaries)

@@ -41,6 +41,7 @@ CONFLICT = b"import os\n<<<<<<< HEAD\nx = 1\n=======\nx = 2\n>>>>>>> topic\n"
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
 SO = "demo/m.cpython-312-x86_64-linux-gnu.so"
+CACHED, BYTECODE = "__pycache__/__init__.cpython-311.pyc", b"\xa7\r\r\n" + bytes(12)  # of Python 3.11
 PYD = "demo/m.cp312-win_amd64.pyd"
 DARWIN = "demo/m.cpython-312-darwin.so"
 MAIN = b"def main(): ...\n"
@@ -155,6 +156,8 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
         "no module for a second Python of Windows": (BOTH_ON_WINDOWS, {PYD: DLL}),
         "named as a library of Windows": (WINDOWS, {"demo/m.DLL": DLL, PYD.replace("/m.", "/n."): NEXT}),
         "named as a library of macOS": (MACOS, {"demo/m.dylib": MACHO}),
+        "bytecode of one Python": ((), {"demo/a.pyc": BYTECODE}),
+        "bytecode of another Python": (("cp312-none-any",), {"demo/a.pyc": BYTECODE}),
         "no stable ABI on macOS": (MACOS_ABI3, {"demo/m.abi3.so": macho(wanted=("PyFrame_New",))}),
     },
     "executable-stack": {"an executable stack": (LINUX, {SO: elf(stack=7)})},
@@ -283,6 +286,18 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
                 "demo/__init__.py": b"from . import a\nfrom .b import f\n" + MAIN,
             },
         ),
+        "a name of a folder that is no package": (
+            (),
+            {
+                "demo/__init__.py": b"from . import a\n" + MAIN,
+                "demo/a.py": b"from .sub import run\n",
+                "demo/sub/b.py": b"def run(): ...\n",
+            },
+        ),
+        "all names of a folder that is no package": (
+            (),
+            {"demo/__init__.py": b"from .sub import *\n" + MAIN, "demo/sub/b.py": b"def run(): ...\n"},
+        ),
         "a name that a module does not define": (
             (),
             {
@@ -303,6 +318,11 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
             (),
             {"demo-1.0/demo/__init__.py": b"", "demo-1.0/setup.py": b"", "demo/__init__.py": None},
         ),
+        "a package below a folder of its name": (
+            (),
+            {"demo/demo/__init__.py": b"from . import a\n", "demo/demo/a.py": b"", "demo/__init__.py": None},
+        ),
+        "bytecode in the folder for it": ((), {f"demo/{CACHED}": BYTECODE, "demo/__init__.py": None}),
         "modules in the data folder of one Python": (
             (),
             {
@@ -366,8 +386,10 @@ SPOILS: dict[str, dict[str, tuple[tuple[str, ...], dict[str, bytes | None]]]] = 
     },
 }
 ELSEWHERE = {"names that differ in case": "demo/A.py", **dict.fromkeys(SPOILS["binary-in-pure-wheel"], "")}
-ELSEWHERE |= {"a name that a module does not define": "demo/a.py"}
-ELSEWHERE |= {spoil: "" for spoil in SPOILS["member-missing"] if "below" in spoil or "data folder" in spoil}
+ELSEWHERE |= dict.fromkeys(
+    ("a name that a module does not define", "a name of a folder that is no package"), "demo/a.py"
+)
+ELSEWHERE |= {spoil: "" for spoil in SPOILS["member-missing"] if " below " in spoil or "data folder" in spoil}
 ELSEWHERE |= {"a debug run time of C": "demo/x.dll"}
 ELSEWHERE |= {"one place of two folders": "demo-1.0.data/purelib/demo/a.py"}
 ELSEWHERE |= {"modules in a folder for modules": ""}
@@ -401,7 +423,7 @@ def test_a_spoil_is_the_one_finding(make_wheel: MakeWheel, code: str, spoil: str
         (b"def run():\n    from .core import run\n", ">=3.9"),
         (b"if sys.platform == 'win32':\n    from .core import run\n", ">=3.9"),
         (b"from .core import run\n__path__ = extend_path(__path__, __name__)\n", ">=3.9"),
-        (b"from . import version\nversion = 1\n", ">=3.9"),
+        (b"from . import version\nfrom .stubs import *\nversion = 1\n", ">=3.9"),
         (b"from . import data, stubs\nfrom .data import x\nimport other.core\n", ">=3.9"),
         (b"from . import core\n\ndef __getattr__(name): ...\n", ">=3.9"),
         (
@@ -522,6 +544,12 @@ def test_what_a_package_imports_may_be_elsewhere(
         (MACOS, {DARWIN: macho("/usr/lib/libSystem.B.dylib", weak=("/opt/x.dylib",))}),
         # A script of the linker stands for a library when one is linked with.
         (LINUX, {"demo/lib/libx.so": b"/* GNU ld script */\nINPUT(libx.so.1)\n"}),
+        # What MATLAB loads finds its libraries (casadi).
+        (LINUX, {SO: ELF, "demo/libipc.so": make_elf(needed=("libmx.so", "libeng.so"))}),
+        (
+            MACOS,
+            {DARWIN: MACHO, "demo/libipc.dylib": make_macho(("@rpath/libmx.dylib", "@rpath/libmex.dylib"))},
+        ),
         # Symbols for debuggers have the name of their library, and are none.
         (MACOS, {"demo/libx.dylib.dSYM/Contents/Resources/DWARF/libx.dylib": make_macho(kind=10)}),
         # Libraries for other systems, beside its own.
@@ -623,6 +651,25 @@ def test_what_a_package_imports_may_be_elsewhere(
         ),
         # Python takes the compiled form of a module before its source.
         (LINUX, {"demo/__init__.py": b"from .m import run\n" + MAIN, "demo/m.py": b"", SO: ELF}),
+        # Packages that are meant to be below a folder of their name, and folders that others may fill.
+        (
+            (),
+            {"demo/demo/__init__.py": b"", "demo/demo/a.py": b"import demo.demo\n", "demo/__init__.py": None},
+        ),
+        ((), {"demo/demo/__init__.py": b"", "demo/a.py": b"", "demo/__init__.py": None}),
+        ((), {"demo/__init__.py": None, "demo/a/__init__.py": b"from demo import b\n", "demo/a/x.py": b""}),
+        ((), {"demo/__init__.py": b"from .sub import b\n" + MAIN, "demo/sub/b.py": b""}),
+        # Bytecode for the Python that the wheel is for, that no Python imports, or beside its source.
+        (("cp311-none-any",), {"demo/a.pyc": BYTECODE}),
+        (
+            (),
+            {
+                "demo/data/a.pyc": BYTECODE,
+                f"demo/{CACHED}": BYTECODE,
+                "demo/b.pyc": b"",
+                "demo/__init__.pyc": BYTECODE,
+            },
+        ),
         # A module compiled from a package, and one that others are linked with.
         (LINUX, {"demo/__init__.cpython-312-x86_64-linux-gnu.so": make_elf(defined=("PyInit_demo",))}),
     ],
@@ -1293,6 +1340,8 @@ def test_a_file_may_not_take_the_place_of_python(make_wheel: MakeWheel, path: st
         ("overwrites", ("Other.Thing",), {**INIT, "other_thing/__init__.py": b"x = 1\n"}),
         ("overwrites", ("other",), {**INIT, "other.py": b"x = 1\n"}),
         ("overwrites", ("other",), {**INIT, "other/__init__.abi3.so": make_elf(defined=("PyInit_other",))}),
+        # The projects of one release know which of them brings a package (PyMuPDF 2.0).
+        ("", ("other == 1.0",), {**INIT, "other/__init__.py": b"x = 1\n"}),
         ("", ("other; extra == 'Fast'", "demo[fast]; extra == 'fast'", "other>=1,<2", "other===x"), INIT),
         ("", ("other",), {**INIT, "other/__init__.py": b"__path__ = extend_path(__path__, __name__)\n"}),
         ("", ("other",), {**INIT, "other/__init__.py": b"\n", "other/plugin.py": b"x = 1\n"}),

@@ -62,6 +62,24 @@ CASES: dict[str, tuple[Mapping[str, bytes], bytes, str]] = {
         so(needed="libgcc.so", wants="_Unwind_Resume _Unwind_GetIP"),
         "",
     ),
+    "in what whoever opens a library may have opened": (
+        {
+            **TORCH,
+            "torch/lib/libone.so": so("libone.so", wants=f"{AT} strange"),
+            "torch/lib/libtwo.so": so("libtwo.so", needed="libone.so"),
+        },
+        so(),
+        "",
+    ),
+    "nobody's, of a library that no module opens": (
+        {
+            **TORCH,
+            "torch/lib/libone.so": so("libone.so", needed="libtorch.so", wants=SUB),
+            "torch/lib/libtwo.so": so("libtwo.so", needed="libone.so"),
+        },
+        so(),
+        SUB,
+    ),
     "what every Python has loaded": ({}, so(wants="dlopen pthread_create sqrtf PyList_New"), ""),
     "not in the nearer library": (OLD, so(needed="libtorch.so", wants=AT, run_path="$ORIGIN/../old"), AT),
 }

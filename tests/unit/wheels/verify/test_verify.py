@@ -453,6 +453,12 @@ def test_what_is_installed_with_it_must_be_what_it_requires(make_wheel: MakeWhee
     assert found("triton==3.5.0; platform_machine == 'x86_64'", "3.4.0", tag=LINUX[0]) == unmet
     assert found("triton==3.5.0; python_version < '3.11'", "3.4.0", tag=LINUX[0]) == []
     assert found("triton==3.5.0; extra == 'fast'", "3.4.0") == []
+    # A wheel of the stable ABI is installed for newer Pythons than that of its tag.
+    for tag, older, newer in (("cp37-abi3", [], unmet), ("cp399-abi3", [], unmet)):
+        wheel_tag = f"{tag}-manylinux_2_28_x86_64"
+        assert found("triton<3; python_version < '3.9'", "3.4.0", tag=wheel_tag) == older
+        assert found("triton<3; python_version >= '3.9'", "3.4.0", tag=wheel_tag) == newer
+    assert found("triton<3; python_version < '3.90'", "3.4.0", tag="cp399-abi3-manylinux_2_28_x86_64") == []
 
 
 def test_needed_libraries(good: Path, make_wheel: MakeWheel) -> None:
