@@ -6,7 +6,8 @@ unpacked; ROCm's packages store each library under its SONAME.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,8 @@ from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.wheel_info import FileName
 
+_EXTRA = re.compile(r'\bextra == "([^"]+)"')
+
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True):
     """The libraries and versions that other wheels supply to a wheel.
@@ -29,7 +32,7 @@ class Supply(msgspec.Struct, frozen=True, kw_only=True):
         versions: distribution to the versions of it that are there.
         extras: distribution to the extras that they declare.
         in_wheels: distribution to the libraries in its wheels, whoever requires them.
-        wheels: those that it requires, among the wheels that were named.
+        wheels: those that it or an extra of it requires, among the wheels that were named.
     """
 
     libraries: tuple[str, ...] = ()
@@ -47,6 +50,7 @@ class _Supplier(msgspec.Struct, frozen=True, kw_only=True):
         name: of its distribution, normalised.
         version: its version.
         requires: what it always requires, not what its extras do.
+        by_extras: what its extras require.
         extras: those that it declares.
         libraries: file names of the shared libraries in it.
     """
@@ -55,6 +59,7 @@ class _Supplier(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     requires: tuple[Requirement, ...]
+    by_extras: tuple[Requirement, ...]
     extras: frozenset[str]
     libraries: frozenset[str]
 
@@ -98,14 +103,15 @@ def supplies(wheels: Sequence[Path], *, folders: Iterable[Path] = ()) -> dict[Pa
     supplies: dict[Path, Supply] = {}
     for path, supply in read.items():
         requires = supply.requires if supply else ()
-        suppliers = _required(supply, known) if supply else []
+        suppliers = _required(supply, requires, known) if supply else []
+        by_extras = _required(supply, supply.by_extras, known) if supply else []
         libraries = _from_folders(requires, everywhere).union(*(supplier.libraries for supplier in suppliers))
         supplies[path] = Supply(
             libraries=tuple(sorted(libraries)),
             versions=versions,
             extras=extras,
             in_wheels=in_wheels,
-            wheels=tuple(supplier.path for supplier in suppliers),
+            wheels=tuple(dict.fromkeys(supplier.path for supplier in (*suppliers, *by_extras))),
         )
     return supplies
 
@@ -149,12 +155,14 @@ def _read_if_whole(wheel: Path) -> _Supplier | None:
             libraries = library_names(archive)
     except CairnError:
         return None
+    of_extras = [requirement for requirement in required if "extra" in str(requirement.marker or "")]
     return _Supplier(
         path=wheel,
         name=info.distribution,
         version=info.version,
         # What an extra requires is installed only where the extra is asked for.
-        requires=tuple(r for r in required if "extra" not in str(r.marker or "")),
+        requires=tuple(requirement for requirement in required if requirement not in of_extras),
+        by_extras=tuple(of_extras),
         extras=frozenset(info.extras),
         libraries=libraries,
     )
@@ -175,19 +183,33 @@ def _from_folders(
     return names
 
 
-def _required(wheel: _Supplier, known: Mapping[str, Sequence[_Supplier]]) -> list[_Supplier]:
+def _required(
+    wheel: _Supplier, requires: Iterable[Requirement], known: Mapping[str, Sequence[_Supplier]]
+) -> list[_Supplier]:
     # torchaudio requires torch, and torch triton: all of them are there when it is loaded.
     required: list[_Supplier] = []
-    queue, seen = [*wheel.requires], {wheel.path}
+    queue, seen, asked = [*requires], {wheel.path}, set[tuple[Path, str]]()
     while queue:
         requirement = queue.pop()
         for supplier in known.get(canonicalize_name(requirement.name), ()):
             same = (supplier.name, supplier.version) == (wheel.name, wheel.version)
-            if not same and supplier.path not in seen and meets(supplier.version, requirement):
+            if same or not meets(supplier.version, requirement):
+                continue
+            if supplier.path not in seen:
                 seen.add(supplier.path)
                 required.append(supplier)
                 queue += supplier.requires
+            new = {(supplier.path, str(canonicalize_name(extra))) for extra in requirement.extras} - asked
+            asked |= new
+            queue += [
+                by_extra for by_extra in supplier.by_extras if _is_of(by_extra, {extra for _, extra in new})
+            ]
     return required
+
+
+def _is_of(requirement: Requirement, extras: Collection[str]) -> bool:
+    """Whether a requirement is one of these extras, by their canonical names."""
+    return any(canonicalize_name(extra) in extras for extra in _EXTRA.findall(str(requirement.marker)))
 
 
 def meets(version: str, requirement: Requirement) -> bool:

@@ -24,7 +24,9 @@ def stack(tmp_path: Path) -> dict[str, Path]:
         "torch": make("torch", "libamdhip64.so.6", "rocm==7.10"),
         "audio": make("audio", "libtorch.so", "Torch == 1.0"),
         "vision": make("vision", "libtorch.so", "audio==1.0"),
-        "text": make("text", "libtorch.so", "torch==1.0; extra == 'fast'"),
+        "text": make("text", "libtorch.so", "torch==1.0; extra == 'fa-st'"),
+        # A project without files may name others by its extras alone, as cuda-toolkit does for PyTorch.
+        "tune": make("tune", "libtorch.so", "text[none]", "text[Fa_st]"),
     }
 
 
@@ -35,6 +37,7 @@ def test_a_wheel_is_given_what_it_requires_and_nothing_else(stack: dict[str, Pat
         "audio": ("libtorch.so",),
         "vision": ("libaudio.so", "libtorch.so"),
         "text": (),
+        "tune": ("libtext.so", "libtorch.so"),
     }
 
 

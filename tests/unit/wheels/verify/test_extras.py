@@ -92,7 +92,8 @@ def test_of_a_wheel_of_an_extra_that_is_there_the_files_count(
     loads: dict[str, bytes],
     code: int,
 ) -> None:
-    files = {MODULE: make_elf(needed=["libgstream.so.0"], defined=("PyInit_m",)), **loads}
+    module = make_elf(needed=["libgstream.so.0"], defined=("PyInit_m",), runpath="$ORIGIN/../gstream")
+    files = {MODULE: module, **loads}
     wheel = build_wheel(tmp_path, tags=LINUX, files=files, requires=REQUIRED)
     beside: list[Path] = []
     if libraries is not None:

@@ -106,6 +106,19 @@ def test_a_symbol_is_looked_for_in_what_is_loaded_with_it(
     assert not missing or f"it wants {missing}" in printed
 
 
+@pytest.mark.parametrize(("wants", "missing"), [(AT, 0), (SUB, 1)])
+def test_a_wheel_that_an_extra_names_is_loaded_with_it(
+    make_wheel: MakeWheel, capsys: pytest.CaptureFixture[str], wants: str, missing: int
+) -> None:
+    torch = wheel_of(make_wheel, "torch", TORCH)
+    files = {MODULE: so(needed="libtorch.so", wants=wants), MODULE.replace("/m.", "/n."): so(has="PyInit_n")}
+    files = {"text/__init__.py": b"", **files}
+    requires = ("torch==1.0; extra == 'fast'",)
+    text = make_wheel(name="text", version="1.0", tags=MANYLINUX, files=files, requires=requires)
+    cairn_wheel("verify", torch, text)
+    assert capsys.readouterr().out.count("[symbol-missing]") == missing
+
+
 def test_wheels_for_another_python_or_c_library_are_not_loaded_together(make_wheel: MakeWheel) -> None:
     audio = wheel_of(make_wheel, "audio", {MODULE: so(needed="libtorch.so", wants=AT)})
     expected = Expectation(provided_libraries=("libtorch.so",))
