@@ -26,6 +26,7 @@ from cairn.errors import CairnError, NetworkError, PrerequisiteError, ProcessErr
 from cairn.interpreters import Interpreter
 from cairn.output import Progress
 from cairn.rocm import install as rocm
+from cairn.rocm.install import SdkInfo
 from cairn.stack import Sdk, Stack
 from cairn.venv import PackageSource
 
@@ -177,7 +178,7 @@ def install(
     say(f"pip install rocm[{','.join(request.extras)}]")
     report = env_dir.with_name(f"{env_dir.name}-report.json")  # where no wheel can write
     try:
-        rocm.install(
+        info = rocm.install(
             rocm.InstallRequest(
                 python=env.python,
                 source=request.source,
@@ -192,15 +193,14 @@ def install(
     except CairnError:
         (env_dir / _MARKER).unlink(missing_ok=True)  # what was refused may have brought one
         raise
-    installed = _described(env, request, report, python)
+    installed = _described(env, info or rocm.query(env.python), request, report, python)
     datafile.write(env_dir / _MARKER, installed)
     return installed.sdk(env.path)
 
 
 def _described(
-    env: venv.VirtualEnvironment, request: SdkRequest, report: Path, python: Interpreter
+    env: venv.VirtualEnvironment, info: SdkInfo, request: SdkRequest, report: Path, python: Interpreter
 ) -> _Marker:
-    info = rocm.query(env.python)
     of_sdk = (file for file in venv.installed_files(report) if file.distribution.startswith("rocm"))
     return _Marker(
         request=request.identity(),

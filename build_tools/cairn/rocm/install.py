@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,6 +31,22 @@ for name in sys.argv[1:]:
         continue
     print(name)
 """
+# The same of its program `rocm-sdk`: an interpreter, and a confined start, for all questions at once.
+_ASK = """
+import contextlib, io, json, runpy, sys
+answers = []
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:], output = words, io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output):
+            runpy.run_module("rocm_sdk", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if end.code:
+            raise
+    answers.append(output.getvalue().strip())
+print(json.dumps(answers))
+"""
+_QUESTIONS = (("version",), ("targets",), ("path", "--root"), ("path", "--bin"), ("path", "--cmake"))
 _NO_ROCM = re.compile(r"No matching distribution found for (rocm\S*)")
 _LISTED_ONLY = re.compile(r"HTTP error (\d+) while getting (\S+)")
 _PLACES = ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
@@ -156,12 +173,23 @@ def query(python: Path) -> SdkInfo:
     Raises:
         PrerequisiteError: it has no ROCm SDK, or one without development files.
     """
+    # The module, not the program: an environment need not be on PATH.
+    result = _run_in(python, "-I", "-c", _ASK, json.dumps(_QUESTIONS))
+    if result.returncode:
+        last = (process.tail(result.stderr, 1) or ("rocm-sdk failed without a message",))[0]
+        if "No module named rocm_sdk" in last:
+            last = f"there is no ROCm SDK in the environment of {python}"
+        raise PrerequisiteError(
+            last.removeprefix("rocm-sdk: error: "),
+            tip="install one with: cairn rocm install --python PYTHON --index-url URL",
+        )
+    version, targets, root, binaries, cmake = json.loads(result.output.splitlines()[-1])
     return SdkInfo(
-        version=_ask(python, "version"),
-        targets=tuple(t for t in re.split(r"[;,\s]+", _ask(python, "targets")) if t),
-        root=Path(_ask(python, "path", "--root")),
-        bin=Path(_ask(python, "path", "--bin")),
-        cmake=Path(_ask(python, "path", "--cmake")),
+        version=version,
+        targets=tuple(filter(None, re.split(r"[;,\s]+", targets))),
+        root=Path(root),
+        bin=Path(binaries),
+        cmake=Path(cmake),
     )
 
 
@@ -193,20 +221,6 @@ def available_libraries(python: Path, shortnames: Sequence[str]) -> tuple[str, .
             output=result.stderr,
         )
     return tuple(result.output.split())
-
-
-def _ask(python: Path, *words: str) -> str:
-    # The module, not the program `rocm-sdk`: an environment need not be on PATH.
-    result = _run_in(python, "-I", "-m", "rocm_sdk", *words)
-    if result.returncode == 0:
-        return result.output.strip()
-    last = (process.tail(result.stderr, 1) or ("rocm-sdk failed without a message",))[0]
-    if "No module named rocm_sdk" in last:
-        last = f"there is no ROCm SDK in the environment of {python}"
-    raise PrerequisiteError(
-        last.removeprefix("rocm-sdk: error: "),
-        tip="install one with: cairn rocm install --python PYTHON --index-url URL",
-    )
 
 
 def _run_in(python: Path, *words: str) -> Completed:
