@@ -188,7 +188,7 @@ def _required(
 ) -> list[_Supplier]:
     # torchaudio requires torch, and torch triton: all of them are there when it is loaded.
     required: list[_Supplier] = []
-    queue, seen, asked = [*requires], {wheel.path}, set[tuple[Path, str]]()
+    queue, seen, visited_extras = [*requires], {wheel.path}, set[tuple[Path, str]]()
     while queue:
         requirement = queue.pop()
         for supplier in known.get(canonicalize_name(requirement.name), ()):
@@ -199,8 +199,9 @@ def _required(
                 seen.add(supplier.path)
                 required.append(supplier)
                 queue += supplier.requires
-            new = {(supplier.path, str(canonicalize_name(extra))) for extra in requirement.extras} - asked
-            asked |= new
+            extras = {(supplier.path, str(canonicalize_name(extra))) for extra in requirement.extras}
+            new = extras - visited_extras
+            visited_extras |= new
             queue += [
                 by_extra for by_extra in supplier.by_extras if _is_of(by_extra, {extra for _, extra in new})
             ]
