@@ -25,6 +25,7 @@ _NO_EXTRA = {"extra": ""}
 PYTHON = re.compile(r"3\.[0-9]{1,2}")
 """How a version of Python is written: `3.12`."""
 
+_OF_EXTRA = re.compile(r'\bextra == "([^"]+)"')
 _PROJECT = re.compile(r"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*")
 
 
@@ -105,6 +106,11 @@ def extras_lacking(requirement: Requirement, declared: Iterable[str]) -> list[st
     """
     extras = set(map(canonicalize_name, requirement.extras))
     return sorted(extras.difference(map(canonicalize_name, declared)))
+
+
+def extras_of(requirement: Requirement) -> set[str]:
+    """Return the extras that a requirement's marker names, normalised: it is for these alone."""
+    return set(map(canonicalize_name, _OF_EXTRA.findall(str(requirement.marker or ""))))
 
 
 def is_project_name(text: str) -> bool:

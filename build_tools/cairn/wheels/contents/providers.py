@@ -6,8 +6,7 @@ unpacked; ROCm's packages store each library under its SONAME.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,11 +16,10 @@ from packaging.version import InvalidVersion
 
 from cairn.errors import CairnError, UsageError
 from cairn.formats.zip.reader import Archive
+from cairn.requirements import extras_of
 from cairn.wheels.metadata import wheel_info
 from cairn.wheels.metadata.fields import core_metadata
 from cairn.wheels.metadata.wheel_info import FileName
-
-_EXTRA = re.compile(r'\bextra == "([^"]+)"')
 
 
 class Supply(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +153,7 @@ def _read_if_whole(wheel: Path) -> _Supplier | None:
             libraries = library_names(archive)
     except CairnError:
         return None
-    of_extras = [requirement for requirement in required if "extra" in str(requirement.marker or "")]
+    of_extras = [requirement for requirement in required if extras_of(requirement)]
     return _Supplier(
         path=wheel,
         name=info.distribution,
@@ -202,15 +200,9 @@ def _required(
             extras = {(supplier.path, str(canonicalize_name(extra))) for extra in requirement.extras}
             new = extras - visited_extras
             visited_extras |= new
-            queue += [
-                by_extra for by_extra in supplier.by_extras if _is_of(by_extra, {extra for _, extra in new})
-            ]
+            names = {extra for _, extra in new}
+            queue += [requirement for requirement in supplier.by_extras if extras_of(requirement) & names]
     return required
-
-
-def _is_of(requirement: Requirement, extras: Collection[str]) -> bool:
-    """Whether a requirement is one of these extras, by their canonical names."""
-    return any(canonicalize_name(extra) in extras for extra in _EXTRA.findall(str(requirement.marker)))
 
 
 def meets(version: str, requirement: Requirement) -> bool:

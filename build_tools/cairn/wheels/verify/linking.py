@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import structs
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from cairn import requirements
@@ -41,7 +42,6 @@ from cairn.wheels.verify.findings import Expectation, Finding, FindingCode
 _ADDS_FOLDERS = re.compile(rb"add_dll_directory|AddDllDirectory|WinDLL")
 _LOADS_LIBRARIES = re.compile(rb"CDLL|cdll|PyDLL|dlopen|load_?library|RTLD_|LD_LIBRARY_PATH|LD_PRELOAD")
 _LEAVE_OUT = "nothing, where its users are to install that themselves; otherwise leave the plugin out"
-_REQUIRED = re.compile(r"\s*([\w.-]+)(?!.*;.*\bextra\b)")  # not for an extra alone; valid or not
 _OF_SYSTEM = re.compile(r"/(?:usr/(?:local/)?)?lib(?:32|64|x32)?(?:/|$)")
 # `PREFIX/lib`, as counted from `PREFIX/lib/python3.12/site-packages`, with `lib64` on some systems.
 _OF_PREFIX = ("../..", "../../../lib")
@@ -51,7 +51,6 @@ _OF_PYTHON_DLL = re.compile(r"python(\d\d)\.dll")
 _OLD_RUNTIMES = dict.fromkeys(("26", "27", "31", "32"), "msvcr90.dll") | dict.fromkeys(
     ("33", "34"), "msvcr100.dll"
 )
-_EXTRA = re.compile(r'\bextra == "([^"]+)"')
 _SHORT = 3  # letters of a word that says nothing
 _PACKAGE_DEPTH = 2  # the __init__.py of a top package, or of one below it
 
@@ -64,7 +63,12 @@ def check(
     expected: Expectation,
 ) -> Iterator[Finding]:
     """Breaches by binary; code objects are loaded by ROCm's runtime, not by the linker."""
-    absent = sorted(_required(info, name, expected) - expected.beside.keys()) if info else []
+    required = {
+        project
+        for project, requirement, extras in (_requirements(info) if info else ())
+        if not extras and environments.applies(requirement, name, expected.python)
+    }
+    absent = sorted(required - expected.beside.keys())
     platforms = platforms_of(name.tags)
     # Names of one policy, such as manylinux2014 and manylinux_2_17, are one promise. The oldest comes first.
     by_name = {rule.name: rule for rule in map(promise_of, platforms) if rule}
@@ -153,28 +157,21 @@ def _needed(
     return Finding(code=FindingCode.NEEDED, member=binary.path, reason=reason, fix=fix)
 
 
-def _required(info: WheelInfo, name: FileName, expected: Expectation) -> set[str]:
-    """The projects that a wheel always requires where it is installed."""
-    projects = set()
-    for text in filter(_REQUIRED.match, info.requires_dist):
-        with contextlib.suppress(WheelError):
+def _requirements(info: WheelInfo) -> Iterator[tuple[str, Requirement, set[str]]]:
+    """The projects that a wheel requires, each with its requirement, and the extras that it is for alone."""
+    for text in info.requires_dist:
+        with contextlib.suppress(WheelError):  # which `metadata` reports
             requirement = requirement_of(text)
-            if environments.applies(requirement, name, expected.python):
-                projects.add(str(canonicalize_name(requirement.name)))
-    return projects
+            yield str(canonicalize_name(requirement.name)), requirement, requirements.extras_of(requirement)
 
 
 def _of_extras(info: WheelInfo) -> Iterator[tuple[str, str, set[str]]]:
     """The wheels that extras alone require: extra, wheel, and words of its name that say what it has."""
-    always = [canonicalize_name(match[1]) for match in map(_REQUIRED.match, info.requires_dist) if match]
+    always = {name for name, _, extras in _requirements(info) if not extras}
     common = {word for name in (*always, info.distribution) for word in name.split("-")}
-    for text in info.requires_dist:
-        with contextlib.suppress(WheelError):  # which `metadata` reports
-            requirement = requirement_of(text)
-            extra = _EXTRA.search(str(requirement.marker or ""))
-            name = canonicalize_name(requirement.name)
-            if extra and name not in always and not requirements.is_sdk(name):
-                yield extra[1], name, {word for word in {*name.split("-")} - common if len(word) > _SHORT}
+    for name, _, extras in _requirements(info):
+        if extras and name not in always and not requirements.is_sdk(name):
+            yield min(extras), name, {word for word in {*name.split("-")} - common if len(word) > _SHORT}
 
 
 def _if_of_extra(

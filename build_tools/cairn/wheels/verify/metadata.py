@@ -17,7 +17,7 @@ from packaging.version import Version
 from cairn.errors import WheelError
 from cairn.formats.zip.reader import Archive
 from cairn.output import wording
-from cairn.requirements import extras_lacking
+from cairn.requirements import extras_lacking, extras_of
 from cairn.targets import in_order, parse_target_id
 from cairn.wheels.contents import providers
 from cairn.wheels.metadata import variants, wheel_info
@@ -36,7 +36,6 @@ _NOWHERE = re.compile(
     r"macosx_(?:1[1-9]|[2-9]\d)_[1-9]\d*_\w+|macosx_10_\d+_arm64|manylinux_(?!2_\d)\d+_\w+"
     r"|manylinux(?!1_|2010_|2014_|_)\w+|manylinux(?:1|2010|_2_\d|_2_1[0-6])_(?!x86_64|i686)\w+"
 )
-_EXTRA = re.compile(r'\bextra == "([^"]+)"')
 _PATCHES = 40  # more than any version of Python has had
 
 
@@ -203,8 +202,7 @@ def _check_extras_beside(
 
 def _check_alone(requirement: Requirement, info: WheelInfo, *, is_of_itself: bool) -> Iterator[Finding]:
     """Breaches by a requirement that no wheel beside can make good."""
-    extras = {match[1] for match in _EXTRA.finditer(str(requirement.marker or ""))}
-    extras |= requirement.extras if is_of_itself else set()
+    extras = extras_of(requirement) | (requirement.extras if is_of_itself else set())
     declared = set(map(canonicalize_name, info.extras))
     if undeclared := sorted(extra for extra in extras if canonicalize_name(extra) not in declared):
         reason = f"it requires {requirement}, and does not declare {wording.some(undeclared)}"
