@@ -186,14 +186,14 @@ def any_path(text: str) -> Path:
         raise ArgumentTypeError(str(error)) from error
 
 
-def _number(text: str, what: str, *, least: int = 1, digits: int = 9) -> int:
+def _number(text: str, subject: str, *, least: int = 1, digits: int = 9) -> int:
     # Python makes no number of more than 4,300 digits, and no machine has use for one of ten.
     if not re.fullmatch(f"[0-9]{{1,{digits}}}", text) or int(text) < least:
-        raise ArgumentTypeError(f"{text[:40]!r} is not {what}")
+        raise ArgumentTypeError(f"{text[:40]!r} is not {subject}")
     return int(text)
 
 
-def _existing(text: str, what: str) -> Path:
+def _existing(text: str, subject: str) -> Path:
     path = any_path(text)
     try:
         path.stat()
@@ -201,9 +201,9 @@ def _existing(text: str, what: str) -> Path:
         if path.is_symlink():
             problem = f"{text} is a link to {path.readlink()}, which is not there"
         elif any(sign in text for sign in "*?["):
-            problem = f"no {what} matches {text}"
+            problem = f"no {subject} matches {text}"
         else:
-            problem = f"there is no {what} {text}"
+            problem = f"there is no {subject} {text}"
         raise ArgumentTypeError(problem) from error
     except (OSError, ValueError) as error:  # a name with a NUL is a ValueError
         raise ArgumentTypeError(f"{text!r} cannot be read: {_reason(error)}") from error

@@ -71,7 +71,7 @@ class Interpreter:
 
 
 @functools.cache
-def own() -> Interpreter:
+def current() -> Interpreter:
     """The interpreter that runs Cairn."""
     return Interpreter(
         path=Path(sys.executable),
@@ -94,8 +94,8 @@ def find(word: str) -> Interpreter:
     """
     if not requirements.PYTHON.fullmatch(word):
         return _at(word)
-    if word == own().version:
-        return own()
+    if word == current().version:
+        return current()
     if (interpreter := next(of_version(word), None)) is not None:
         return interpreter
     raise PrerequisiteError(

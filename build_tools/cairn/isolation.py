@@ -215,14 +215,14 @@ def credential_files() -> tuple[Path, ...]:
     of_runner = [Path(temporary).parent.parent / name for name in _OF_RUNNER] if temporary else ()
     usual = filter(os.path.exists, (*_at_home(*_CREDENTIALS), *of_runner))
     # MY_CONFIG=setup.cfg names a file of a build: only a whole path does here.
-    named = [v for name, v in os.environ.items() if os.sep in v and _NAMES_A_SECRET.fullmatch(name)]
-    return tuple(dict.fromkeys((*key_files(), *usual, *_files_at(filter(os.path.isabs, named)))))
+    values = [v for name, v in os.environ.items() if os.sep in v and _NAMES_A_SECRET.fullmatch(name)]
+    return tuple(dict.fromkeys((*key_files(), *usual, *_files_at(filter(os.path.isabs, values)))))
 
 
 def key_files() -> tuple[Path, ...]:
     """The private keys that options and variables of Cairn name."""
-    named = [value for name, value in os.environ.items() if _NAMES_A_KEY.fullmatch(name)]
-    return (*filter(Path.exists, _CONCEALED), *_files_at(named))
+    values = [value for name, value in os.environ.items() if _NAMES_A_KEY.fullmatch(name)]
+    return (*filter(Path.exists, _CONCEALED), *_files_at(values))
 
 
 def reach(
@@ -272,8 +272,8 @@ def reach(
 
 
 def _caches(words: Sequence[str], env: Mapping[str, str]) -> Iterator[Path]:
-    named = [word for option, word in itertools.pairwise(words) if option == "--cache-dir"]
-    for cache in map(Path, (*named, *(value for name, value in env.items() if "CACHE_DIR" in name))):
+    folders = [word for option, word in itertools.pairwise(words) if option == "--cache-dir"]
+    for cache in map(Path, (*folders, *(value for name, value in env.items() if "CACHE_DIR" in name))):
         if cache.is_absolute():
             with contextlib.suppress(OSError):  # the program cannot make one in a folder that it only reads
                 cache.mkdir(parents=True, exist_ok=True)

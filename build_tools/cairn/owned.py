@@ -109,16 +109,16 @@ def replace_files(folder: Path, source: Path) -> None:
             foreign.append(name)
     if foreign:
         raise _foreign(folder, foreign)
-    files.write_text(mark, _listed(entries | new))  # old and new: a run that is killed below owns both
+    files.write_text(mark, _bullet_list(entries | new))  # old and new: a run that is killed below owns both
     names = {name for _, name in new}
     for name in {name for _, name in entries} - names:
         (folder / name).unlink(missing_ok=True)
     for name in names:
         files.copy(source / name, folder / name)
-    files.write_text(mark, _listed(new))
+    files.write_text(mark, _bullet_list(new))
 
 
-def _listed(paths: Collection[tuple[str, ...]]) -> str:
+def _bullet_list(paths: Collection[tuple[str, ...]]) -> str:
     return "".join(f"{digest}  {name}\n" for digest, name in sorted(paths))
 
 

@@ -166,14 +166,14 @@ def _read(environ: tuple[tuple[str, str], ...]) -> PipSettings:
 
 def _configuration_files(variables: Mapping[str, str]) -> list[Path]:
     """Return pip's configuration files in its order, in which later files win."""
-    named = variables.get("PIP_CONFIG_FILE")
-    if named == os.devnull:
+    configured = variables.get("PIP_CONFIG_FILE")
+    if configured == os.devnull:
         return []
     machine, user = platforms.here.pip_configurations(variables)
-    if named and Path(named).exists():
+    if configured and Path(configured).exists():
         user = []
     site = Path(sys.prefix, machine[0].name)
-    return [*machine, *user, site, *([Path(named)] if named else [])]
+    return [*machine, *user, site, *([Path(configured)] if configured else [])]
 
 
 def _option(name: str) -> str:

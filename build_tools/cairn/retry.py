@@ -51,18 +51,18 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return wait * random.uniform(1 - self.jitter, 1 + self.jitter)  # noqa: S311 - nothing secret
 
 
-def retrying(what: Callable[[], T], *, retry: RetryPolicy, say: Progress) -> T:
-    """Call `what`, again after each network fault, as often as `retry` says.
+def retrying(call: Callable[[], T], *, retry: RetryPolicy, say: Progress) -> T:
+    """Call `call`, again after each network fault, as often as `retry` says.
 
     Raises:
         NetworkError: the last try failed too.
     """
     for failures in range(1, retry.attempts):
         try:
-            return what()
+            return call()
         except NetworkError as error:
             wait_after(error, failures, retry=retry, say=say)
-    return what()
+    return call()
 
 
 def wait_after(error: NetworkError, failures: int, *, retry: RetryPolicy, say: Progress) -> None:

@@ -374,7 +374,7 @@ class _Name(_Written, frozen=True, kw_only=True):
 
 
 @functools.cache
-def _known() -> tuple[_Name, ...]:
+def _known_names() -> tuple[_Name, ...]:
     matches = []
     for target in (*known_targets(), *unbuilt_targets()):
         for name in product_names(target):
@@ -398,7 +398,7 @@ def _read(text: str) -> _Written:
 def _beginning_with(part: _Written) -> list[_Name]:
     return [
         name
-        for name in _known()
+        for name in _known_names()
         if part.words
         and name.words[: len(part.words)] == part.words
         and name.line in _LINES.get(part.line, (name.line,))
@@ -419,7 +419,7 @@ def _mistyped(parts: Sequence[_Written]) -> list[_Name]:
     likeness: dict[_Name, float] = {}
     for part in parts:
         words = [word for word in part.words if not difflib.get_close_matches(word, _NOISE, cutoff=_ALIKE)]
-        for name in _known():
+        for name in _known_names():
             if _numbers(words) and _numbers(words) == _numbers(name.words):
                 ratio = difflib.SequenceMatcher(None, "".join(words), "".join(name.words)).ratio()
                 if ratio >= _ALIKE:
@@ -435,7 +435,10 @@ def _other_maker(text: str) -> str | None:
     """Return the other maker of a GPU if a word of its name tells; else None."""
     folded = text.casefold()
     words = {*re.findall("[a-z0-9]+", folded), *re.findall("[a-z]+", folded)}
-    return next((maker for maker, known in _product_data()["others"].items() if words & set(known)), None)
+    return next(
+        (maker for maker, words_of_maker in _product_data()["others"].items() if words & set(words_of_maker)),
+        None,
+    )
 
 
 @functools.cache

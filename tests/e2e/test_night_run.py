@@ -21,7 +21,7 @@ from helpers.trail import ROOT, clean_environment
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("night-run")]
 
 PAGE = ROOT / "docs/how-to/run-a-night-without-github.md"
-HERE = interpreters.own().version
+HERE = interpreters.current().version
 INDEX = "nightly/gfx94X-dcgpu"
 
 

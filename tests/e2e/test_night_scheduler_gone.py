@@ -43,7 +43,7 @@ class GoneOnce(Here):
 
 def test_each_round_is_a_run_of_its_own(tmp_path: Path) -> None:
     folder, store = tiny_stack.write(tmp_path / "stack"), LocalStore(tmp_path / "store")
-    here, stack = interpreters.own(), stacks.load(folder).for_line(None)
+    here, stack = interpreters.current(), stacks.load(folder).for_line(None)
     leg = leg_of("cpu", line=stack.line, python=here.version, platform=here.platform)
     manifest = msgspec.structs.replace(
         FROZEN, stack=stack.name, line=stack.line, recipe=recipe.digest_of(stack)

@@ -37,7 +37,7 @@ pytestmark = [
 
 LINE = "release/2.9"
 A, B = "gfx94X-dcgpu", "gfx110X-all"
-HERE = interpreters.own().version
+HERE = interpreters.current().version
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ pytestmark = [
 ]
 
 HOST, RUNNER = "gfx110X-all", "gfx1152"
-HERE = interpreters.own().version
+HERE = interpreters.current().version
 ALL = os.environ.get("CAIRN_TEST_ALL")
 STACK = Path("external-builds/pytorch")
 

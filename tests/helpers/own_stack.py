@@ -14,7 +14,7 @@ from helpers import rocm, sdk_index, zig
 from helpers.trail import ROOT, shared_cache
 
 FAMILY = "gfx110X-all"
-HERE = interpreters.own()
+HERE = interpreters.current()
 
 _PROJECT = {
     "pyproject.toml": """[build-system]

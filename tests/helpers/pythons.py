@@ -26,7 +26,7 @@ def _found() -> tuple[Interpreter, ...]:
 
 def several(count: int) -> tuple[Interpreter, ...]:
     """Interpreters of different versions, Cairn's own first; skips the test where there are too few."""
-    own = interpreters.own()
+    own = interpreters.current()
     found = (own, *(other for other in _found() if other.version != own.version))
     if len(found) < count:
         have = ", ".join(one.version for one in found)

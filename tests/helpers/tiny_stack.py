@@ -10,7 +10,7 @@ from pathlib import Path
 from cairn import interpreters
 from helpers.trail import cairn
 
-HERE = interpreters.own()
+HERE = interpreters.current()
 
 # Not a shipped stack: outages, schedulers and full disks are tried on nights of seconds.
 _FILES = {

@@ -25,7 +25,7 @@ from helpers import packing
 from helpers.range_server import part_of
 from helpers.serving import QuietHandler
 
-_HERE = interpreters.own()
+_HERE = interpreters.current()
 TAG = f"cp{_HERE.version.replace('.', '')}-cp{_HERE.version.replace('.', '')}-{_HERE.platform}"
 # AOTriton's images are in a wheel of a family, beside that of each target (ROCm/TheRock, issue 6223).
 _AOTRITON = {"gfx1100": "gfx110x", "gfx1101": "gfx110x", "gfx1151": "gfx115x", "gfx1201": "gfx12-0"}

@@ -343,7 +343,7 @@ def foreign_environment(world: World) -> None:
 
 def with_set(world: World) -> None:
     """A set.json of the wheel, as a build writes it."""
-    folder, here, wheels = world.folder, interpreters.own(), [world.folder / WHEEL]
+    folder, here, wheels = world.folder, interpreters.current(), [world.folder / WHEEL]
     about: Any = {"stack": "small", "line": "main", "platform": here.platform, "targets": ("cpu",)}
     commit = commit_of("alpha")
     names = {"name": "alpha", "distribution": "alpha", "origin": "https://git.example/alpha.git"}

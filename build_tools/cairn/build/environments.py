@@ -78,7 +78,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
     wheels: tuple[Path, ...] = ()
     sdk: Path | None = None
     sdk_digest: str | None = None
-    python: Interpreter = msgspec.field(default_factory=interpreters.own)
+    python: Interpreter = msgspec.field(default_factory=interpreters.current)
     what: str
 
 

@@ -108,7 +108,7 @@ class BuildSettings(msgspec.Struct, frozen=True, kw_only=True):
     clean: bool = False
     compiler_cache: CompilerCache | None = None
     shared_cache: SharedCache | None = None
-    python: Interpreter = msgspec.field(default_factory=interpreters.own)
+    python: Interpreter = msgspec.field(default_factory=interpreters.current)
     run: RunOptions = msgspec.field(default_factory=RunOptions)
     trees: Path | None = None
     split: bool = False

@@ -59,7 +59,7 @@ def _doctor(request: Doctor) -> Answer:
     if request.machine:
         machine = datafile.read(request.machine, DoctorReport).machine
     else:
-        machine = look.here(request.root_checkout_dir, request.python or interpreters.own().path)
+        machine = look.here(request.root_checkout_dir, request.python or interpreters.current().path)
     findings = checks.diagnose(machine, need)
     if request.index_url:
         findings = (*findings, *checks.index(request.index_url, machine, line=request.line))

@@ -109,11 +109,11 @@ def _create(request: Create) -> Answer:
         line=line,
         targets=targets,
         pythons=pythons,
-        platform=interpreters.own().platform,
+        platform=interpreters.current().platform,
         sdk_version=sdk_version,
         build_env=build_env,
         toolchain=machine.toolchain_of_manifest(
-            interpreters.own(), host_compiler=targets == (gpu.CPU,), build_env=build_env
+            interpreters.current(), host_compiler=targets == (gpu.CPU,), build_env=build_env
         ),
         recipe=recipe.digest_of(stack),
     )
@@ -127,7 +127,9 @@ def _pythons(text: str | None) -> tuple[str, ...]:
     from cairn import interpreters
 
     versions = (
-        tuple(word.strip() for word in text.split(",")) if text is not None else (interpreters.own().version,)
+        tuple(word.strip() for word in text.split(","))
+        if text is not None
+        else (interpreters.current().version,)
     )
     if wrong := [word for word in versions if not _PYTHON.fullmatch(word)]:
         raise UsageError(f"{wrong[0]!r} is not a valid version of Python", tip="write --python 3.11,3.12")

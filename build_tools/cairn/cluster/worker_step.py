@@ -20,7 +20,7 @@ _LOOK = 0.5  # seconds between two looks at whether the step is still wanted
 
 def describe() -> tuple[str, str]:
     """Return the version of Cairn on this worker, and its platform."""
-    return cairn.__version__, interpreters.own().platform
+    return cairn.__version__, interpreters.current().platform
 
 
 def carry_out(job: StepJob) -> StepEnd:

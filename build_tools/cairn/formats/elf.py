@@ -251,8 +251,8 @@ class _Reader:
         """The subset of `symbols` that this file exports."""
         places = (
             at
-            for at, bind, other, section in self._symbols(self._listed_symbols())
-            if section != _UNDEFINED and bind != _LOCAL and other & 3 in _SEEN_OUTSIDE
+            for at, bind, visibility, section in self._symbols(self._listed_symbols())
+            if section != _UNDEFINED and bind != _LOCAL and visibility & 3 in _SEEN_OUTSIDE
         )
         return frozenset(self._names_at(places, symbols))
 
@@ -275,8 +275,8 @@ class _Reader:
         begins = itertools.accumulate(map((1).__add__, map(len, strings)), initial=0)
         whole = dict(zip(begins, strings, strict=False))
         ascii_only = self._strings.isascii()
-        for (at, bind, other, section), index in zip(self._symbols(count), versions, strict=False):
-            if bind == _LOCAL or (section and not (defined and other & 3 in _SEEN_OUTSIDE)):
+        for (at, bind, visibility, section), index in zip(self._symbols(count), versions, strict=False):
+            if bind == _LOCAL or (section and not (defined and visibility & 3 in _SEEN_OUTSIDE)):
                 continue
             name = whole.get(at)
             # It may be the end of another one (GNU ld shares them).
@@ -307,9 +307,9 @@ class _Reader:
         count = max(self._listed_symbols(), self._symbol_count(size))
         count = min(count, (self._view.size - at) // size)
         data = self._view.read(at, count * size)
-        info, other, low, high = (data[byte::size] for byte in ((4, 5, 6, 7) if wide else (12, 13, 14, 15)))
+        info, shown, low, high = (data[byte::size] for byte in ((4, 5, 6, 7) if wide else (12, 13, 14, 15)))
         inside = _mask(low.translate(_NOT_ZERO)) | _mask(high.translate(_NOT_ZERO))
-        outward = _mask(info.translate(_GLOBAL)) & _mask(other.translate(_VISIBLE)) & inside if defined else 0
+        outward = _mask(info.translate(_GLOBAL)) & _mask(shown.translate(_VISIBLE)) & inside if defined else 0
         strong = _mask(info.translate(_STRONG)) & ~inside
         places = array("I", data)
         if self.layout.order != ("<" if sys.byteorder == "little" else ">"):
@@ -333,12 +333,12 @@ class _Reader:
         # A name may be the end of another one (GNU ld shares them).
         names = [whole[at] if at in whole else self._shared_name(at) for at in chosen]
         indexes = list(itertools.compress(versions, mask))
-        known = self._version_index() if indexes else {}
-        if not known.keys() & {index & _VERSION_INDEX for index in set(indexes)}:
+        version_names = self._version_index() if indexes else {}
+        if not version_names.keys() & {index & _VERSION_INDEX for index in set(indexes)}:
             return {"": frozenset(names)} if names else {}
         by_version: dict[str, set[bytes]] = {}
         for name, index in zip(names, indexes, strict=False):
-            by_version.setdefault(known.get(index & _VERSION_INDEX, ("", ""))[1], set()).add(name)
+            by_version.setdefault(version_names.get(index & _VERSION_INDEX, ("", ""))[1], set()).add(name)
         return {version: frozenset(those) for version, those in by_version.items()}
 
     def _shared_name(self, at: int) -> bytes:
@@ -407,26 +407,26 @@ class _Reader:
             return
         # The same fields in a different order.
         wide = self.layout.wide
-        layout, info, other, section = ("IBBHQQ", 1, 2, 3) if wide else ("IIIBBH", 3, 4, 5)
+        layout, info, visibility, section = ("IBBHQQ", 1, 2, 3) if wide else ("IIIBBH", 3, 4, 5)
         entry = struct.Struct(self.layout.order + layout)
         count = min(count, (self._view.size - at) // entry.size)
         for fields in entry.iter_unpack(self._view.read(at, count * entry.size)):
-            yield fields[0], fields[info] >> 4, fields[other], fields[section]
+            yield fields[0], fields[info] >> 4, fields[visibility], fields[section]
 
     def _listed_symbols(self) -> int:
         """The number of symbols up to the last one in the hash table."""
         unpack, place_of = self.layout.unpack, self.layout.place_of
-        chains, listed = place_of(_HASH), place_of(_GNU_HASH)
-        if listed is None:
+        chains, gnu_hash = place_of(_HASH), place_of(_GNU_HASH)
+        if gnu_hash is None:
             count = unpack("II", chains)[1] if chains is not None else 0
         else:
             # Four words, a Bloom filter of addresses, a word a bucket with the first symbol of its chain,
             # then a word for each symbol from the first one listed, of which the last in a chain is odd. It
             # has no specification: glibc, elf/dl-lookup.c.
-            buckets, first, filters, _ = unpack("IIII", listed)
+            buckets, first, filters, _ = unpack("IIII", gnu_hash)
             if max(buckets, filters) > _MOST_SYMBOLS:
                 raise WheelError(f"an ELF file with a hash table of {buckets} buckets")
-            at = listed + 16 + filters * self.layout.bits // 8
+            at = gnu_hash + 16 + filters * self.layout.bits // 8
             last = max(unpack(f"{buckets}I", at), default=0)
             at += 4 * buckets
             while first <= last <= _MOST_SYMBOLS:
@@ -448,8 +448,8 @@ class _Reader:
         chain for each. Where neither helps, the symbols end at the next table: mostly that of strings, as
         glibc takes it too (elf/dl-addr.c), unless patchelf has moved it.
         """
-        chains, listed = self.layout.place_of(_HASH), self.layout.place_of(_GNU_HASH)
-        count = self.layout.unpack("II", listed)[1] if listed is not None else 0
+        chains, gnu_hash = self.layout.place_of(_HASH), self.layout.place_of(_GNU_HASH)
+        count = self.layout.unpack("II", gnu_hash)[1] if gnu_hash is not None else 0
         if count <= 1:  # GNU ld writes 1 where nothing is listed, however many are undefined (bfd/elflink.c)
             count = 0
         if not count and chains is not None:

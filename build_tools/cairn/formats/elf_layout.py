@@ -163,7 +163,7 @@ class Layout:
                 raise WheelError(f"an ELF file with more than {_MOST_NAMES} bytes of names of sections")
             yield name, section
 
-    def named(self, name: str) -> tuple[Section, ...]:
+    def sections_named(self, name: str) -> tuple[Section, ...]:
         """The sections of that name."""
         return tuple(section for text, section in self.named_sections() if text == name.encode())
 

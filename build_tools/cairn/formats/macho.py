@@ -109,8 +109,8 @@ def _read(view: View, begin: int, size: int, *, python: bool, symbols: bool) -> 
         for symbol, defined in _symbols(view, begin, table, f"{order}{bits}", prefixes):
             by_place[defined].add(symbol)
     of_python = {
-        defined: frozenset(symbol.name for symbol in listed if symbol.name.startswith(("Py", "_Py")))
-        for defined, listed in by_place.items()
+        defined: frozenset(symbol.name for symbol in symbols_of_kind if symbol.name.startswith(("Py", "_Py")))
+        for defined, symbols_of_kind in by_place.items()
     }
     is_signed = cpu == _ARM64 and any(command == _SIGNATURE for command, _ in commands)
     is_read = is_signed and not symbols and begin + size <= HELD

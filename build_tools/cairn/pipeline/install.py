@@ -270,7 +270,7 @@ def pages(prepared: Installation, pick: Pick) -> Iterator[str]:
         index_set = store.current(Index(cast("Store", store), index)).set(pick.offer.set_id)
     wheel_set = read_set(cast("Store", store), pick.offer.set_id)
     evidence.require_builder(store, wheel_set, ())
-    evidence.builder_signers(store, wheel_set, store.anchor.root.trust(), listed=index_set)
+    evidence.builder_signers(store, wheel_set, store.anchor.root.trust(), entry=index_set)
     prefix = keys.set_simple_prefix(wheel_set.id)
     up = keys.relative_url("files/", prefix=prefix)
     with tempfile.TemporaryDirectory(prefix="cairn-install-") as folder:

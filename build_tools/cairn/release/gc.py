@@ -106,7 +106,7 @@ def collect(
 
 
 def _needless(
-    store: Store, listed: Iterable[ListedObject], since: datetime
+    store: Store, objects: Iterable[ListedObject], since: datetime
 ) -> tuple[list[ListedObject], int]:
     """The old objects that no generation names which was current since then; and how many are listed.
 
@@ -130,7 +130,7 @@ def _needless(
         return kind in ("file", "part") and hash(key) not in hashes
 
     of_indexes, young_sets, old, count = set[str | None](), set[str](), list[ListedObject](), 0
-    for count, item in enumerate(listed, start=1):  # noqa: B007 - the last one is the answer
+    for count, item in enumerate(objects, start=1):  # noqa: B007 - the last one is the answer
         of_indexes.add(keys.index_of(item.key))
         if item.modified >= since:
             young_sets.add(_set_of(item.key))
@@ -150,7 +150,7 @@ def _require_pointers(of_indexes: Collection[str | None], current: Collection[st
         )
 
 
-def _name(snapshot: Snapshot, since: datetime, named: set[int]) -> None:
+def _name(snapshot: Snapshot, since: datetime, reachable: set[int]) -> None:
     """Add the keys of files and parts and the ids of sets that the needed generations of an index name.
 
     Needed are those that were current since then, the one that the pages show, and those that are young and
@@ -159,7 +159,7 @@ def _name(snapshot: Snapshot, since: datetime, named: set[int]) -> None:
     index, pointer = snapshot.index, snapshot.pointer
     items = index.store.list(keys.generations_prefix(index.name))
     young = [of for item in items if item.modified >= since and (of := keys.generation_of(item.key))]
-    reach = Reach(index, named)
+    reach = Reach(index, reachable)
     reach.add(snapshot.generation, required=True)
     if pointer is not None:
         reach.add(index.generation(pointer.rendered, pointer.rendered_digest), required=True)

@@ -148,7 +148,7 @@ class Ledger:
         own_files: Mapping[str, Collection[str]],
         others: Iterable[str],
         *,
-        named: Mapping[str, Iterable[FileRef]] | None = None,
+        files_by_index: Mapping[str, Iterable[FileRef]] | None = None,
     ) -> None:
         """Refuse wheels of a yanked set, on their own or in a set that is the same by its wheels.
 
@@ -158,7 +158,7 @@ class Ledger:
         Args:
             own_files: the sha256 of each wheel of the sets that come, by the id of the set.
             others: the sha256 of each other file that comes.
-            named: files by index, whose names must not have other bytes, as `add` has it.
+            files_by_index: files by index, whose names must not have other bytes, as `add` has it.
 
         Raises:
             GateError: there are such wheels; the message says by whom and why.
@@ -174,7 +174,7 @@ class Ledger:
         for set_id, wheels in own_files.items():
             for event in _from_equal_sets(set_id, [bans[sha256] for sha256 in wheels]):
                 _refuse_wheels(f"the wheels of the set {short_id(set_id)} are", event)
-        for index, refs in (named or {}).items():
+        for index, refs in (files_by_index or {}).items():
             _refuse(self._clashes({keys.scope_of(index): {r.filename: r.sha256 for r in refs}}, tail)[1])
 
     def published(self, project: str, scopes: Collection[str]) -> frozenset[str]:
@@ -360,16 +360,16 @@ class Ledger:
         """Note what promoters have signed and no entry has; nobody's key is needed for that."""
         self.add(events=self._decisions.read() or ())
 
-    def _lookup(self, key: str, what: type[_L], tail: _Tail) -> _L | None:
+    def _lookup(self, key: str, kind: type[_L], tail: _Tail) -> _L | None:
         """The lookup under a key; None if the entries before the tail have nothing for it."""
         if short(key) not in tail.lookups:
             return None
-        return _parsed(read_or_none(self.store, key), what) or self._lost(key, what)
+        return _parsed(read_or_none(self.store, key), kind) or self._lost(key, kind)
 
-    def _lost(self, key: str, what: type[_L]) -> _L | None:
+    def _lost(self, key: str, kind: type[_L]) -> _L | None:
         """Rebuild a lookup that is missing or damaged from the whole chain."""
         rebuilt = replayed(entry for _, entry in self.entries()).get(key)
-        return rebuilt if isinstance(rebuilt, what) else None
+        return rebuilt if isinstance(rebuilt, kind) else None
 
     def _news(self, events: Iterable[Event], tail: _Tail) -> tuple[Event, ...]:
         """The events that change what the ledger knows of their sets."""
@@ -424,10 +424,10 @@ class Ledger:
             yield blob, self._lost(key, cls) if old is None and short(key) in tail.lookups else old
 
 
-def _parsed(blob: StoredObject | None, what: type[_M]) -> _M | None:
+def _parsed(blob: StoredObject | None, kind: type[_M]) -> _M | None:
     """A head or a lookup; None where there is none, or it is damaged: what it says, the entries say."""
     try:
-        return datafile.loads_quickly(blob.data, what, name="ledger/") if blob is not None else None
+        return datafile.loads_quickly(blob.data, kind, name="ledger/") if blob is not None else None
     except OtherVersionError:
         raise
     except UsageError:
@@ -479,14 +479,14 @@ def _from_equal_sets(set_id: str, by_wheel: Sequence[tuple[Event, ...]]) -> Iter
     return (e for e in every if e.of != set_id and (only or counts[e.of] == e.wheels))
 
 
-def _refuse_wheels(what: str, ban: Event) -> None:
+def _refuse_wheels(subject: str, ban: Event) -> None:
     which = short_id(str(ban.of))
-    _refuse_ban(f"{what} of the set {which}, which was yanked", which, ban)
+    _refuse_ban(f"{subject} of the set {which}, which was yanked", which, ban)
 
 
-def _refuse_ban(what: str, which: str, ban: Event) -> NoReturn:
+def _refuse_ban(subject: str, which: str, ban: Event) -> NoReturn:
     raise GateError(
-        f"{what}, and may not come into an index",
+        f"{subject}, and may not come into an index",
         reasons=(f"yanked by {ban.who} on {ban.when[:10]}: {ban.why}",),
         tip=f"if the reason is gone: cairn release yank {which} --undo --who WHO --reason WHY",
     )

@@ -70,7 +70,7 @@ def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: P
         SystemFailureError: no space left, or another run does not end.
     """
     project = request.project
-    what = choose_source(
+    source = choose_source(
         project,
         # With an origin of the user the default one is not needed: it may be an sdist that costs a download.
         default_origin=request.origin or origin_of(project),
@@ -80,10 +80,10 @@ def checkout_project(request: CheckoutRequest, *, torch_dir: Path | None, say: P
         require_related_commit=request.require_related_commit,
         release=request.release,
     )
-    say(f"{project.name}: {what.hashtag}, {what.because}")
-    request = dataclasses.replace(request, origin=what.origin, hashtag=what.hashtag)
+    say(f"{project.name}: {source.hashtag}, {source.because}")
+    request = dataclasses.replace(request, origin=source.origin, hashtag=source.hashtag)
     result = checkout(request, say=lambda line: say(f"{project.name}: {line}"))
-    return structs.replace(result, notes=(what.note, *result.notes)) if what.note else result
+    return structs.replace(result, notes=(source.note, *result.notes)) if source.note else result
 
 
 def origin_of(project: Project) -> str:
@@ -197,11 +197,15 @@ def _evidence(stack: Stack, project: Project, folder: Path) -> _Evidence | None:
     name = hashtag.removeprefix("refs/heads/").removeprefix("origin/")
     by_name = frozenset(line for line, origins in on.items() if origins.hashtag == name)
     by_origin = frozenset(line for line, origins in on.items() if _is_from(origins, origin))
-    what = f"{project.name} is {hashtag or 'no branch'} of {url.without_credentials(origin) or 'no origin'}"
+    subject = (
+        f"{project.name} is {hashtag or 'no branch'} of {url.without_credentials(origin) or 'no origin'}"
+    )
     if by_name:
-        return _Evidence(project=project.name, what=what, lines=by_name & by_origin or by_name, by_name=True)
+        return _Evidence(
+            project=project.name, what=subject, lines=by_name & by_origin or by_name, by_name=True
+        )
     if by_origin and by_origin != on.keys():
-        return _Evidence(project=project.name, what=what, lines=by_origin, by_name=False)
+        return _Evidence(project=project.name, what=subject, lines=by_origin, by_name=False)
     return None
 
 

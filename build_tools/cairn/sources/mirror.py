@@ -102,7 +102,7 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
                 f"{hashtag!r} is not a valid repo hashtag", tip="give a branch, a tag or a commit"
             )
         with self._held():
-            if command.COMMIT_ID.fullmatch(hashtag) and (cached := self._known(hashtag)) is not None:
+            if command.COMMIT_ID.fullmatch(hashtag) and (cached := self._cached(hashtag)) is not None:
                 return cached
             say(f"fetching {hashtag} of {url.without_credentials(self.origin)}")
             return self._fetched(hashtag, say)
@@ -169,7 +169,7 @@ class Mirror(msgspec.Struct, frozen=True, kw_only=True):
         except OSError:
             return None
 
-    def _known(self, target: str) -> ResolvedCommit | None:
+    def _cached(self, target: str) -> ResolvedCommit | None:
         """Resolve a commit or tag that the mirror has in full; None if it must be fetched.
 
         An object may be here without the objects it names: after a killed fetch, or after a fetch of its

@@ -334,13 +334,13 @@ def replace(store: Store, key: str, old: StoredObject | None, data: bytes) -> bo
     return now is not None and now.data == data
 
 
-def attempts_at(what: str) -> Iterator[None]:
+def attempts_at(subject: str) -> Iterator[None]:
     """Yield once for each attempt at a conditional write; the caller leaves the loop after a success.
 
     Between them lies a short pause of random length, so that two writers do not go on in step.
 
     Args:
-        what: what is to be written, for the message.
+        subject: what is to be written, for the message.
 
     Raises:
         StoreError: others were first each time.
@@ -348,7 +348,9 @@ def attempts_at(what: str) -> Iterator[None]:
     for _ in range(_ATTEMPTS):
         yield
         time.sleep(random.uniform(0, _PAUSE))  # noqa: S311 - spreads two writers, keeps no secret
-    raise StoreError(f"others changed {what} {_ATTEMPTS} times while this run tried to", tip="run it again")
+    raise StoreError(
+        f"others changed {subject} {_ATTEMPTS} times while this run tried to", tip="run it again"
+    )
 
 
 def file_changed_error(source: Path) -> StoreError:

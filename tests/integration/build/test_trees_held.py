@@ -83,7 +83,7 @@ class Nights:
 def nights(tmp_path: Path) -> Nights:
     builds = small_builds.make(tmp_path)
     made, store = stack.load(builds.folder / "stack"), LocalStore(builds.folder / "store")
-    python = interpreters.own()
+    python = interpreters.current()
     leg = leg_of("cpu", id=LEG, targets="cpu", python=python.version, platform=python.platform)
     origin = builds.folder / "trees" / "upper"
     commits = {}

@@ -45,7 +45,7 @@ from helpers.trust import rooted, trust_of_roles
 
 pytestmark = pytest.mark.slow
 
-HERE = interpreters.own()
+HERE = interpreters.current()
 FAMILIES = ("gfx94X-dcgpu", "gfx110X-all")
 # Not a shipped stack: one project, of which the SDK is all that matters.
 STACK = f"""schema = "cairn.stack/1"

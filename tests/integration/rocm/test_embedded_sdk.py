@@ -313,7 +313,7 @@ def test_a_build_can_say_which_files_of_the_sdk_it_was_built_with(
     request = SdkRequest(source=PackageSource(index_url=index_url), version=VERSION)
     for _ in range(2):  # from pip's report, then from what the first left
         made = rocm_sdk.install(
-            tmp_path / "sdk", request, python=interpreters.own(), log=tmp_path / "log", say=silent
+            tmp_path / "sdk", request, python=interpreters.current(), log=tmp_path / "log", say=silent
         )
         assert made.files == {path.name: sha256_of(path) for path in dists.iterdir()}
 

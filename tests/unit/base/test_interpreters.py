@@ -23,7 +23,7 @@ def stand_in(path: Path, version: str, *, kind: str = "CPython", free: str = "fa
 
 
 def test_our_own_is_what_this_python_says_of_itself() -> None:
-    own = interpreters.own()
+    own = interpreters.current()
     assert own.version == sysconfig.get_python_version()
     assert own.tag == f"cp{sysconfig.get_config_var('py_version_nodot')}"
     assert interpreters.find(own.version) == own
@@ -84,6 +84,6 @@ def test_a_program_that_is_no_python_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_version_is_named_once() -> None:
-    own = interpreters.own()
+    own = interpreters.current()
     with pytest.raises(UsageError, match="twice"):
         interpreters.find_all([own.version, sys.executable])

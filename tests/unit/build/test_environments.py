@@ -190,7 +190,7 @@ def test_what_the_sdk_has_is_not_looked_for(tmp_path: Path, tool: Path) -> None:
 def another_python() -> Interpreter | None:
     for version in ("3.13", "3.12", "3.11"):
         with contextlib.suppress(UsageError):
-            if (found := interpreters.find(version)).version != interpreters.own().version:
+            if (found := interpreters.find(version)).version != interpreters.current().version:
                 return found
     return None
 

@@ -71,7 +71,7 @@ def test_an_unused_feature_of_the_stack_is_not_in_the_key(request_for: MakeReque
 
 def test_what_packs_wheels_is_named_in_manifests_and_is_no_reason_to_build_again() -> None:
     keyed, frozen = (
-        name(interpreters.own(), host_compiler=False)
+        name(interpreters.current(), host_compiler=False)
         for name in (machine.toolchain, machine.toolchain_of_manifest)
     )
     assert {**keyed, "deflate": deflate.engine()} == frozen

@@ -74,7 +74,7 @@ def test_half_a_prefix_is_not_built_upon(tmp_path: Path) -> None:
 
 def test_where_no_sdk_is_installed_the_option_that_installs_one_is_named(tmp_path: Path) -> None:
     with pytest.raises(PrerequisiteError, match="no ROCm SDK is installed") as caught:
-        rocm_sdk.existing(tmp_path, interpreters.own())
+        rocm_sdk.existing(tmp_path, interpreters.current())
     # `cairn build` has no such command: only upstream's script has.
     assert "install-rocm command" not in str(caught.value.tip)
     assert "--install-rocm --index-url URL" in str(caught.value.tip)

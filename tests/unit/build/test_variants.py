@@ -225,7 +225,7 @@ def test_a_variant_that_fails_does_not_hold_the_others_back(several: Job, tmp_pa
 
 
 def test_an_sdk_for_any_python_is_shared_and_another_is_not(tmp_path: Path) -> None:
-    own = interpreters.own()
+    own = interpreters.current()
     info = {"root": str(tmp_path), "bin": str(tmp_path), "cmake": str(tmp_path), "targets": ["gfx942"]}
     for only, place in (("", tmp_path / "any"), ("3.99", tmp_path / "one")):
         marker = {

@@ -243,7 +243,7 @@ def test_the_versions_of_one_library_in_many_parts_take_time_as_they_are_long() 
 
 def test_names_of_sections_are_refused_before_they_take_all_time(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = elf_layout.read(BytesView(make_elf(sections={".hip_fatbin": b"x" * 20})))
-    assert layout.named(".hip_fatbin")
+    assert layout.sections_named(".hip_fatbin")
     monkeypatch.setattr(elf_layout, "_MOST_NAMES", 10)
     with pytest.raises(WheelError, match="10 bytes of names of sections"):
-        layout.named(".hip_fatbin")
+        layout.sections_named(".hip_fatbin")

@@ -197,7 +197,7 @@ def has_other_bytes(store: MemoryStore, name: str, digit: str) -> bool:
     """Whether the ledger has a name with other bytes than those with this sha256."""
     try:
         ref = FileRef(filename=name, sha256=digit * 64)
-        Ledger(store).refuse_banned_files({}, (), named={"staging": [ref]})
+        Ledger(store).refuse_banned_files({}, (), files_by_index={"staging": [ref]})
     except NameTakenError:
         return True
     return False

@@ -86,7 +86,7 @@ def edited_files(checkout: Path) -> dict[str, object]:
     for part in walk(root):
         names = part.repository.changes()
         on_disk = contents.on_disk(part.repository, names)
-        edits |= {part.named(name): on_disk[name][1] if name in on_disk else "removed" for name in names}
+        edits |= {part.path_of(name): on_disk[name][1] if name in on_disk else "removed" for name in names}
     return {"commit": root.head() or "", "edited": dict(sorted(edits.items())[:_EDITED])}
 
 

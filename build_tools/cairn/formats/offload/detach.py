@@ -104,7 +104,7 @@ def read(view: View) -> Library | None:
             or something else about the library cannot be explained.
     """
     layout = elf_layout.read_to_change(view)
-    sections = layout.named(code_object.SECTION)
+    sections = layout.sections_named(code_object.SECTION)
     if not sections or sections[0].kind == SHT_NOBITS:
         return None
     if len(sections) > 1 or layout.machine != elf_layout.X86_64:
@@ -137,7 +137,7 @@ def read_host(view: View) -> tuple[Reference, int]:
         WheelError: it is not as `detach` leaves a library: a wrapper leads elsewhere, or is not numbered.
     """
     layout = elf_layout.read_to_change(view)
-    sections = [layout.named(name) for name in (code_object.SECTION, kpack.REFERENCE_SECTION)]
+    sections = [layout.sections_named(name) for name in (code_object.SECTION, kpack.REFERENCE_SECTION)]
     if any(len(wrapper_list) != 1 for wrapper_list in sections):
         raise WheelError(f"it has no section {code_object.SECTION} or {kpack.REFERENCE_SECTION}, or several")
     (code,), (place,) = sections

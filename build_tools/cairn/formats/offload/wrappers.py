@@ -102,7 +102,7 @@ def section_of(layout: Layout) -> Section | None:
     Raises:
         WheelError: there are several.
     """
-    section = layout.named(SECTION)
+    section = layout.sections_named(SECTION)
     if len(section) > 1:
         raise WheelError(f"it has {len(section)} sections {SECTION}")
     return section[0] if section else None

@@ -225,7 +225,7 @@ def _install_sdk(request: LegBuild, build_job: Job, frozen: Manifest) -> Install
         lock = mirror_lock.of_root(request.stack)
         source = sdk_index.reviewed(url, lock, here, request.own_dir / "sdk-index")
         sdk = structs.replace(
-            sdk, source=source, digest=cache.key_of(lock.sdk), reviewed=mirror_lock.known(lock)
+            sdk, source=source, digest=cache.key_of(lock.sdk), reviewed=mirror_lock.locked_hashes(lock)
         )
     installed = job.install_rocm(structs.replace(build_job, sdk=sdk), log=logs / "install-sdk.log")
     if not request.build.split:

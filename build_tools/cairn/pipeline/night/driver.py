@@ -89,7 +89,7 @@ class Here:
     def __init__(self, cores: int) -> None:
         names = visible_gpus(kernel.gpu_names(), os.environ.get("ROCR_VISIBLE_DEVICES"))
         gpus = {name: names.count(name) for name in names}
-        here = Machine(name="this machine", platform=interpreters.own().platform, cores=cores, gpus=gpus)
+        here = Machine(name="this machine", platform=interpreters.current().platform, cores=cores, gpus=gpus)
         self.machines: tuple[Machine, ...] = (here,)
         self.cores, self.limits = cores, Limits(cores=cores)
 

@@ -360,7 +360,7 @@ def interpreter(case: Case) -> Path | None:
                 tip="name one that is, or leave --python out",
             )
         return case.python
-    if _is_for(interpreters.own(), target):
+    if _is_for(interpreters.current(), target):
         return Path(sys.executable)
     if not target.may_run_on(here):
         return None

@@ -84,7 +84,7 @@ def rollback(
     for attempt in attempts(past.index, dry_run=dry_run):
         change = _change(attempt.before, past)
         this = difference.between(attempt.before, change)
-        _refuse_damaged(past, this, known=whole, dry_run=dry_run, on_step=on_step)
+        _refuse_damaged(past, this, checked=whole, dry_run=dry_run, on_step=on_step)
         changed = changed or not change.empty
         marked |= {set_id for set_id, entry in change.sets.items() if entry is not None}
         # What a different writer brings while this one tries goes as well, and is to be named.
@@ -254,9 +254,9 @@ def _yanked_since(now: Snapshot, past: Snapshot) -> tuple[str, ...]:
 
 
 def _refuse_damaged(
-    past: Snapshot, coming: Difference, *, known: Difference, dry_run: bool, on_step: Progress
+    past: Snapshot, coming: Difference, *, checked: Difference, dry_run: bool, on_step: Progress
 ) -> None:
-    """Refuse if a file that comes back is damaged or lost; files of `known` were checked before.
+    """Refuse if a file that comes back is damaged or lost; files of `checked` were checked before.
 
     Raises:
         StoreError: something is not; all of it is named.
@@ -267,7 +267,7 @@ def _refuse_damaged(
         young = [key for ref in coming.back for key in objects_of(past.entry(ref))]
         young += [keys.set_key(set_id, SET_FILE) for set_id in coming.back_sets]
         side_by_side(lambda key: keep_young(store, key), young, jobs=_AT_ONCE)
-    refs = [ref for ref in coming.back if ref not in known.back]
+    refs = [ref for ref in coming.back if ref not in checked.back]
     if refs:
         on_step(f"reading {wording.count(refs, 'file')} that would come back")
     objects = [(store, *pair) for ref in refs for pair in objects_of(past.entry(ref)).items()]

@@ -85,7 +85,7 @@ def _passed_over(file: FileEntry) -> Iterator[str]:
         yield "a pre-release: installers take it with --pre, or by its exact version"
 
 
-def _left_out(ledger: Ledger, file: FileEntry, index: str, other: str) -> Iterator[str]:
+def _left_out(ledger: Ledger, file: FileEntry, index: str, other_index: str) -> Iterator[str]:
     """Why a file is in another index of the store, and not in this one."""
     for set_id in file.sets:
         history = ledger.history(set_id)
@@ -96,4 +96,4 @@ def _left_out(ledger: Ledger, file: FileEntry, index: str, other: str) -> Iterat
             yield f"set {short_id(set_id)} was rolled back off {index} by {event.who} on {when}: {event.why}"
     marks = ", ".join(filter(None, (file.untested and f"untested: {file.untested}", file.failed)))
     since = f" since {file.upload_time[:10]}" if file.upload_time else ""
-    yield f"never promoted: it is in {other}{since}{f' ({marks})' if marks else ''}"
+    yield f"never promoted: it is in {other_index}{since}{f' ({marks})' if marks else ''}"

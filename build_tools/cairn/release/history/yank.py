@@ -313,12 +313,12 @@ def _readable(store: Store) -> Iterator[Snapshot]:
             yield read_current(Index(store, name))
 
 
-def _only(store: Store, given: str, every: Iterable[str], what: str) -> str:
+def _only(store: Store, given: str, every: Iterable[str], kind: str) -> str:
     matches = sorted(set_id for set_id in every if set_id.startswith(given.lower()))
     if len(given) < _FEWEST or not matches:
-        lists = "`cairn ci night list` lists nights" if what == "night" else "`cairn release log` lists sets"
+        lists = "`cairn ci night list` lists nights" if kind == "night" else "`cairn release log` lists sets"
         raise StoreError(
-            f"{store.url} has no {what} {given!r}", tip=f"give its id, or the first digits: {lists}"
+            f"{store.url} has no {kind} {given!r}", tip=f"give its id, or the first digits: {lists}"
         )
     if len(matches) > 1:
         raise UsageError(

@@ -364,8 +364,8 @@ def _refuse_banned_files(ledger: Ledger, before: Snapshot, change: Change) -> No
     files = [file for project in change.projects.values() if project is not None for file in project.files]
     requested = {
         set_id: frozenset(file.sha256 for file in files if set_id in file.sets)
-        for set_id, listed in change.sets.items()
-        if listed is not None and listed.yanked is None and not before.has_set(set_id)
+        for set_id, entry in change.sets.items()
+        if entry is not None and entry.yanked is None and not before.has_set(set_id)
     }
     fresh = {file.sha256 for file in _new_files(before, change) if file.yanked is None}
     if requested or fresh:

@@ -127,9 +127,9 @@ def checked_index(name: str) -> str:
     if channel not in CHANNELS:
         tip = wording.did_you_mean(channel, CHANNELS, what="the channels are")
         raise UsageError(f"{channel!r} is not a channel", tip=tip)
-    known = (*targets.families(), *targets.known_targets()) if slash else ()
-    if slash and family not in known:
-        near = wording.nearest(family, known)
+    families = (*targets.families(), *targets.known_targets()) if slash else ()
+    if slash and family not in families:
+        near = wording.nearest(family, families)
         tip = wording.did_you_mean(family, near or targets.index_families(), what="the families are")
         raise UsageError(f"{name!r} is not an index: there is no family {family!r}", tip=tip)
     return name
@@ -159,11 +159,11 @@ def scope_of(index: str) -> str:
 @functools.lru_cache(maxsize=1 << 16)  # an audit asks of each key again and again
 def kind_of(key: str) -> str | None:
     """The kind of object under a key: `file`, `page` …; None for a key that is not one of ours."""
-    return next((kind for kind, pattern in _own().items() if pattern.fullmatch(key)), None)
+    return next((kind for kind, pattern in _patterns().items() if pattern.fullmatch(key)), None)
 
 
 @functools.cache
-def _own() -> dict[str, re.Pattern[str]]:
+def _patterns() -> dict[str, re.Pattern[str]]:
     return {kind: re.compile(pattern.replace("INDEX", _INDEX)) for kind, pattern in _KINDS.items()}
 
 

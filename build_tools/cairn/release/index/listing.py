@@ -53,9 +53,9 @@ def change_to_promote(
     fresh: dict[str, list[FileEntry]] = collections.defaultdict(list)
     for ref in refs_of(wheel_set):
         name = project_of(ref.filename)
-        listed = target.project(name).file(ref.filename)
-        new = listed
-        if listed is None:
+        file = target.project(name).file(ref.filename)
+        new = file
+        if file is None:
             new = structs.replace(
                 source.entry(ref),
                 upload_time=entry.added,
@@ -65,10 +65,10 @@ def change_to_promote(
                 provenance=None,
                 provenance_kind=None,
             )
-        elif ref.filename in file_names and listed.untested is not None:
+        elif ref.filename in file_names and file.untested is not None:
             # What came untested with a different set may have been tested with this one.
-            again = entry.untested is None or entry.set_id in listed.sets
-            new = structs.replace(listed, untested=entry.untested) if again else listed
+            again = entry.untested is None or entry.set_id in file.sets
+            new = structs.replace(file, untested=entry.untested) if again else file
         if new is not None and ref.filename in file_names and entry.set_id not in new.sets:
             # With a set that is not yanked, a file that it shares with a yanked one is not yanked either.
             new = structs.replace(
@@ -76,7 +76,7 @@ def change_to_promote(
             )
         if new is not None and attested and ref.filename in attested:
             new = attested[ref.filename].on(new)
-        if new is not None and new != listed:
+        if new is not None and new != file:
             fresh[name].append(new)
     return Change(
         projects={name: target.project(name).with_files(tuple(files)) for name, files in fresh.items()},

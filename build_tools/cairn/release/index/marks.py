@@ -65,14 +65,14 @@ def marking_from_ledger(store: Store, *, pending: Iterable[Event] = ()) -> Marki
     """
     ledger = Ledger(store, pending=pending)
 
-    def mark(listed: IndexSet) -> IndexSet:
+    def mark(entry: IndexSet) -> IndexSet:
         try:
-            ban = ledger.ban_of_set(read_set(store, listed.set_id))
+            ban = ledger.ban_of_set(read_set(store, entry.set_id))
         except MissingKeyError:  # it was collected with an older state of its index
-            ban = ledger.ban(listed.set_id, listed.manifest_sha256)
-        history = ledger.history(listed.set_id)
+            ban = ledger.ban(entry.set_id, entry.manifest_sha256)
+        history = ledger.history(entry.set_id)
         return structs.replace(
-            listed,
+            entry,
             yanked=ban.why if ban else None,
             failed=standing_of(history) or None,
             rebuilds=rebuilds_of(history),
@@ -184,9 +184,9 @@ def finish_interrupted(store: Store) -> None:
             continue
         for set_id in snapshot.set_ids:
             with contextlib.suppress(CairnError):
-                listed = snapshot.set(set_id)
-                if (marked := marking(listed)) != listed:
-                    action: Action = "record" if marked.yanked == listed.yanked else "yank"
+                entry = snapshot.set(set_id)
+                if (marked := marking(entry)) != entry:
+                    action: Action = "record" if marked.yanked == entry.yanked else "yank"
                     update_marks(store, set_id, action, why=marked.yanked, indexes=[name])
 
 
@@ -202,13 +202,13 @@ def _alike(now: Snapshot, sets: Sequence[WheelSet]) -> tuple[str, ...]:
         return shares or not ids.isdisjoint(ancestors(store, whole))
 
     # A wheel that two sets share has one version; an entry of an earlier Cairn lacks `derived_from`.
-    listed = [
+    entries = [
         entry.set_id
         for entry in (now.sets() if ids else ())
         if entry.derived_from != "" or not versions.isdisjoint(entry.projects.items())
     ]
-    alike = side_by_side(is_alike, listed, jobs=_AT_ONCE)
-    return tuple(itertools.compress(listed, alike))
+    alike = side_by_side(is_alike, entries, jobs=_AT_ONCE)
+    return tuple(itertools.compress(entries, alike))
 
 
 def _settle(

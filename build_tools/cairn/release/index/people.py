@@ -72,10 +72,10 @@ def write(store: Store, name: str, read: Index | None = None) -> bool:
 def write_nights(store: Store, history: History) -> None:
     """Write the page and the feed of a channel's last nights."""
     channel = history.channel
-    known = keys.possible_indexes()
+    indexes = keys.possible_indexes()
     nights_of: dict[str, list[Night]] = {}
     for night in history.last:
-        index = f"{channel}/{night.family}" if f"{channel}/{night.family}" in known else channel
+        index = f"{channel}/{night.family}" if f"{channel}/{night.family}" in indexes else channel
         nights_of.setdefault(index, []).append(night)
 
     def view(name: str) -> IndexView:
@@ -170,9 +170,9 @@ def view_of(snapshot: Snapshot, sets: tuple[IndexSet, ...]) -> IndexView:
 def _nights(index: Index) -> tuple[Night, ...]:
     """The results of the last nights of an index, as far as whoever ran them has written them."""
     past_nights: list[Night] = []
-    for listed in index.store.list(keys.status_prefix(index.name)):
+    for item in index.store.list(keys.status_prefix(index.name)):
         try:
-            past_nights.append(datafile.loads(index.store.read(listed.key).data, Night, name=listed.key))
+            past_nights.append(datafile.loads(index.store.read(item.key).data, Night, name=item.key))
         except UsageError as error:
             # One file of a different version must not keep every page from being written.
             console.current().warn(f"not on the status page: {error}")
@@ -211,8 +211,8 @@ def lock_keys(store: Store, name: str, sets: Iterable[IndexSet]) -> tuple[str, .
     prefix = keys.locks_prefix(name)
     # `sets/<set id>/locks/<kind>.<end>`: an index has each as `<kind>.<name>.<end>`.
     kinds = [lock.split(".") for lock in keys.SET_LOCKS]
-    named = {f"{prefix}{kind}.{name}.{end}" for name in of_names(sets) for kind, end in kinds}
-    return tuple(sorted(named | {listed.key for listed in store.list(prefix)}))
+    due = {f"{prefix}{kind}.{name}.{end}" for name in of_names(sets) for kind, end in kinds}
+    return tuple(sorted(due | {item.key for item in store.list(prefix)}))
 
 
 def lock(snapshot: Snapshot, key: str, best: Mapping[str, IndexSet]) -> bytes:

@@ -79,8 +79,8 @@ class Reach:
             of the memory.
     """
 
-    def __init__(self, index: Index, named: set[int]) -> None:
-        self.named, self._index = named, index
+    def __init__(self, index: Index, reachable: set[int]) -> None:
+        self.named, self._index = reachable, index
         self._bins: set[str] = set()
         # By project: the digests of its parts, and whether they must be there.
         self._projects: dict[str, dict[str, bool]] = collections.defaultdict(dict)

@@ -316,8 +316,8 @@ def html_of_root(names: Sequence[str], *, serial: int) -> bytes:
     # mistake further up, and still must not become markup.
     links = "".join(f'<li><a href="{_attribute(name)}/">{_text(name)}</a></li>\n' for name in names)
     count = f"{len(names)} package{_s(names)}"
-    listed = f"<h1>Packages</h1>\n<p>{count}</p>\n<ul class=names>\n{links}</ul>\n"
-    return document("Projects", listed, head=_serial(serial))
+    body = f"<h1>Packages</h1>\n<p>{count}</p>\n<ul class=names>\n{links}</ul>\n"
+    return document("Projects", body, head=_serial(serial))
 
 
 def document(title: str, body: str, *, head: str = "") -> bytes:

@@ -55,11 +55,11 @@ def candidates(index: Index) -> tuple[Candidate, ...]:
     parents = {past.parent for past in generations.values()}
     change_ids = {(past.change_id, past.number) for past in generations.values()}
     leaves = [(digest, past) for digest, past in generations.items() if digest not in parents]
-    listed = []
+    leaves_shown = []
     for digest, past in sorted(leaves, key=lambda item: (item[1].number, item[0]), reverse=True):
         problem = _problem(index, past, digest)
         shown, changed = (0, 0) if problem else _shown(index, past, digest)
-        listed.append(
+        leaves_shown.append(
             Candidate(
                 **origin_of(digest, past),
                 problem=problem,
@@ -70,7 +70,7 @@ def candidates(index: Index) -> tuple[Candidate, ...]:
                 changed=changed,
             )
         )
-    return tuple(listed)
+    return tuple(leaves_shown)
 
 
 def restore(index: Index, chosen: str, *, dry_run: bool = False) -> Snapshot:
@@ -161,9 +161,9 @@ def accept_loss(store: Store, name: str, reason: str) -> None:
     ledger, end = Ledger(store), wholes.event_of("end", name, reason)
     if any((event.kind, event.why) == ("end", reason) for event in ledger.history(end.set_id)):
         raise UsageError(f"{name} was gone for this reason before", tip="say what happened this time")
-    known = first_entry(store) if name == wholes.LEDGER else None
-    commit.note_events(store, [end, *(known.events if known else ())])
-    ledger.add(names=known.names if known else None)
+    entry = first_entry(store) if name == wholes.LEDGER else None
+    commit.note_events(store, [end, *(entry.events if entry else ())])
+    ledger.add(names=entry.names if entry else None)
 
 
 def broken(index: Index) -> str | None:
@@ -179,16 +179,16 @@ def _true(index: Index) -> Iterator[tuple[str, Generation]]:
     """Every generation of an index whose bytes match its digest, with that digest."""
 
     def read_key(key: str) -> tuple[str, Generation] | None:
-        named = keys.generation_of(key)
-        if named is None:
+        generation = keys.generation_of(key)
+        if generation is None:
             return None
         try:
-            return named[1], index.generation(*named)
+            return generation[1], index.generation(*generation)
         except (CairnError, OSError):
             return None
 
-    listed = [listed.key for listed in index.store.list(keys.generations_prefix(index.name))]
-    return (item for item in side_by_side(read_key, listed, jobs=_AT_ONCE) if item is not None)
+    names = [item.key for item in index.store.list(keys.generations_prefix(index.name))]
+    return (item for item in side_by_side(read_key, names, jobs=_AT_ONCE) if item is not None)
 
 
 def _chosen(index: Index, chosen: str) -> tuple[str, Generation]:

@@ -350,8 +350,8 @@ class Index:
         return part.over if isinstance(part, ProjectChange) else ()
 
     def _object(self, key: str, digest: str, *kinds: type[Part]) -> Part:
-        known = self._parts.get(digest)
-        if known is None:
+        cached = self._parts.get(digest)
+        if cached is None:
             try:
                 data = self.store.read(key).data
             except MissingKeyError as error:
@@ -363,9 +363,9 @@ class Index:
             part = self._decoded(data, kinds, f"{self.store.url}/{key}")
             self._keep(digest, part)
             return part
-        if not isinstance(known, kinds):
+        if not isinstance(cached, kinds):
             raise DamagedIndexError(f"{digest} is not a {kinds[0].__name__} in {self.name}")
-        return known
+        return cached
 
     def _keep(self, digest: str, value: datafile.Value) -> None:
         """Keep what was read; of generations and bins, of which an index has thousands, the last ones."""

@@ -168,9 +168,9 @@ def pages_of_others(current: Snapshot) -> tuple[str, ...]:
     index = current.index
     prefix = keys.simple_prefix(index.name)
     names = set()
-    for listed in index.store.list(prefix):
-        name, slash, _ = listed.key.removeprefix(prefix).partition("/")
-        if slash and name not in current.project_parts and not is_empty_page(index.store, listed.key):
+    for item in index.store.list(prefix):
+        name, slash, _ = item.key.removeprefix(prefix).partition("/")
+        if slash and name not in current.project_parts and not is_empty_page(index.store, item.key):
             names.add(name)
     return tuple(sorted(names))
 

@@ -209,8 +209,8 @@ def _answers(
     if not table.entries[channel][targets[0]].offers:
         others = _elsewhere(table, channel, targets[0])
         tip = f"choose the channel {' or '.join(others)}" if others else "no channel here has any"
-        what = "machines without a GPU" if targets[0] == gpu.CPU else "this GPU"
-        yield Answer(classes=classes, reason=f"{channel} has nothing for {what}: {tip}")
+        machine = "machines without a GPU" if targets[0] == gpu.CPU else "this GPU"
+        yield Answer(classes=classes, reason=f"{channel} has nothing for {machine}: {tip}")
         return
     offers = table.offers(channel, targets[0])
     for i, line in enumerate(table.lines):

@@ -101,8 +101,8 @@ class History(datafile.Value, tag_field="schema", tag="cairn.nights/1"):
         for night in sorted((past, *others), key=lambda night: (night.started, night.night), reverse=True):
             if sum((night.stack, night.line) == (k.stack, k.line) for k in remaining) < KEPT:
                 remaining.append(night)
-        known = {**self.legs, **names}
-        legs = {name: known[name] for night in remaining for name in night.legs if name in known}
+        every = {**self.legs, **names}
+        legs = {name: every[name] for night in remaining for name in night.legs if name in every}
         return structs.replace(self, legs=dict(sorted(legs.items())), nights=tuple(remaining))
 
     def night_of(self, past: PastNight, leg: str) -> Night:

@@ -158,10 +158,10 @@ def counts(past: PastNight) -> dict[str, int]:
 
 def cost(ends: Iterable[Night] | Iterable[LegEnd]) -> str:
     """Say how long a night took from the freeze to its last job, and machines for it; empty if unknown."""
-    known = [(end.minutes, end.machine_minutes or 0) for end in ends if end.minutes is not None]
-    if not known:
+    times = [(end.minutes, end.machine_minutes or 0) for end in ends if end.minutes is not None]
+    if not times:
         return ""
-    took, machines = max(minutes for minutes, _ in known), sum(machine for _, machine in known)
+    took, machines = max(minutes for minutes, _ in times), sum(machine for _, machine in times)
     return f"{duration(took)}, {duration(machines)} of machines"
 
 
@@ -175,9 +175,9 @@ def late(history: History, minutes: Mapping[str, int | None], *, before: str = "
     """
     usual = {leg: history.usual_minutes(leg, before=before) for leg in minutes}
     return {
-        leg: f"{duration(took)}, usually {duration(known)}"
+        leg: f"{duration(took)}, usually {duration(expected)}"
         for leg, took in minutes.items()
-        if (known := usual[leg]) is not None and took is not None and night_history.is_late(took, known)
+        if (expected := usual[leg]) is not None and took is not None and night_history.is_late(took, expected)
     }
 
 

@@ -118,5 +118,5 @@ def _family_order(family: str) -> tuple[object, ...]:
 def _line_order(line: str) -> tuple[bool, object, str]:
     """A sort key: `nightly` and the like above all releases, then the newest release first."""
     version = line.rpartition("/")[2]
-    named = not version[:1].isdigit()
-    return named, comparable("0" if named else version), line
+    is_word = not version[:1].isdigit()
+    return is_word, comparable("0" if is_word else version), line

@@ -115,19 +115,19 @@ def make(index: str, views: Sequence[IndexView]) -> TargetsFile:
         index=index,
         targets=tuple(
             TargetEntry(target=name, products=products, families=families, offers=tuple(offers.get(name, ())))
-            for name, products, families in _known()
+            for name, products, families in _targets()
         ),
     )
 
 
 @functools.cache
-def _known() -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
+def _targets() -> tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...]:
     """Every target that a GPU can be, with its products and its families, in order."""
-    known = (gpu.CPU, *gpu.in_order((*gpu.known_targets(), *gpu.unbuilt_targets())))
+    names = (gpu.CPU, *gpu.in_order((*gpu.known_targets(), *gpu.unbuilt_targets())))
     members = gpu.families()
     return tuple(
         (name, gpu.products(name), tuple(f for f in gpu.index_families() if name in members[f]))
-        for name in known
+        for name in names
         if name not in gpu.generic_targets()
     )
 

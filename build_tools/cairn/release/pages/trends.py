@@ -118,9 +118,9 @@ class Jump(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """In words: `size of the wheels 192.0 MB → 260.1 MB (+35%)`."""
-        what = MEASURES[self.measure]
+        measure = MEASURES[self.measure]
         change = f" ({(self.after - self.before) / self.before:+.0%})" if self.before else ""
-        return f"{what.title} {what.words(self.before)} → {what.words(self.after)}{change}"
+        return f"{measure.title} {measure.words(self.before)} → {measure.words(self.after)}{change}"
 
 
 def jumps(points: Sequence[Point], measure: str) -> tuple[Jump, ...]:
@@ -129,19 +129,19 @@ def jumps(points: Sequence[Point], measure: str) -> tuple[Jump, ...]:
     The level is the median of the nights since the last jump, at most 14 of them. A night left it that is
     further away than five times their scatter, and than the least share that `MEASURES` calls a change.
     """
-    what = MEASURES[measure]
-    known = [point for point in points if measure in point.values]
+    kind = MEASURES[measure]
+    measured = [point for point in points if measure in point.values]
     result: list[Jump] = []
     level: list[float] = []
-    for number, point in enumerate(known):
+    for number, point in enumerate(measured):
         value = point.values[measure]
-        if level and (side := _side(value, level, what)):
-            following = known[number + 1].values[measure] if number + 1 < len(known) else None
-            if what.is_noisy and (following is None or _side(following, level, what) != side):
+        if level and (side := _side(value, level, kind)):
+            following = measured[number + 1].values[measure] if number + 1 < len(measured) else None
+            if kind.is_noisy and (following is None or _side(following, level, kind) != side):
                 continue  # once only, or not yet twice
             before = statistics.median(level)
             result.append(
-                Jump(measure=measure, before=before, after=value, last=known[number - 1], first=point)
+                Jump(measure=measure, before=before, after=value, last=measured[number - 1], first=point)
             )
             level = []
         level = [*level[1 - _LEVEL :], value]
@@ -181,11 +181,11 @@ def find_jump(trends: Trends, text: str, leg: str | None = None) -> Jump:
     return next(iter(by_night.values()))
 
 
-def _side(value: float, level: Sequence[float], what: Measure) -> int:
+def _side(value: float, level: Sequence[float], measure: Measure) -> int:
     """Return 1 where a value is above a level, -1 where it is below, 0 where it is of it."""
     middle = statistics.median(level)
     scatter = _SCATTER * statistics.median(abs(value - middle) for value in level)
-    least = max(what.share * abs(middle), _MOST_SCATTER * scatter)
+    least = max(measure.share * abs(middle), _MOST_SCATTER * scatter)
     return (value - middle > least) - (middle - value > least)
 
 
@@ -213,29 +213,29 @@ class Drawing(msgspec.Struct, frozen=True, kw_only=True):
 
 def drawings(points: Sequence[Point]) -> Iterator[Drawing]:
     """Draw each measure of which two nights are known."""
-    for name, what in MEASURES.items():
-        known = [point for point in points if name in point.values]
-        if len(known) < 2:  # noqa: PLR2004 - a line has two ends
+    for name, measure in MEASURES.items():
+        measured = [point for point in points if name in point.values]
+        if len(measured) < 2:  # noqa: PLR2004 - a line has two ends
             continue
-        values = [point.values[name] for point in known]
+        values = [point.values[name] for point in measured]
         low, high = min(values), max(values)
         # A line that hardly moves is to look like one: at least a twentieth of the value is the whole height.
         span = max(high - low, abs(high) / 20) or 1.0
         middle = (low + high) / 2
         places = {
             point.night: (
-                round(_WIDTH * number / (len(known) - 1), 1),
+                round(_WIDTH * number / (len(measured) - 1), 1),
                 round(_HEIGHT * (0.5 - (point.values[name] - middle) / span * 0.9), 1),
             )
-            for number, point in enumerate(known)
+            for number, point in enumerate(measured)
         }
-        line_jumps = jumps(known, name)
+        line_jumps = jumps(measured, name)
         yield Drawing(
             measure=name,
-            title=what.title,
+            title=measure.title,
             line=" ".join(f"{x},{y}" for x, y in places.values()),
             marks=tuple(places[point.first.night] for point in line_jumps),
-            last=what.words(values[-1]),
-            nights=len(known),
+            last=measure.words(values[-1]),
+            nights=len(measured),
             jumps=tuple(reversed(line_jumps)),
         )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def attest(
     store: Store,
     wheel_set: WheelSet,
-    listed: IndexSet,
+    entry: IndexSet,
     attester: Attester,
     *,
     snapshot: Snapshot,
@@ -48,7 +48,7 @@ def attest(
     Args:
         store: has the set with its manifest; gets the objects.
         wheel_set: the sealed set.
-        listed: the set as the index is going to list it: its evidence is part of what is said.
+        entry: the set as the index is going to list it: its evidence is part of what is said.
         attester: who vouches.
         snapshot: the index as it is; what it has of a wheel from other sets stays beside what is new.
 
@@ -61,7 +61,7 @@ def attest(
         NetworkError: Sigstore could not be reached.
     """
     sources, builder = sources_of(store, wheel_set), build_statement.this_builder()
-    claims = claims_of(wheel_set, listed, sources=sources, index=snapshot.index.name, builder=builder)
+    claims = claims_of(wheel_set, entry, sources=sources, index=snapshot.index.name, builder=builder)
     provenance = {}
     for wheel in wheel_set.wheels:
         present = snapshot.project(wheel.distribution).file(wheel.file_name)

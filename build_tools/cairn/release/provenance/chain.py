@@ -209,65 +209,65 @@ def _set(
     report: Report,
     reader: Reader,
     file: FileEntry,
-    listed: IndexSet,
+    entry: IndexSet,
     vouched: Vouched | None,
     trust: Trust | None,
 ) -> None:
     """Check the links of one set that has the file."""
     wheel_set: WheelSet | None = None
-    with report.link("set", listed.set_id) as texts:
-        wheel_set = evidence.sealed_set(reader, listed, file)
+    with report.link("set", entry.set_id) as texts:
+        wheel_set = evidence.sealed_set(reader, entry, file)
         texts.append(
-            f"{listed.set_id}: {listed.stack} {listed.line}, Python {listed.python}, {listed.platform}, "
-            f"{listed.family}, {len(wheel_set.files)} files"
+            f"{entry.set_id}: {entry.stack} {entry.line}, Python {entry.python}, {entry.platform}, "
+            f"{entry.family}, {len(wheel_set.files)} files"
         )
     if wheel_set is None:
         return
-    with report.link("manifest", listed.set_id) as texts:
+    with report.link("manifest", entry.set_id) as texts:
         sources = attest.sources_of(reader, wheel_set)
         texts.append(f"{wheel_set.manifest_sha256}: {len(sources)} projects")
         report.sources = sources
     if report.links[-1].state == "good":
-        _builder(report, reader, wheel_set, listed, trust)
+        _builder(report, reader, wheel_set, entry, trust)
         if vouched:
-            _statement(report, wheel_set, report.sources, listed, vouched)
-    _records(report, reader, wheel_set, listed, trust and evidence.trust_in(listed, trust))
-    with report.link("judgement", listed.set_id) as texts:
-        if listed.judgement is None and keys.is_gated(report.index):
+            _statement(report, wheel_set, report.sources, entry, vouched)
+    _records(report, reader, wheel_set, entry, trust and evidence.trust_in(entry, trust))
+    with report.link("judgement", entry.set_id) as texts:
+        if entry.judgement is None and keys.is_gated(report.index):
             raise StoreError(f"{report.index} has the set without a judgement of the gate")
-        if listed.judgement is None:
+        if entry.judgement is None:
             texts.append(f"none: {report.index} asks no gate")
         else:
-            judgement = judged.judgement(reader, listed.set_id, listed.judgement, report.index)
-            if wrong := list(judged.contradictions(reader, wheel_set, listed, judgement)):
+            judgement = judged.judgement(reader, entry.set_id, entry.judgement, report.index)
+            if wrong := list(judged.contradictions(reader, wheel_set, entry, judgement)):
                 raise StoreError("; ".join(wrong))
             met = sum(demand.outcome == "met" for demand in judgement.demands)
             texts.append(f"{met} of {len(judgement.demands)} demands met, {judgement.judged}")
 
 
 def _builder(
-    report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet, trust: Trust | None
+    report: Report, reader: Reader, wheel_set: WheelSet, entry: IndexSet, trust: Trust | None
 ) -> None:
     """Check that a builder signed the statement, and that it and the wheel name the manifest's commits."""
-    with report.link("builder", listed.set_id) as texts:
+    with report.link("builder", entry.set_id) as texts:
         evidence.require_builder(reader, wheel_set, [report.path] if report.path else ())
         who = evidence.builder_statement(reader, wheel_set).builder
         beside = ", and so does its bill of materials" if report.path else ""
         by = "nobody signed that"
         if trust is not None and trust.builders is not None:
-            signers = evidence.builder_signers(reader, wheel_set, trust, listed=listed)
+            signers = evidence.builder_signers(reader, wheel_set, trust, entry=entry)
             by = f"signed by key {', '.join(short_id(key) for key in signers)}"
         texts.append(f"{who.id} says that it built it of these commits{beside}; {by}")
 
 
 def _statement(
-    report: Report, wheel_set: WheelSet, sources: tuple[Source, ...], listed: IndexSet, vouched: Vouched
+    report: Report, wheel_set: WheelSet, sources: tuple[Source, ...], entry: IndexSet, vouched: Vouched
 ) -> None:
     """Check that the signed statement agrees with the index, the set and the manifest."""
     claims = vouched.claims
-    of_set = claims_of(wheel_set, listed, sources=sources, index=report.index, builder=claims.builder)
+    of_set = claims_of(wheel_set, entry, sources=sources, index=report.index, builder=claims.builder)
     expected = structs.replace(of_set, file_name=report.file_name, sha256=report.sha256)
-    with report.link("statement", listed.set_id) as texts:
+    with report.link("statement", entry.set_id) as texts:
         differing = [
             name for name in expected.__struct_fields__ if getattr(expected, name) != getattr(claims, name)
         ]
@@ -278,18 +278,18 @@ def _statement(
 
 
 def _records(
-    report: Report, reader: Reader, wheel_set: WheelSet, listed: IndexSet, trust: Trust | None
+    report: Report, reader: Reader, wheel_set: WheelSet, entry: IndexSet, trust: Trust | None
 ) -> None:
-    with report.link("records", listed.set_id) as texts:
-        if not listed.records and listed.untested is None and keys.is_gated(report.index):
+    with report.link("records", entry.set_id) as texts:
+        if not entry.records and entry.untested is None and keys.is_gated(report.index):
             raise StoreError(f"{report.index} has the set without a test record, and does not say so")
-        for digest in listed.records:
+        for digest in entry.records:
             data, record = evidence.record(reader, wheel_set, digest)
             hardware = ", ".join(dict.fromkeys(record.hardware)) or "a CPU"
             signers = _signers(report, reader, wheel_set.id, data, trust)
             texts.append(f"{record.kind} {record.verdict} on {hardware}{signers}")
-        if not listed.records:
-            texts.append(listed.untested or "none yet")
+        if not entry.records:
+            texts.append(entry.untested or "none yet")
 
 
 def _signers(report: Report, reader: Reader, set_id: str, record: bytes, trust: Trust | None) -> str:

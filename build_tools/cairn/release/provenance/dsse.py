@@ -170,16 +170,16 @@ def unverified_payload(envelope: Envelope, *, name: str) -> bytes:
     return _decoded(envelope.payload, f"the payload of {name}")
 
 
-def _decoded(text: str, what: str) -> bytes:
+def _decoded(text: str, subject: str) -> bytes:
     # "Either standard or URL-safe base64 encodings are allowed … verifiers MUST accept either" (protocol.md).
     standard = text.replace("-", "+").replace("_", "/")
     try:
         data = base64.b64decode(standard, validate=True)
     except (binascii.Error, ValueError) as error:
-        raise SignatureError(f"{what} is not base64", tip=_RESTORE) from error
+        raise SignatureError(f"{subject} is not base64", tip=_RESTORE) from error
     # Unused bits of the last digit would let one text be changed into another with the same meaning.
     if base64.b64encode(data).decode() != standard:
-        raise SignatureError(f"{what} is not base64 as anybody writes it", tip=_RESTORE)
+        raise SignatureError(f"{subject} is not base64 as anybody writes it", tip=_RESTORE)
     return data
 
 
@@ -235,13 +235,13 @@ class _Statement(in_toto.Statement, frozen=True, kw_only=True):
 
 
 def claims_of(
-    wheel_set: WheelSet, listed: IndexSet, *, sources: tuple[Source, ...], index: str, builder: Builder
+    wheel_set: WheelSet, entry: IndexSet, *, sources: tuple[Source, ...], index: str, builder: Builder
 ) -> Claims:
     """The claims about every wheel of a set; the wheel's name and digest are left empty.
 
     Args:
         wheel_set: the sealed set.
-        listed: the set as the index lists it, with the evidence for it.
+        entry: the set as the index lists it, with the evidence for it.
         sources: the commits of its manifest.
         index: the name of the index.
         builder: who says so.
@@ -252,11 +252,11 @@ def claims_of(
         sources=sources,
         set_id=wheel_set.id,
         index=index,
-        records=tuple(sorted(listed.records)),
-        judgement=listed.judgement,
-        untested=listed.untested,
+        records=tuple(sorted(entry.records)),
+        judgement=entry.judgement,
+        untested=entry.untested,
         builder=builder,
-        built=listed.builder,
+        built=entry.builder,
     )
 
 

@@ -126,10 +126,10 @@ def _signed_offer(reader: Reader, index: str, file_name: str, signed: File) -> O
     )
 
 
-def with_evidence(listed: IndexSet, claims: Claims) -> IndexSet:
+def with_evidence(entry: IndexSet, claims: Claims) -> IndexSet:
     """A set of a `signed_offer`, with the evidence that the statement about one of its files names."""
     by = {"records": claims.records, "judgement": claims.judgement, "untested": claims.untested}
-    return structs.replace(listed, **by, builder=claims.built)
+    return structs.replace(entry, **by, builder=claims.built)
 
 
 def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) -> Mapping[str, Vouched]:
@@ -152,7 +152,7 @@ def vouched(reader: Reader, index: str, file: FileEntry, trust: Trust | None) ->
     return {statement.claims.set_id: statement for statement in statements}
 
 
-def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
+def sealed_set(reader: Reader, entry: IndexSet, file: FileEntry) -> WheelSet:
     """The set that an index lists, checked to have the file among its wheels.
 
     Raises:
@@ -160,15 +160,15 @@ def sealed_set(reader: Reader, listed: IndexSet, file: FileEntry) -> WheelSet:
         WheelError: its id is not that of its content.
         UsageError: it cannot be read.
     """
-    name = f"the set {short_id(listed.set_id)}"
-    data = reader.read(keys.set_key(listed.set_id, SET_FILE)).data
+    name = f"the set {short_id(entry.set_id)}"
+    data = reader.read(keys.set_key(entry.set_id, SET_FILE)).data
     wheel_set = wheelset.loads(data, name=SET_FILE)
     # The id is of what it says; another spelling of the same would go unnoticed, and only Cairn writes it.
-    if wheel_set.set_id != listed.set_id or data != wheelset.dumps(wheel_set):
+    if wheel_set.set_id != entry.set_id or data != wheelset.dumps(wheel_set):
         raise StoreError(f"set.json was changed: it is not {name}")
-    listed_fields = {field: getattr(listed, field) for field in ("manifest_sha256", *PARAMETERS)}
+    listed_fields = {field: getattr(entry, field) for field in ("manifest_sha256", *PARAMETERS)}
     differing = [field for field, value in listed_fields.items() if getattr(wheel_set, field) != value]
-    if listed.projects != {wheel.distribution: wheel.version for wheel in wheel_set.wheels}:
+    if entry.projects != {wheel.distribution: wheel.version for wheel in wheel_set.wheels}:
         differing.append("projects")
     if differing:
         raise StoreError(f"{name} and the index say different things of its {', '.join(differing)}")
@@ -205,17 +205,17 @@ def builder_problems(reader: Reader, wheel_set: WheelSet, wheels: Sequence[Path]
         yield from build_statement.problems(wheel_set, wheels, manifest=manifest, statement=statement)
 
 
-def trust_in(listed: IndexSet, trust: Trust) -> Trust:
+def trust_in(entry: IndexSet, trust: Trust) -> Trust:
     """Whose word counts for a set of which a promoter of today has signed how an index lists it.
 
     That signature is over digests of all the evidence, so that keys which the root names no more have added
     nothing to it since. For a set that was yanked, such as for a stolen key, they do not count.
     """
-    return trust.with_former() if listed.yanked is None else trust
+    return trust.with_former() if entry.yanked is None else trust
 
 
 def builder_signers(
-    reader: Reader, wheel_set: WheelSet, trust: Trust, *, listed: IndexSet | None = None
+    reader: Reader, wheel_set: WheelSet, trust: Trust, *, entry: IndexSet | None = None
 ) -> tuple[str, ...]:
     """The ids of the builders' keys that signed the statement about a set; one signed the sealed set, too.
 
@@ -223,7 +223,7 @@ def builder_signers(
         reader: what has the statement.
         wheel_set: the set.
         trust: whose word counts.
-        listed: the set as an index lists it, where a promoter of today has signed that: then the keys of
+        entry: the set as an index lists it, where a promoter of today has signed that: then the keys of
             former builders count for the statement that it names.
 
     Raises:
@@ -232,8 +232,8 @@ def builder_signers(
     """
     name = "the builder's statement"
     data = of_builder(reader, wheel_set)
-    if listed is not None and listed.builder == hashlib.sha256(data).hexdigest():
-        trust = trust_in(listed, trust)
+    if entry is not None and entry.builder == hashlib.sha256(data).hexdigest():
+        trust = trust_in(entry, trust)
     of, tip = trust.builders or {}, "whoever built it stages it again: cairn index publish --set --sign-key"
     signers = _signers(reader, keys.set_key(wheel_set.id, BUILDER_SIGNATURE), data, of, name=name, tip=tip)
     # Whoever can write to the store could seal the same wheels with other files.

@@ -66,20 +66,20 @@ def judgement(reader: Reader, set_id: str, digest: str, index: str) -> Judgement
 
 
 def contradictions(
-    reader: Reader, wheel_set: WheelSet, listed: IndexSet, judgement: Judgement
+    reader: Reader, wheel_set: WheelSet, entry: IndexSet, judgement: Judgement
 ) -> Iterator[str]:
     """The points where an index claims more for a set than the gate, or the gate more than the records.
 
     Args:
         reader: what has the records.
         wheel_set: the set.
-        listed: what the index says of it.
+        entry: what the index says of it.
         judgement: by which it has it.
     """
-    word = listed.untested or ""
+    word = entry.untested or ""
     # Earlier ones have the words alone, and so has what a promoter signed of a file.
     words = re.split(r"[\s,;]+", word)
-    shown = (*listed.untested_targets, *words, *([targets.CPU] if words[0] == "untested" else ()))
+    shown = (*entry.untested_targets, *words, *([targets.CPU] if words[0] == "untested" else ()))
     if hidden := [name for name in judgement.untested if name not in shown]:
         yield f"the judgement says that it is untested on {', '.join(hidden)}, and the index does not"
     if not word and (judgement.answered or any(demand.outcome == "bypassed" for demand in judgement.demands)):

@@ -272,7 +272,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
         elif not here.has_set(self.entry.set_id):
             sha256_by_set = {self.entry.set_id: [item.sha256 for item in self.dists]}
         taken = {index.name: [item.ref for item in self.dists]}
-        ledger.refuse_banned_files(sha256_by_set, others, named=taken)
+        ledger.refuse_banned_files(sha256_by_set, others, files_by_index=taken)
 
 
 def _each_once(dists: Sequence[Dist]) -> tuple[Dist, ...]:

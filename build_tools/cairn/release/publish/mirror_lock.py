@@ -226,7 +226,7 @@ def of_root(stack: Stack) -> MirrorLock:
     return lock
 
 
-def known(lock: MirrorLock) -> dict[str, str]:
+def locked_hashes(lock: MirrorLock) -> dict[str, str]:
     """Every file of a lock, name to the sha256 that it may have."""
     return {**{file.file_name: file.sha256 for file in lock.files}, **lock.sdk}
 
@@ -413,7 +413,7 @@ def resolve(
     for platform in platforms:
         lines = tuple(lines_for(entries, platform))
         usable = [f for f in earlier if platform.takes(f.file_name, None)]
-        locked.update(_locked(lines, platform, settings=settings, known=usable))
+        locked.update(_locked(lines, platform, settings=settings, locked_files=usable))
     if problems := dict.fromkeys(filter(None, map(_problem, locked))):
         raise UsageError(
             f"not locked, since no mirror may hold it: {'; '.join(problems)}",
@@ -431,12 +431,12 @@ def resolve(
 
 
 def _locked(
-    lines: Sequence[str], platform: Platform, *, settings: PipSettings, known: Sequence[LockedFile]
+    lines: Sequence[str], platform: Platform, *, settings: PipSettings, locked_files: Sequence[LockedFile]
 ) -> Iterator[tuple[LockedFile, str]]:
     """The locked files for one platform, each with its address."""
     with tempfile.TemporaryDirectory(prefix="cairn-lock-") as folder:
         output, constraints = Path(folder, _PYLOCK), Path(folder, "constraints.txt")
-        constraints.write_text("".join(_constraints(known)), encoding="utf-8")
+        constraints.write_text("".join(_constraints(locked_files)), encoding="utf-8")
         command = [venv.uv_program(), "pip", "compile", "-", "--no-config", "--quiet", "--no-header"]
         command += ["--no-build", "--no-python-downloads", "--python", sys.executable]
         command += [*settings.uv_options(), *platform.uv_options(anywhere=True), "--output-file", str(output)]
@@ -463,7 +463,7 @@ def _locked(
         yield from _files_of(package, platform)
 
 
-def _constraints(known: Iterable[LockedFile]) -> Iterator[str]:
+def _constraints(locked_files: Iterable[LockedFile]) -> Iterator[str]:
     """Constraints that keep uv at locked versions, a line for each project.
 
     Preferences, which uv takes from an output that is there already, would be simpler; but of an index that
@@ -471,7 +471,7 @@ def _constraints(known: Iterable[LockedFile]) -> Iterator[str]:
     the rest (0.13). Where Pythons differ in the version, the highest of them that fits is the locked one.
     """
     versions: dict[str, list[str]] = {}
-    for file in known:
+    for file in locked_files:
         versions.setdefault(file.name, []).append(file.version)
     for name, of_project in versions.items():
         yield f"{name}>={min(of_project, key=Version)},<={max(of_project, key=Version)}\n"

@@ -247,9 +247,9 @@ def _mixed(file: FileEntry, second: FileEntry) -> str | None:
     return None
 
 
-def _two_origins(name: str, new: Sequence[FileEntry], listed: Sequence[FileEntry]) -> Iterator[str]:
+def _two_origins(name: str, new: Sequence[FileEntry], present: Sequence[FileEntry]) -> Iterator[str]:
     """The reasons against a project of sets and a mirror: an installer takes the higher version."""
-    every = (*new, *listed)
+    every = (*new, *present)
     mirrored = next((file for file in every if file.build == MIRRORED), None)
     built = next((file for file in every if file.build not in (MIRRORED, PUBLISHED)), None)
     if mirrored and built:

@@ -180,7 +180,7 @@ def unserved(lock: MirrorLock, needs: Mapping[str, Needs]) -> dict[str, list[str
     Raises:
         UsageError: an extra is served in part, or none of a file's is.
     """
-    locked = [(project_of(name), version_of(name)) for name in mirror_lock.known(lock)]
+    locked = [(project_of(name), version_of(name)) for name in mirror_lock.locked_hashes(lock)]
 
     def has(requirement: Requirement) -> bool:
         name = canonicalize_name(requirement.name)

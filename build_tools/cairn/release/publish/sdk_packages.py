@@ -131,9 +131,9 @@ def _lacking(
     *,
     place: Platform,
     families: Sequence[str],
-    named: Iterable[str] = INSTALLED,
+    packages: Iterable[str] = INSTALLED,
 ) -> Iterator[str]:
-    """The packages of an SDK that are not among files: those `named`, and libraries for each family.
+    """The packages of an SDK that are not among files: those `packages`, and libraries for each family.
 
     Where host libraries and device code are apart, these are one package for all, and one for each target.
     """
@@ -146,7 +146,7 @@ def _lacking(
     covered = {target for name in present for target in members.get(name, ())}
     apart = [LIBRARIES, *devices_of(families)]
     is_apart = not present.isdisjoint(apart)
-    names = dict.fromkeys((*named, *(apart if is_apart else ())))
+    names = dict.fromkeys((*packages, *(apart if is_apart else ())))
     for family in families if not is_apart else ():
         targets = {name for name in gpu.parse_targets(family) if _libraries_of(name) not in present}
         if not targets <= covered:
@@ -181,8 +181,8 @@ def lacking_by(
     return tuple(
         dict.fromkeys(
             name
-            for named, of_families in needed
-            for name in _lacking(file_names, version, place=place, families=of_families, named=named)
+            for packages, of_families in needed
+            for name in _lacking(file_names, version, place=place, families=of_families, packages=packages)
         )
     )
 

@@ -155,7 +155,7 @@ def anchor(reader: Reader) -> Anchor | None:
             root_id = fingerprint(reader.read(key_of("root", 1)).data)
         except MissingKeyError:
             return None
-    folder, first = _named(reader, root_id)
+    folder, first = _named_root(reader, root_id)
     if fingerprint(first) != before:
         if before and fingerprint(actual := _first(reader)) != fingerprint(first):
             raise _differs(reader, actual, fingerprint(first))
@@ -190,7 +190,7 @@ def warning(reader: Reader) -> str | None:
     )
 
 
-def _named(reader: Reader, text: str) -> tuple[Path, bytes]:
+def _named_root(reader: Reader, text: str) -> tuple[Path, bytes]:
     """The folder and the bytes of the root with this name."""
     match = _FINGERPRINT.fullmatch(text.lower())
     if match is None:
@@ -211,9 +211,9 @@ def _named(reader: Reader, text: str) -> tuple[Path, bytes]:
     return folder, first
 
 
-def _differs(reader: Reader, first: bytes, named: str) -> MetadataError:
+def _differs(reader: Reader, first: bytes, expected: str) -> MetadataError:
     return MetadataError(
-        f"{reader.url} has the root {fingerprint(first)}, not {named}",
+        f"{reader.url} has the root {fingerprint(first)}, not {expected}",
         tip="do not install from there; where whoever releases says that it has a new root: --root",
     )
 

@@ -174,14 +174,14 @@ class Promoter(SignedMetadata):
         made = Targets(version=1, expires=expiry(SLOW), targets=targets)
         return self._put(LEDGER, made, before.version if before else 0)
 
-    def adopt(self, states: Sequence[Snapshot], named: Mapping[str, str]) -> None:
+    def adopt(self, states: Sequence[Snapshot], confirmed: Mapping[str, str]) -> None:
         """Sign states of indexes as they are, and all decisions; see `require_named`.
 
         All of their metadata is signed anew, so that keys which the root names no more do not count.
         """
         for _ in attempts_at(TIMESTAMP):
             now = self._to_sign(late=True)
-            self.require_named(states, named)
+            self.require_named(states, confirmed)
             role, decisions = self._decisions(now)
             meta = {f"{LEDGER}.json": Version(version=self._put_decisions(decisions, role).version)}
             for current in states:
@@ -195,12 +195,12 @@ class Promoter(SignedMetadata):
             if self._lead_to(now, meta, [LEDGER, *(current.index.name for current in states)]):
                 return
 
-    def require_named(self, states: Sequence[Snapshot], named: Mapping[str, str]) -> None:
+    def require_named(self, states: Sequence[Snapshot], confirmed: Mapping[str, str]) -> None:
         """Ask for the names of what no promoter of today has signed, by which somebody has looked at it.
 
         Args:
             states: those of indexes that are to be signed anew, with all decisions.
-            named: the names, or their first digits, by index and `LEDGER`: see `unsigned`.
+            confirmed: the names, or their first digits, by index and `LEDGER`: see `unsigned`.
 
         Raises:
             UsageError: one is not named.
@@ -208,7 +208,7 @@ class Promoter(SignedMetadata):
         lacking = {
             name: (signed_now.short_label(label), text)
             for name, (label, text) in self.unsigned(states).items()
-            if not label.startswith(given := named.get(name, ""))
+            if not label.startswith(given := confirmed.get(name, ""))
             or not given.startswith(signed_now.short_label(label))
         }
         if lacking:

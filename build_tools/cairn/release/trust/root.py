@@ -42,16 +42,18 @@ _TUF: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def first(root_signers: Sequence[Signer], named: Mapping[str, Sequence[PublicKey]], threshold: int) -> bytes:
+def first(
+    root_signers: Sequence[Signer], role_keys: Mapping[str, Sequence[PublicKey]], threshold: int
+) -> bytes:
     """Make and sign the first root.
 
     Args:
         root_signers: the offline keys, at least as many as `threshold`.
-        named: the keys of the other roles; where a role has none, the first offline key is it.
+        role_keys: the keys of the other roles; where a role has none, the first offline key is it.
         threshold: how many of the offline keys must sign the next root.
     """
     roots = {signer.key_id: signer.public for signer in root_signers}
-    everyone = {role: tuple(named.get(role) or (root_signers[0].public,)) for role in ROLES[1:]}
+    everyone = {role: tuple(role_keys.get(role) or (root_signers[0].public,)) for role in ROLES[1:]}
     root = Root(
         version=1,
         expires=expiry(YEAR),
@@ -239,39 +241,41 @@ def publish(store: Store, data: bytes) -> Anchor:
 
 
 def sign_all(
-    store: Store, trusted: Anchor, named: Mapping[str, str], *, whole: bool = True
+    store: Store, trusted: Anchor, confirmed: Mapping[str, str], *, whole: bool = True
 ) -> tuple[Snapshot, ...]:
     """Vouch for the current state of indexes that users install from, as they are; return these states.
 
     Args:
         store: the store.
         trusted: its root.
-        named: what somebody has looked at: see `Promoter.require_named`.
+        confirmed: what somebody has looked at: see `Promoter.require_named`.
         whole: vouch for all indexes; else for those that are named, and for all decisions.
     """
-    states = gated(store, None if whole else named)
-    if unsigned := () if whole else named.keys() - {LEDGER, *(state.index.name for state in states)}:
+    states = gated(store, None if whole else confirmed)
+    if unsigned := () if whole else confirmed.keys() - {LEDGER, *(state.index.name for state in states)}:
         raise UsageError(f"users install from no index {', '.join(sorted(unsigned))} of {store.url}")
-    Promoter(store, trusted, former=True).adopt(states, named)
+    Promoter(store, trusted, former=True).adopt(states, confirmed)
     return states
 
 
-def gated(store: Store, named: Collection[str] | None = None) -> tuple[Snapshot, ...]:
+def gated(store: Store, only: Collection[str] | None = None) -> tuple[Snapshot, ...]:
     """The states of the indexes that users install from, all or those that are named."""
-    names = [name for name in existing(store) if keys.is_gated(name) and (named is None or name in named)]
+    names = [name for name in existing(store) if keys.is_gated(name) and (only is None or name in only)]
     return tuple(Index(store, name).load() for name in names)
 
 
-def sign_again(store: Store, trusted: Anchor, before: Root, named: Mapping[str, str]) -> tuple[Snapshot, ...]:
+def sign_again(
+    store: Store, trusted: Anchor, before: Root, confirmed: Mapping[str, str]
+) -> tuple[Snapshot, ...]:
     """Sign anew what keys signed that the root has just lost; return the states of the indexes that were."""
     if key_ids(before, "promoter") != key_ids(trusted.root, "promoter"):
-        return sign_all(store, trusted, named)
+        return sign_all(store, trusted, confirmed)
     if key_ids(before, "timestamp") != key_ids(trusted.root, "timestamp"):
         Promoter(store, trusted, former=True).refresh()
     return ()
 
 
-def require_ready(store: Store, trusted: Anchor, new: Root, named: Mapping[str, str]) -> None:
+def require_ready(store: Store, trusted: Anchor, new: Root, confirmed: Mapping[str, str]) -> None:
     """Refuse a root after which nobody could sign anew what lost its keys: see `sign_again`.
 
     Raises:
@@ -284,7 +288,7 @@ def require_ready(store: Store, trusted: Anchor, new: Root, named: Mapping[str, 
     if any(changed):
         promoter.require_key("targets" if changed[0] else "timestamp")
     if changed[0]:
-        promoter.require_named(gated(store), named)
+        promoter.require_named(gated(store), confirmed)
 
 
 def sign_late(

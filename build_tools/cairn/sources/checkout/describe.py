@@ -129,9 +129,9 @@ def require_finished(project: Project, path: Path) -> None:
         raise SourceError(f"{path} is not a git checkout", tip=f"check {project.name} out first")
     note = journal.read(root.git_dir)
     if note is not None and note.phase != "ready":
-        what = "files were still being replaced" if note.phase == "moving" else "it was not hipified"
+        reason = "files were still being replaced" if note.phase == "moving" else "it was not hipified"
         raise SourceError(
-            f"the checkout {path} of {project.name} is unfinished: {what}",
+            f"the checkout {path} of {project.name} is unfinished: {reason}",
             tip="run the `checkout` command again",
         )
 
@@ -208,8 +208,8 @@ def _lfs_pointers(part: Part) -> list[str]:
     attributes = repo.work_tree / ".gitattributes"
     if not attributes.is_file() or _LFS_FILTER not in attributes.read_bytes():
         return []
-    names = repo.listed("ls-files", "-z", "--", ":(attr:filter=lfs)")
-    return [part.named(name) for name in names if _is_pointer(repo, name)]
+    names = repo.read_entries("ls-files", "-z", "--", ":(attr:filter=lfs)")
+    return [part.path_of(name) for name in names if _is_pointer(repo, name)]
 
 
 def _is_pointer(repo: Repository, name: str) -> bool:

@@ -148,7 +148,7 @@ def remove_partly_written(root: Repository, before: Journal) -> None:
     for part in walk(root):
         repo, move = part.repository, before.moves.get(journal.key(root, part.repository))
         if move is not None and move.before and move.after:
-            added = repo.listed("diff", "--name-only", "-z", *only_added, move.before, move.after)
+            added = repo.read_entries("diff", "--name-only", "-z", *only_added, move.before, move.after)
             for name in journal.written_by_move(repo, added, move):
                 path = repo.work_tree / name
                 in_place = overwritten.is_below(repo.work_tree, str(Path(name).parent))
@@ -226,7 +226,7 @@ def _complete_tags(part: Repository, *, hipified: bool) -> None:
 
 def _recent_hipify_commit(repository: Repository) -> str | None:
     """Return the hipify commit, whoever made it, among the most recent commits; None if there is none."""
-    commits = repository.listed("log", "-z", "--format=%H %s", f"--max-count={_LOOKED_AT}", "HEAD")
+    commits = repository.read_entries("log", "-z", "--format=%H %s", f"--max-count={_LOOKED_AT}", "HEAD")
     return next((line.split(" ")[0] for line in commits if line.partition(" ")[2] == HIPIFY_SUBJECT), None)
 
 
@@ -245,6 +245,6 @@ def _has_hipified_files(root: Repository, upstream: str | None) -> bool:
         empty = ("hash-object", "-t", "tree", "--stdin")
         since = root.commit_of(f"{local[-1]}~1") or root.run(*empty, stdin=b"").strip()
     only_added = ("--no-renames", "--diff-filter=A")
-    added = root.listed("diff", "--name-only", "-z", *only_added, since, "HEAD", "--", "*hip*")
-    new = root.listed("ls-files", "--others", "-z", "--", "*hip*")
+    added = root.read_entries("diff", "--name-only", "-z", *only_added, since, "HEAD", "--", "*hip*")
+    new = root.read_entries("ls-files", "--others", "-z", "--", "*hip*")
     return any(run.is_signed(root.work_tree / name) for name in (*added, *new))

@@ -119,7 +119,7 @@ def secure(
     hipified = before.files_digest if before is not None else None
     if hipified is not None and contents.tree_state(root.work_tree) == hipified:
         theirs = {
-            state.part.named(name)
+            state.part.path_of(name)
             for state in surveys
             for name in (
                 *_hidden_edits(state.part, *state.part.repository.index()),
@@ -186,9 +186,9 @@ def combined_losses(root: Repository, surveys: Sequence[Survey]) -> Losses:
         return hipify_report.without_recorded(root, names) if root.is_initialized() else tuple(names)
 
     return Losses(
-        edits=without_recorded([state.part.named(name) for state in surveys for name in state.lost.edits]),
+        edits=without_recorded([state.part.path_of(name) for state in surveys for name in state.lost.edits]),
         ignored=without_recorded(
-            [state.part.named(name) for state in surveys for name in state.lost.ignored]
+            [state.part.path_of(name) for state in surveys for name in state.lost.ignored]
         ),
         commits=tuple(
             f"{state.part.path}: {commit}" if state.part.path else commit
@@ -267,10 +267,10 @@ def _refuse_own_repository(part: MovingPart, root: MovingPart) -> None:
 
 
 def _refuse_under_way(repo: Repository) -> None:
-    if what := repo.under_way():
-        end = "git bisect reset" if what == "bisect" else f"git {what} --continue, or --abort"
+    if operation := repo.under_way():
+        end = "git bisect reset" if operation == "bisect" else f"git {operation} --continue, or --abort"
         raise SourceError(
-            f"a `git {what}` is under way in {repo.work_tree}, and HEAD would move beneath it",
+            f"a `git {operation}` is under way in {repo.work_tree}, and HEAD would move beneath it",
             tip=f"end it there first: {end}",
         )
 
@@ -357,7 +357,7 @@ def keep_commits(repo: Repository, onto: str) -> None:
         onto: where they move to.
     """
     elsewhere = ("--not", onto, f"refs/tags/{repository.HIPIFY_TAG}")
-    log = repo.listed("log", "-z", "--format=%ce%x09%h %s", "HEAD", *elsewhere)
+    log = repo.read_entries("log", "-z", "--format=%ce%x09%h %s", "HEAD", *elsewhere)
     pairs = (line.partition("\t") for line in log)
     if theirs := [text for email, _, text in pairs if email != command.EMAIL]:
         ref = _ref()

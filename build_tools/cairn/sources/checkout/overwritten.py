@@ -45,7 +45,7 @@ def by_move(
     repo = part.repository
     links = _empty_links(index, repo, within)
     if part.commit is None or part.mirror is None:
-        ignored = repo.listed("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
+        ignored = repo.read_entries("ls-files", "--others", "--ignored", "--exclude-standard", "-z")
         yield from (name for name in ignored if not run.is_byproduct(name))
         yield from _at_places(repo, links, index, within)
         return
@@ -76,7 +76,7 @@ def _links_of(repo: Repository, part: MovingPart, names: Collection[str]) -> lis
     """Return those of the paths at which the part's commit also has submodules."""
     if not names:
         return []
-    entries = repo.listed("ls-tree", "-z", part.commit or "", "--", *names, env=_lent(part))
+    entries = repo.read_entries("ls-tree", "-z", part.commit or "", "--", *names, env=_lent(part))
     return [entry.partition("\t")[2] for entry in entries if entry.startswith(GITLINK)]
 
 

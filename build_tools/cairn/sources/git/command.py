@@ -240,13 +240,13 @@ def reach_of(
     # Several object folders stand in one variable, and may be quoted (git(1)).
     words = (part.strip('"') for value in places.values() for part in (value, *value.split(os.pathsep)))
     values = (word.partition("=")[2] if word.startswith("-") else word for word in args)
-    named = [Path(word) for word in (*values, *words) if Path(word).is_absolute()]
-    parts = (*parts, *(part for path in named for part in isolation.borrowed_by(path)))
+    named_paths = [Path(word) for word in (*values, *words) if Path(word).is_absolute()]
+    parts = (*parts, *(part for path in named_paths for part in isolation.borrowed_by(path)))
     writes = [
         top,
         *parts,
         files.cache_dir() / "git",
-        *(path if path.is_dir() else path.parent for path in named),
+        *(path if path.is_dir() else path.parent for path in named_paths),
     ]
     reads, written, hidden = isolation.reach(("git",), cwd=folder, env=variables, writes=writes)
     text = "".join(

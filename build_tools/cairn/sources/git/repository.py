@@ -56,7 +56,7 @@ class Repository:
         variables = {**self._where(), **(env or {})}
         return command.run(self.work_tree, *args, env=variables, config=config, stdin=stdin)
 
-    def listed(self, *args: str, env: Mapping[str, str] | None = None) -> list[str]:
+    def read_entries(self, *args: str, env: Mapping[str, str] | None = None) -> list[str]:
         """Run a git command that lists NUL-terminated items; `args` must contain its `-z`."""
         return [entry for entry in self.run(*args, env=env).split("\0") if entry]
 
@@ -143,7 +143,7 @@ class Repository:
         hidden: list[str] = []
         # `letter mode id stage<TAB>path`: the letter is lower case for assume-unchanged, S for skip-worktree;
         # stages 1 to 3 are the common ancestor, ours and theirs (git-ls-files(1), -v, OUTPUT, --unmerged).
-        for line in self.listed("ls-files", "-v", "--stage", "-z"):
+        for line in self.read_entries("ls-files", "-v", "--stage", "-z"):
             head, _, name = line.partition("\t")
             letter, mode, id_, stage = head.split()
             entries[name] = (mode, id_) if stage == "0" else UNMERGED
@@ -153,7 +153,7 @@ class Repository:
 
     def gitlinks(self) -> dict[str, bool]:
         """Return the paths of the submodules in the index, and whether git is to skip each."""
-        rows = self.listed("ls-files", "-v", "--stage", "-z")
+        rows = self.read_entries("ls-files", "-v", "--stage", "-z")
         return {line.partition("\t")[2]: line[0] == "S" for line in rows if line[2:].startswith(GITLINK)}
 
     def unmark(self, names: Sequence[str], *, env: Mapping[str, str] | None = None) -> None:
@@ -166,7 +166,7 @@ class Repository:
     def configured(self, names: str) -> dict[str, str]:
         """Return the settings whose names match a regular expression; empty without any."""
         try:
-            rows = self.listed("config", "-z", "--get-regexp", f"^({names})$")
+            rows = self.read_entries("config", "-z", "--get-regexp", f"^({names})$")
         except SourceError:
             return {}
         return {name: value for name, _, value in (entry.partition("\n") for entry in rows)}
@@ -194,18 +194,26 @@ class Repository:
         """Return the files that differ from HEAD, and untracked ones, but not those of submodules."""
         return tuple(name for _, name in self.status())
 
-    def commits_only_here(self, *known: str) -> tuple[str, ...]:
+    def commits_only_here(self, *kept_commits: str) -> tuple[str, ...]:
         """Return id and subject of the commits that become unreachable once HEAD and hipify's tag move away.
 
         Below the tag may be the patches that hipify was run on, or what the user moved it to. Leaves out
-        ancestors of the known commits, and hipify's own: an unfinished run has not tagged its own yet.
+        ancestors of the kept commits, and hipify's own: an unfinished run has not tagged its own yet.
         """
         if (self.head() or self.commit_of("HEAD")) is None:
             return ()
         tag = f"refs/tags/{HIPIFY_TAG}"
         heads = ("--ignore-missing", "HEAD", *self.merge_heads(), tag)  # there may be no such tag
-        elsewhere = ("--not", "--branches", "--remotes", f"--exclude={HIPIFY_TAG}", "--tags", *known, "--")
-        lines = self.listed("log", "-z", "--format=%ce%x09%H%x09%h %s", *heads, *elsewhere)
+        elsewhere = (
+            "--not",
+            "--branches",
+            "--remotes",
+            f"--exclude={HIPIFY_TAG}",
+            "--tags",
+            *kept_commits,
+            "--",
+        )
+        lines = self.read_entries("log", "-z", "--format=%ce%x09%H%x09%h %s", *heads, *elsewhere)
         commits = []
         for email, id_, text in (line.split("\t", 2) for line in lines):
             is_hipifys = text.endswith(HIPIFY_SUBJECT) and (
@@ -249,9 +257,9 @@ class Repository:
         Merges, cherry-picks and reverts do not count: a checkout ends them.
         """
         # Of git's wt-status.c, wt_status_get_state; `git am` shares its folder with an older rebase.
-        for name, what in _UNDER_WAY.items():
+        for name, operation in _UNDER_WAY.items():
             if (self.git_dir / name).exists():
-                return what
+                return operation
         return None
 
     def _where(self) -> dict[str, str]:

@@ -61,7 +61,7 @@ def generated(checkout: Path, kind: HipifyKind) -> tuple[str, ...]:
 def _report(root: Repository, before: Mapping[str, str]) -> HipifyReport:
     earlier = hipify_report.read(root.git_dir) or HipifyReport(kind="at-build", when="build")
     after = _state(root)
-    tracked = _listed(root)
+    tracked = _listed_files(root)
     written = {name for name, content in after.items() if before.get(name) != content}
     # Nor is it the user's what an earlier build made, unedited since, or what hipify has signed.
     written |= {name for name, content in earlier.contents.items() if after.get(name) == content}
@@ -96,14 +96,14 @@ def _state(root: Repository) -> dict[str, str]:
 
 
 def _ignored(root: Repository) -> set[str]:
-    return _listed(root, "--others", "--ignored", "--exclude-standard")
+    return _listed_files(root, "--others", "--ignored", "--exclude-standard")
 
 
-def _listed(root: Repository, *options: str) -> set[str]:
+def _listed_files(root: Repository, *options: str) -> set[str]:
     """Return what `git ls-files` lists with these options, submodules included, by path from the root."""
 
     def of(part: Part) -> list[str]:
-        return [part.named(name) for name in part.repository.listed("ls-files", *options, "-z")]
+        return [part.path_of(name) for name in part.repository.read_entries("ls-files", *options, "-z")]
 
     return {name for names in side_by_side(of, walk(root)) for name in names}
 

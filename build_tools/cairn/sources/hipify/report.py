@@ -133,8 +133,8 @@ def in_full(report: HipifyReport) -> Iterator[str]:
         ("unchanged", report.unchanged),
         ("read", report.read or ()),
     )
-    for what, names in groups:
-        yield from (f"{what}: {name}" for name in names)
+    for title, names in groups:
+        yield from (f"{title}: {name}" for name in names)
 
 
 def find_leftovers(

@@ -183,8 +183,8 @@ def _look(part: Part) -> tuple[set[str], set[str], set[str]]:
     names: dict[str, set[str]] = {"H": set(), "C": set(), "R": set(), "?": set()}
     which = ("--cached", "--modified", "--deleted", "--others")
     # A letter, a space, the path: H in the index, C changed, R removed, ? others (git-ls-files(1), -t).
-    for entry in part.repository.listed("ls-files", "-t", "-z", *which):
-        names[entry[0]].add(part.named(entry[2:]))
+    for entry in part.repository.read_entries("ls-files", "-t", "-z", *which):
+        names[entry[0]].add(part.path_of(entry[2:]))
     return names["H"], names["C"] | names["R"], {name for name in names["?"] if not is_byproduct(name)}
 
 
@@ -197,7 +197,7 @@ def _cuda_users(parts: Sequence[Part]) -> Iterator[str]:
     """Yield the files that include a CUDA header; reading them is slow, so this check comes last."""
     for part in parts:
         if part.repository.succeeds("grep", "--quiet", "-IE", _CUDA_INCLUDE):
-            yield from map(part.named, part.repository.listed("grep", "-lzIE", _CUDA_INCLUDE))
+            yield from map(part.path_of, part.repository.read_entries("grep", "-lzIE", _CUDA_INCLUDE))
 
 
 def is_signed(path: Path) -> bool:
@@ -308,8 +308,8 @@ def _differing(where: Repository, expected: str, part: CommittedPart) -> tuple[s
     actual = part.repository.tag(HIPIFY_TAG) or ""
     if actual == expected:
         return ()
-    names = where.listed("diff-tree", "-r", "-z", "--name-only", "--no-renames", expected, actual)
-    return tuple(map(part.named, names))
+    names = where.read_entries("diff-tree", "-r", "-z", "--name-only", "--no-renames", expected, actual)
+    return tuple(map(part.path_of, names))
 
 
 def by_part(names: Collection[str], parts: Collection[str]) -> dict[str, list[str]]:

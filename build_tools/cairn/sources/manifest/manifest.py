@@ -269,7 +269,7 @@ def _differences(source: ProjectSource, folder: Path) -> list[str]:
         pairs.append((f"commit of {module.path}", module.commit, actual.commit if actual else "nothing"))
         pairs.append((f"tree of {module.path}", module.tree, actual.tree if actual else "nothing"))
     pairs += [(f"commit of {path}", "nothing", module.commit) for path, module in others.items()]
-    return [f"{source.name}: {what} is {is_}, expected {must}" for what, must, is_ in pairs if must != is_]
+    return [f"{source.name}: {field} is {is_}, expected {must}" for field, must, is_ in pairs if must != is_]
 
 
 def project_of(source: ProjectSource) -> Project:

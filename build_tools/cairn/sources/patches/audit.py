@@ -349,8 +349,8 @@ def _digests(repo: Repository, allowed: Sequence[Allowed]) -> dict[str, Allowed]
 
 
 def _edits(root: Repository, parts: Sequence[CommittedPart]) -> dict[str, list[Unexplained]]:
-    changed = side_by_side(lambda part: [part.named(name) for name in part.repository.changes()], parts)
-    hidden = side_by_side(lambda part: [part.named(name) for name in part.repository.index()[1]], parts)
+    changed = side_by_side(lambda part: [part.path_of(name) for name in part.repository.changes()], parts)
+    hidden = side_by_side(lambda part: [part.path_of(name) for name in part.repository.index()[1]], parts)
     # Asked once for all: the report of a whole torch has thousands of names.
     edited = set(hipify_report.without_recorded(root, _flat(changed)))
     problems: dict[str, list[Unexplained]] = {}

@@ -31,7 +31,9 @@ def of_tree(repo: Repository, tree: str | None) -> dict[str, Entry]:
     if tree is None:
         return {}
     # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT).
-    entries = (entry.partition("\t") for entry in repo.listed("ls-tree", "-r", "-z", "--full-tree", tree))
+    entries = (
+        entry.partition("\t") for entry in repo.read_entries("ls-tree", "-r", "-z", "--full-tree", tree)
+    )
     return {name: (head.split()[0], head.split()[2]) for head, _, name in entries}
 
 
@@ -106,7 +108,7 @@ def write_committed(path: Path, commits: Sequence[str], names: Sequence[str], fo
     commit = next(filter(None, map(repo.commit_of, commits)), None)
     if commit is None:
         raise SourceError(f"{path} does not have the commit {commits[0]}", tip="check it out again")
-    rows = repo.listed("ls-tree", "-r", "-z", "--full-tree", commit, "--", *names)
+    rows = repo.read_entries("ls-tree", "-r", "-z", "--full-tree", commit, "--", *names)
     entries = [(head.split(), name) for head, _, name in (entry.partition("\t") for entry in rows)]
     with tempfile.TemporaryDirectory(prefix="cairn-commit-") as temporary:
         empty = Repository(work_tree=folder, git_dir=Path(temporary, "git"))
@@ -121,7 +123,7 @@ def write_committed(path: Path, commits: Sequence[str], names: Sequence[str], fo
         empty.run("checkout-index", "-z", "--stdin", f"--prefix={folder}/", env=env, stdin=files)
     for (mode, _, id_), name in entries:
         if mode == GITLINK and root_at(path / name).has_commit():
-            within = root_at(path / name).listed("ls-tree", "-z", "--name-only", id_)
+            within = root_at(path / name).read_entries("ls-tree", "-z", "--name-only", id_)
             write_committed(path / name, [id_], within, folder / name)
     return commit
 
@@ -300,36 +302,38 @@ def _of_all(look: Callable[[Part], dict[str, Path]], parts: Iterable[Part]) -> d
 
 
 def _ignored(part: Part) -> dict[str, Path]:
-    return _listed(part, "--ignored")
+    return _list_files(part, "--ignored")
 
 
 def _hidden(part: Part, *, places: Collection[str]) -> dict[str, Path]:
     repo = part.repository
     index, marked = repo.index()
-    nested = (name for name, (mode, _) in index.items() if mode == GITLINK and part.named(name) not in places)
+    nested = (
+        name for name, (mode, _) in index.items() if mode == GITLINK and part.path_of(name) not in places
+    )
     # A folder stands for a repository inside; the files of one that is ignored come with `_ignored`.
-    paths = _listed(part, only_folders=True)
+    paths = _list_files(part, only_folders=True)
     for name in (*marked, *(link for link in nested if os.path.lexists(repo.work_tree / link))):
         path = repo.work_tree / name
         is_folder = path.is_dir() and not path.is_symlink()
-        paths |= _below(part, name) if is_folder else {part.named(name): path}
+        paths |= _below(part, name) if is_folder else {part.path_of(name): path}
     return paths
 
 
-def _listed(part: Part, *options: str, only_folders: bool = False) -> dict[str, Path]:
+def _list_files(part: Part, *options: str, only_folders: bool = False) -> dict[str, Path]:
     repo = part.repository
     paths: dict[str, Path] = {}
-    for name in repo.listed("ls-files", "--others", *options, "--exclude-standard", "-z"):
+    for name in repo.read_entries("ls-files", "--others", *options, "--exclude-standard", "-z"):
         if name.endswith("/"):
             paths |= _below(part, name)
         elif not only_folders:
-            paths[part.named(name)] = repo.work_tree / name
+            paths[part.path_of(name)] = repo.work_tree / name
     return paths
 
 
 def _below(part: Part, folder: str) -> dict[str, Path]:
     path = part.repository.work_tree / folder
-    return {part.named(f"{folder.rstrip('/')}/{inner}"): path / inner for inner in _walk(path)}
+    return {part.path_of(f"{folder.rstrip('/')}/{inner}"): path / inner for inner in _walk(path)}
 
 
 def _walk(folder: Path) -> Iterable[str]:

@@ -33,7 +33,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     repository: Repository
 
-    def named(self, name: str) -> str:
+    def path_of(self, name: str) -> str:
         """Return the path from the root of a file of this part."""
         return f"{self.path}/{name}" if self.path else name
 
@@ -150,7 +150,7 @@ def _read(source: Repository, commit: str) -> tuple[Mapping[str, _Declared], Map
     if tree is None:
         return {}, {}
     declared = _OF_FILES.get(file or "") or (_declared(source, file) if file else {})
-    rows = source.listed("ls-tree", "-z", tree, "--", *declared) if declared else []
+    rows = source.read_entries("ls-tree", "-z", tree, "--", *declared) if declared else []
     # `mode type id<TAB>path` (git-ls-tree(1), OUTPUT FORMAT); of a gitlink, the id is the submodule's commit.
     links = (entry.partition("\t") for entry in rows if entry.startswith(GITLINK))
     _OF_FILES[file or ""] = declared
@@ -172,7 +172,7 @@ def _declared(parent: Repository, file: str) -> Mapping[str, _Declared]:
     submodule-config.c: parse_config, cache_put_path, cache_remove_path).
     """
     try:
-        rows = parent.listed("config", "--blob", file, "--list", "-z")
+        rows = parent.read_entries("config", "--blob", file, "--list", "-z")
     except SourceError as error:
         raise SourceError(f".gitmodules of {parent.work_tree} is malformed: {error}") from error
     sections: dict[str, dict[str, str]] = {}
@@ -203,7 +203,7 @@ def _module(parent: Repository, entry: _Declared, *, commit: str, origin: str, w
     # A name becomes a folder of the git directory: one that climbs out is an attack (CVE-2018-11235).
     if any(".." in PurePosixPath(text).parts or text.startswith("/") for text in (name, path)):
         raise SourceError(f".gitmodules names a submodule outside the repository: {name} at {path}")
-    whole = within.named(path) if within else path
+    whole = within.path_of(path) if within else path
     if entry.url is None:
         raise SourceError(
             f".gitmodules of {parent.work_tree} has no url for the submodule {path}",

@@ -119,14 +119,14 @@ def _of_trees(parts: Collection[Part]) -> dict[str, Path]:
     paths: dict[str, Path] = {}
     for part in parts:
         repo = part.repository
-        for name in repo.listed("ls-files", "--cached", "--others", "--exclude-standard", "-z"):
+        for name in repo.read_entries("ls-files", "--cached", "--others", "--exclude-standard", "-z"):
             path = repo.work_tree / name
             if name.endswith("/"):  # a repository inside that is no submodule: with all that it has
                 inner = {p.relative_to(repo.work_tree).as_posix(): p for p in files.walk(path)}
-                paths |= {part.named(inside): path for inside, path in inner.items()}
+                paths |= {part.path_of(inside): path for inside, path in inner.items()}
             elif os.path.lexists(path):
-                paths[part.named(name)] = path
-            elif "\N{REPLACEMENT CHARACTER}" in name:  # `Repository.listed` has lost its bytes
+                paths[part.path_of(name)] = path
+            elif "\N{REPLACEMENT CHARACTER}" in name:  # `Repository.read_entries` has lost its bytes
                 raise SourceError(
                     f"{path} has a name that is not UTF-8, and cannot be copied to be built beside others",
                     tip="rename it, or build one variant in a run",

@@ -29,7 +29,7 @@ from helpers.packing import write_wheel
 from helpers.release import make_set, statement_of
 from helpers.sources import git
 
-PYTHON = interpreters.own()
+PYTHON = interpreters.current()
 # In the tests as in PyTorch's: the file says what is skipped, and an issue why.
 READS_LIST = """
 import json, os, pytest
