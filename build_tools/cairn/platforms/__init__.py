@@ -48,6 +48,14 @@ class System(Protocol):
         """End it and its children at once, also where the program itself has ended already."""
         ...
 
+    def kill_marked(self, mark: str, claimed: int) -> None:
+        """Kill the processes that were started with a variable, `NAME=value`, and those that inherited it.
+
+        `claimed` is the id that such a process calls its own: it counts only where the system tells nobody's
+        variables.
+        """
+        ...
+
     def wait_for(self, pid: int, flags: int) -> tuple[int, int, tuple[float, int] | None]:
         """Wait for a child as `os.waitpid` does; also the core-seconds and the largest memory of its tree."""
         ...

@@ -48,6 +48,17 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
         os.killpg(child.pid, number)
 
 
+def kill_marked(mark: str, claimed: int) -> None:
+    """See `System.kill_marked`: by /proc (proc(5))."""
+    processes = [claimed]
+    if sys.platform == "linux":
+        paths = Path("/proc").glob("[0-9]*/environ")
+        processes = [int(path.parent.name) for path in paths if f"\0{mark}\0" in f"\0{_text(path)}\0"]
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
+
+
 def wait_for(pid: int, flags: int) -> tuple[int, int, tuple[float, int] | None]:
     """See `System.wait_for`."""
     try:

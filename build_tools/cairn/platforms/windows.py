@@ -9,6 +9,7 @@ import contextlib
 import errno
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -69,6 +70,12 @@ def kill_command(pid: int) -> tuple[str, ...]:
     # By its full name: what is called taskkill in the working folder must not run in its place.
     folder = os.environ.get("SYSTEMROOT", r"C:\Windows")
     return (rf"{folder}\System32\taskkill.exe", "/F", "/T", "/PID", str(pid))
+
+
+def kill_marked(mark: str, claimed: int) -> None:  # noqa: ARG001 - nobody tells variables
+    """See `System.kill_marked`."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(claimed, signal.SIGTERM)
 
 
 def wait_for(pid: int, flags: int) -> tuple[int, int, tuple[float, int] | None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import sys
@@ -22,7 +21,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from cairn import datafile, files, process
+from cairn import datafile, files, platforms, process
 from cairn.errors import CairnError
 from cairn.output import Progress, silent
 from cairn.testing import junit
@@ -330,7 +329,7 @@ def run(
     try:
         killed = _watch(setup, module, running, journal)
     finally:
-        running.end(journal.pid)
+        running.end(f"{worker.VARIABLE}={folder / 'worker.json'}", journal.pid)
     if running.error is not None and not killed:  # no such interpreter, or a disk without room for the log
         raise running.error
     journal.follow()
@@ -393,14 +392,13 @@ class _Running(threading.Thread):
         except (CairnError, OSError) as error:
             self.error = error
 
-    def end(self, pytest: int) -> None:
+    def end(self, mark: str, pytest: int) -> None:
         """End the program and all its children, and wait a limited time until they are gone.
 
-        Pytest, the process `pytest`, is killed by its own id: a test may have called setsid() in it, so that
-        it left the group.
+        Pytest is killed by `mark`, which is among its variables: a test may have called setsid() in it, so
+        that it left the group. `pytest` is what it calls its id, which any test can write into the journal.
         """
         if pytest and self.is_alive():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pytest, getattr(signal, "SIGKILL", signal.SIGTERM))
+            platforms.here.kill_marked(mark, pytest)
         self._group.end()
         self.join(_UNKILLABLE)

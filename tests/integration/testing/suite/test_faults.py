@@ -1,7 +1,9 @@
 """What tests do to the process that runs them, and what it costs: that test, and nothing else."""
 
+import contextlib
 import dataclasses
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 from msgspec import structs
 
 from cairn.testing.gpus import hangs
+from cairn.testing.suite import worker
 from cairn.testing.testing_options import Limits
 from helpers.hardware import MI300X, Machine
 from helpers.suites import by_test, log_of, request_of, run_and_judge, suite_of
@@ -144,20 +147,42 @@ def test_bad():
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
 def test_a_test_that_has_left_our_process_group_is_ended_too(tmp_path: Path, python: Path) -> None:
     hangs = """
-import os, pathlib, time
+import os, time
 
 def test_bad():
     os.setsid()
-    pathlib.Path("pid").write_text(str(os.getpid()))
     time.sleep(3600)
 """
     request = request_of(
         tmp_path, python=python, tests={"test_it.py": hangs}, limits=Limits(test=1.0, collection=30.0)
     )
     assert by_test(run_and_judge(request))["test_bad"].reason == "did not end within 1 seconds"
-    (pid,) = request.work_dir.rglob("pid")
-    status = Path("/proc", pid.read_text(), "status")
-    assert not status.exists() or "State:\tZ" in status.read_text()  # nobody may have waited for it yet
+    running = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # empty where nobody has waited for it yet
+            running += [command] if str(request.work_dir).encode() in command.read_bytes() else []
+    assert running == []
+
+
+def test_a_test_that_names_another_process_has_only_itself_ended(tmp_path: Path, python: Path) -> None:
+    """What writes into the journal are tests, so the id in it may be that of Cairn, or of the runner."""
+    with subprocess.Popen(["sleep", "60"]) as victim:
+        hangs = f"""
+import json, os, time
+
+def test_bad():
+    with open(os.environ["{worker.VARIABLE}"]) as file, open(json.load(file)["journal"], "a") as journal:
+        print(json.dumps({{"event": "start", "pid": {victim.pid}}}), file=journal, flush=True)
+    time.sleep(3600)
+"""
+        request = request_of(
+            tmp_path, python=python, tests={"test_it.py": hangs}, limits=Limits(test=1.0, collection=30.0)
+        )
+        try:
+            assert by_test(run_and_judge(request))["test_bad"].reason == "did not end within 1 seconds"
+            assert victim.poll() is None
+        finally:
+            victim.kill()
 
 
 def test_pytest_that_is_told_to_run_no_test_has_passed_none(tmp_path: Path, python: Path) -> None:
