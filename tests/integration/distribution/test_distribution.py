@@ -27,7 +27,7 @@ from helpers.trail import ROOT
 
 MOST_PACKAGES = 15
 # On the disk, without the bytecode that pip compiles; 5 MB to download. What it needs is 10.2 MB of it.
-MOST_BYTES = 15_450_000
+MOST_BYTES = 15_480_000
 
 
 def closure(requirements: list[str]) -> set[str]:
