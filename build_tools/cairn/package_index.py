@@ -15,6 +15,7 @@ import configparser
 import functools
 import html
 import locale
+import math
 import os
 import re
 import sys
@@ -35,9 +36,11 @@ _KEPT = frozenset(
     {
         *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host"),
         *("cert", "client-cert", "proxy", "keyring-provider", "use-deprecated"),
-        *("timeout", "default-timeout", "retries", "resume-retries", "cache-dir", "no-cache-dir"),
+        *("timeout", "retries", "resume-retries", "cache-dir", "no-cache-dir"),
     }
 )
+_ALIASES = {"default-timeout": "timeout", "pypi-url": "index-url"}
+_PATHS = ("cert", "client-cert", "cache-dir")  # in which pip replaces `~`
 # In pip's order: what comes later wins.
 _VARIABLES = ":env:"
 _SECTIONS = ("global", "download", _VARIABLES)
@@ -118,12 +121,18 @@ class PipSettings:
         for name, variable in (("cert", "SSL_CERT_FILE"), ("client-cert", "SSL_CLIENT_CERT")):
             if value := self.values.get(name):
                 env[variable] = value
-        seconds = self.values.get("default-timeout", self.values.get("timeout"))
-        limits = {"UV_HTTP_TIMEOUT": seconds, "UV_HTTP_RETRIES": self.values.get("retries")}
+        limits = {"UV_HTTP_TIMEOUT": self._whole("timeout"), "UV_HTTP_RETRIES": self._whole("retries")}
         return env | {name: value for name, value in limits.items() if value}
 
+    def _whole(self, name: str) -> str:
+        """Return a number of pip's as uv takes it: rounded up, and empty where uv would refuse it."""
+        try:
+            return str(max(math.ceil(float(self.values.get(name, ""))), 0))
+        except (ValueError, OverflowError):
+            return ""
+
     def _is_set(self, name: str) -> bool:
-        return self.values.get(name, "").lower() in ("1", "true", "yes", "on")  # as pip reads a flag
+        return self.values.get(name, "").lower() in ("y", "yes", "t", "true", "on", "1")  # as pip
 
 
 def read_pip_settings() -> PipSettings:
@@ -142,6 +151,7 @@ def _read(environ: tuple[tuple[str, str], ...]) -> PipSettings:
     for path in _configuration_files(variables):
         # As pip reads it (pip/_internal/configuration.py): `pip config list` takes half a second to start.
         parser = configparser.RawConfigParser()
+        parser.optionxform = _option  # type: ignore[method-assign, assignment]
         try:
             parser.read(path, encoding=locale.getpreferredencoding(do_setlocale=False))
         except (configparser.Error, UnicodeDecodeError) as error:
@@ -150,17 +160,20 @@ def _read(environ: tuple[tuple[str, str], ...]) -> PipSettings:
                 f"pip cannot read its configuration, {path}: {reason}",
                 tip="see python3 -m pip config debug",
             ) from error
-        for section in parser.sections():
-            for name, value in parser.items(section):
-                sections.setdefault(section, {})[_option(name)] = value
-    sections[_VARIABLES] = {
+        for section in _SECTIONS:
+            if parser.has_section(section):
+                sections[section] |= parser.items(section)
+    sections[_VARIABLES] |= {
         _option(name.removeprefix("PIP_")): value
         for name, value in variables.items()
         if name.startswith("PIP_")
     }
     values: dict[str, str] = {}
     for section in _SECTIONS:
-        values |= {name: value for name, value in sections[section].items() if name in _KEPT}
+        # An empty value hides what another file has in its section, and nothing of other sections.
+        options = {_ALIASES.get(name, name): value for name, value in sections[section].items() if value}
+        values |= {name: value for name, value in options.items() if name in _KEPT}
+    values |= {name: os.path.expanduser(values[name]) for name in _PATHS if name in values}  # noqa: PTH111 - as pip
     return PipSettings(values=_with_readable_links(values))
 
 

@@ -31,20 +31,27 @@ for name in sys.argv[1:]:
         continue
     print(name)
 """
-# The same of its program `rocm-sdk`: an interpreter, and a confined start, for all questions at once.
+# The same of its program `rocm-sdk`: an interpreter, and a confined start, for all questions at once. What it
+# prints is read from the file that stands for its output meanwhile, as children of it write there, too.
+_ANSWERS = "cairn answers: "
 _ASK = """
-import contextlib, io, json, runpy, sys
-answers = []
+import json, os, runpy, sys, tempfile
+mark, answers, output = sys.argv[2], [], os.dup(1)
 for words in json.loads(sys.argv[1]):
-    sys.argv[1:], output = words, io.StringIO()
-    try:
-        with contextlib.redirect_stdout(output):
+    sys.argv[1:] = words
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 1)
+        try:
             runpy.run_module("rocm_sdk", run_name="__main__", alter_sys=True)
-    except SystemExit as end:
-        if end.code:
-            raise
-    answers.append(output.getvalue().strip())
-print(json.dumps(answers))
+        except SystemExit as end:
+            if end.code:
+                raise
+        finally:
+            sys.stdout.flush()
+            os.dup2(output, 1)
+        file.seek(0)
+        answers.append(file.read().decode().strip())
+os.write(1, ("\\n" + mark + json.dumps(answers) + "\\n").encode())
 """
 _QUESTIONS = (("version",), ("targets",), ("path", "--root"), ("path", "--bin"), ("path", "--cmake"))
 _NO_ROCM = re.compile(r"No matching distribution found for (rocm\S*)")
@@ -174,8 +181,11 @@ def query(python: Path) -> SdkInfo:
         PrerequisiteError: it has no ROCm SDK, or one without development files.
     """
     # The module, not the program: an environment need not be on PATH.
-    result = _run_in(python, "-I", "-c", _ASK, json.dumps(_QUESTIONS))
-    if result.returncode:
+    result = _run_in(python, "-I", "-c", _ASK, json.dumps(_QUESTIONS), _ANSWERS)
+    lines = [line for line in result.output.splitlines() if line.startswith(_ANSWERS)]
+    answers = json.loads(lines[-1].removeprefix(_ANSWERS)) if lines and not result.returncode else ("",) * 5
+    version, targets, root, binaries, cmake = answers
+    if not (version and root and binaries and cmake):
         last = (process.tail(result.stderr, 1) or ("rocm-sdk failed without a message",))[0]
         if "No module named rocm_sdk" in last:
             last = f"there is no ROCm SDK in the environment of {python}"
@@ -183,7 +193,6 @@ def query(python: Path) -> SdkInfo:
             last.removeprefix("rocm-sdk: error: "),
             tip="install one with: cairn rocm install --python PYTHON --index-url URL",
         )
-    version, targets, root, binaries, cmake = json.loads(result.output.splitlines()[-1])
     return SdkInfo(
         version=version,
         targets=tuple(filter(None, re.split(r"[;,\s]+", targets))),

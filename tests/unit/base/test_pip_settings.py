@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cairn import package_index
+from cairn import package_index, venv
 from cairn.errors import UsageError
 from cairn.package_index import PipSettings
 
@@ -123,6 +123,68 @@ def test_settings_are_those_that_pip_lists(
     assert values or not PLACES[case]
 
 
+# What is written below [global] of one file, below [download] of a later one, and into variables.
+SPELLINGS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "an empty variable": ("index-url = https://a.example", "", {"PIP_INDEX_URL": ""}),
+    "an empty value in a later section": ("index-url = https://a.example", "index-url =", {}),
+    "an empty value alone": ("cert =", "", {}),
+    "two names of one option": ("default-timeout = 7.5", "", {"PIP_TIMEOUT": "9.5"}),
+    "the other two": ("timeout = 7.5", "default_timeout = 9.5", {}),
+    "an old name": ("pypi-url = https://a.example", "", {}),
+    "a home folder": ("cert = ~/company.pem", "client-cert = ~/me.pem", {"PIP_CACHE_DIR": "~/c"}),
+    "percent signs": ("index-url = https://a%20b:%(c)s@a.example", "", {}),
+    "a continued line": ("extra-index-url =\n    https://a.example\n    https://b.example", "", {}),
+    "a byte order mark in a value": ("proxy = \ufeffhttp://p.example", "", {}),
+    "a section of variables": ("proxy = http://a.example\n[:env:]\nproxy = http://b.example", "", {}),
+    "such a section and a variable": ("x = y\n[:env:]\nproxy = http://b.example", "", {"PIP_RETRIES": "3"}),
+}
+
+
+@pytest.mark.parametrize("case", SPELLINGS)
+def test_settings_are_read_as_pip_reads_them(
+    case: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_all, of_download, variables = SPELLINGS[case]
+    for path, text in (
+        (tmp_path / "etc" / "pip" / "pip.conf", f"[global]\n{of_all}\n"),
+        (home / ".config" / "pip" / "pip.conf", f"[download]\n{of_download}\n"),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text, encoding="utf-8")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    values = package_index.read_pip_settings().values
+    # pip splits a list at white space.
+    shown = {name: "\n".join(value.split()) for name, value in values.items() if name in OPTIONS}
+    assert shown == settings_of_pip()
+
+
+def test_two_spellings_of_an_option_in_one_section_are_an_error_as_for_pip(home: Path) -> None:
+    (home / ".pip").mkdir()
+    (home / ".pip" / "pip.conf").write_text("[global]\nindex-url = https://a.example\nIndex_URL = b\n")
+    with pytest.raises(UsageError, match="pip cannot read its configuration"):
+        package_index.read_pip_settings()
+    with pytest.raises(subprocess.CalledProcessError):
+        settings_of_pip()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "of_uv"),
+    [("3.5", "4"), ("180", "180"), ("-1", "0"), ("abc", None), ("", None), ("inf", None)],
+)
+def test_uv_is_given_seconds_that_it_takes(seconds: str, of_uv: str | None) -> None:
+    env = PipSettings(values={"timeout": seconds}).uv_environment()
+    assert env.get("UV_HTTP_TIMEOUT") == of_uv
+    command = [venv.uv_program(), "pip", "compile", "-", "--no-index", "--quiet"]
+    subprocess.run(command, env=env, input=b"", check=True)
+
+
+@pytest.mark.parametrize("text", ["y", "T", "yes", "true", "On", "1", "n", "f", "no", "0"])
+def test_a_flag_is_set_by_the_words_that_pip_takes(text: str) -> None:
+    options = PipSettings(values={"no-index": text}).uv_options()
+    assert ("--no-index" in options) == (text.lower() in ("y", "t", "yes", "true", "on", "1"))
+
+
 @pytest.mark.usefixtures("home")
 def test_pip_settings_of_the_environment_that_cairn_runs_in_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +201,7 @@ def test_what_says_where_files_come_from_is_kept_and_nothing_else(settings: PipS
         "index-url": "https://download.example/simple",
         "trusted-host": "index.example",
         "proxy": "http://proxy.example:3128",
-        "default-timeout": "180",
+        "timeout": "180",
         "retries": "9",
     }
 
@@ -151,7 +213,7 @@ def test_pip_hears_only_that(settings: PipSettings, monkeypatch: pytest.MonkeyPa
     env = settings.pip_environment()
     assert {name for name in env if name.startswith(("PIP_", "PYTHON", "UV_"))} == {
         *("PIP_CONFIG_FILE", "PIP_CERT", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL", "PIP_TRUSTED_HOST"),
-        *("PIP_PROXY", "PIP_DEFAULT_TIMEOUT", "PIP_RETRIES"),
+        *("PIP_PROXY", "PIP_TIMEOUT", "PIP_RETRIES"),
     }
     assert env["PIP_CONFIG_FILE"] == os.devnull
     assert "OTHER" not in env
