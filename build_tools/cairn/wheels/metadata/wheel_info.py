@@ -376,6 +376,8 @@ def _entry_points(archive: Archive, folder: str) -> Mapping[str, Mapping[str, st
     except configparser.Error as error:
         reason = " ".join(error.message.split())
         raise WheelError(f"entry_points.txt cannot be read: {reason}") from error
+    if parser.has_section("DEFAULT") and parser.items("DEFAULT"):
+        raise WheelError("entry_points.txt has entries in [DEFAULT], which installer adds to every group")
     return {group: dict(parser.items(group)) for group in parser.sections()}
 
 

@@ -1246,6 +1246,7 @@ REFUSED: dict[str, dict[str, tuple[str, Change]]] = {
             points("[gui_scripts]\na\u2028b = timeit:main\n"),
         ),
         "a comment behind a semicolon": ("entry_points.txt", lambda data: data + b"; of old\n"),
+        "entries for every group": ("entry_points.txt", lambda data: b"[DEFAULT]\na = timeit\n" + data),
         "two Requires-Python": ("METADATA", first("Requires-Python: >=3.99")),
         "two names": ("METADATA", first("Name: demo")),
     },
