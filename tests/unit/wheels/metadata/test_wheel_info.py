@@ -96,7 +96,13 @@ def test_record_survives_a_round_trip() -> None:
 @given(st.lists(st.tuples(PATHS, st.integers(0, 10**12)), unique_by=lambda row: row[0]))
 def test_any_path_survives_a_round_trip(rows: list[tuple[str, int]]) -> None:
     record = tuple(RecordRow(path, "sha256", "abc", size) for path, size in rows)
-    assert parse_record(format_record(record)) == record
+    if any(
+        len(f"-{path}-".splitlines()) > 1 for path, _ in rows
+    ):  # pip's and installer's readers end lines there
+        with pytest.raises(WheelError, match="line ends in which its readers differ"):
+            parse_record(format_record(record))
+    else:
+        assert parse_record(format_record(record)) == record
 
 
 def test_header_edits_leave_all_else_alone() -> None:
